@@ -1,0 +1,23 @@
+// Package wire holds the bodies that cross the node's HTTP surface: the server
+// writes them, the client and the commands read them, and nothing else is
+// shared between the two sides.
+//
+// The structs are plain data. Hashed or signed bytes travel as raw JSON
+// values, so that no marshaller ever rewrites what a signature covers; hashes
+// and times stay strings, because a reader that only passes them on must not
+// be able to change them.
+//
+// # Invariants
+//
+//  1. A member name here is the member name on the wire; it is never renamed.
+//  2. A value whose bytes are hashed or signed is a jsontext.Value.
+//  3. Members that may be absent are omitted, never null.
+//
+// # Tasks and queues
+//
+// none
+//
+// # Lock order
+//
+// none
+package wire

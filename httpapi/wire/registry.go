@@ -1,0 +1,163 @@
+package wire
+
+import "github.com/go-json-experiment/json/jsontext"
+
+// Head is the body of GET /registry/head.
+type Head struct {
+	Version        uint64 `json:"version"` // 0: no genesis yet
+	PayloadB3      string `json:"payload_b3"`
+	CommittedAt    string `json:"committed_at"`
+	Hash           string `json:"hash"`
+	Epoch          uint64 `json:"epoch"`
+	Expiry         string `json:"expiry,omitzero"`
+	MinVersion     uint64 `json:"min_version"`
+	CheckpointSize uint64 `json:"checkpoint_size"`
+	Incarnation    string `json:"incarnation"`
+}
+
+// Version is the body of GET /registry/{v}. Items is absent with ?items=0.
+type Version struct {
+	SchemaVersion string           `json:"schema_version"`
+	Version       uint64           `json:"version"`
+	Items         []jsontext.Value `json:"items,omitempty"`
+	PayloadB3     string           `json:"payload_b3"`
+	Approvals     []Approval       `json:"approvals"`
+	PrevHash      string           `json:"prev_hash"`
+	CommittedAt   string           `json:"committed_at"`
+	Hash          string           `json:"hash"`
+	Kind          string           `json:"kind"`
+	ItemsRoot     string           `json:"items_root"`
+	Epoch         uint64           `json:"epoch"`
+}
+
+// VersionStatus is the body of GET /registry/{v}/status: what may change later.
+type VersionStatus struct {
+	SupersededBy uint64 `json:"superseded_by,omitzero"`
+	Pruned       bool   `json:"pruned"`
+	CoveredBy    uint64 `json:"covered_by,omitzero"` // size of the checkpoint over it
+}
+
+// Diff is the body of GET /registry/diff.
+type Diff struct {
+	Put    []jsontext.Value `json:"put"`
+	Remove []string         `json:"remove"`
+}
+
+// Approval is one signer's signature over a payload; the body of POST
+// /registry/approvals/{id}, where received_at is the node's to fill.
+type Approval struct {
+	SignerID   string `json:"signer_id"`
+	Algo       string `json:"algo"`
+	Sig        string `json:"sig"` // strict standard base64, 64 bytes
+	SignedAt   string `json:"signed_at"`
+	ReceivedAt string `json:"received_at,omitzero"`
+}
+
+// Propose is the body of POST /registry/proposals.
+type Propose struct {
+	SchemaVersion string         `json:"schema_version"`
+	Payload       jsontext.Value `json:"payload"`
+	PayloadB3     string         `json:"payload_b3,omitzero"`
+}
+
+// Proposed answers Propose.
+type Proposed struct {
+	ProposalID string `json:"proposal_id"`
+	PayloadB3  string `json:"payload_b3"`
+	ExpiresAt  string `json:"expires_at"`
+	PayloadURL string `json:"payload_url"`
+}
+
+// Quorum is how many keys are needed and how many can sign.
+type Quorum struct {
+	M int `json:"m"`
+	N int `json:"n"`
+}
+
+// Approved answers an approval.
+type Approved struct {
+	Status    string `json:"status"` // "accepted"
+	Approvals int    `json:"approvals"`
+	Quorum    Quorum `json:"quorum"`
+}
+
+// Committed answers a commit and a genesis.
+type Committed struct {
+	Version     uint64 `json:"version"`
+	PayloadB3   string `json:"payload_b3"`
+	CommittedAt string `json:"committed_at"`
+	Hash        string `json:"hash"`
+}
+
+// Proposal is the body of GET /registry/proposals/{id} and a row of the list.
+type Proposal struct {
+	ProposalID  string     `json:"proposal_id"`
+	State       string     `json:"state"` // pending, committed, expired, stale, withdrawn
+	Version     uint64     `json:"version"`
+	PayloadB3   string     `json:"payload_b3"`
+	PrevHash    string     `json:"prev_hash"`
+	Kind        string     `json:"kind"`
+	Mode        string     `json:"mode"`
+	CreatedAt   string     `json:"created_at"`
+	ExpiresAt   string     `json:"expires_at"`
+	ItemsCount  int        `json:"items_count"`
+	ItemsRoot   string     `json:"items_root"`
+	SignerSetB3 string     `json:"signer_set_b3"`
+	Approvals   []Approval `json:"approvals"`
+	Quorum      Quorum     `json:"quorum"`
+	PayloadURL  string     `json:"payload_url"`
+}
+
+// ProposalList is the body of GET /registry/proposals: live ones, oldest first.
+type ProposalList struct {
+	Proposals []Proposal `json:"proposals"`
+	Next      string     `json:"next,omitzero"` // ?cursor= of the next page
+}
+
+// Signers is the body of GET /registry/signers[/{epoch}].
+type Signers struct {
+	Epoch       uint64         `json:"epoch"`
+	Version     uint64         `json:"version"` // that installed the set
+	SignerSetB3 string         `json:"signer_set_b3"`
+	SignerSet   jsontext.Value `json:"signer_set"`
+	Artifact    jsontext.Value `json:"artifact"` // the log entry that installed it
+}
+
+// Genesis is the body of POST /admin/v1/registry/genesis.
+type Genesis struct {
+	Payload   jsontext.Value `json:"payload"`
+	Approvals []Approval     `json:"approvals"`
+}
+
+// Names of the events on GET /registry/stream.
+const (
+	EventHello    = "hello"
+	EventUpdate   = "registry.update"
+	EventLagged   = "lagged"
+	EventShutdown = "shutdown"
+)
+
+// Hello is the data of the first frame of a stream.
+type Hello struct {
+	Incarnation string `json:"incarnation"`
+	Head        Head   `json:"head"`
+}
+
+// Update is the data of a registry.update frame.
+type Update struct {
+	Version     uint64 `json:"version"`
+	PayloadB3   string `json:"payload_b3"`
+	CommittedAt string `json:"committed_at"`
+	CorrID      string `json:"corr_id,omitzero"`
+	Hash        string `json:"hash"`
+	Kind        string `json:"kind"`
+}
+
+// Lagged is the data of a lagged frame: events from..to were not sent; the
+// client reconciles with head or diff.
+type Lagged struct {
+	Missed uint64 `json:"missed"`
+	From   uint64 `json:"from"`
+	To     uint64 `json:"to"`
+	Head   Head   `json:"head"`
+}

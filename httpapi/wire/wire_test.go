@@ -1,0 +1,60 @@
+package wire_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"go.uber.org/goleak"
+
+	"ronbox/httpapi/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestProblemErrorNamesReasonAndCorrelation(t *testing.T) {
+	p := &wire.Problem{Title: "Queue is full", Status: 429, Reason: "busy", Detail: "propose", CorrID: "01J"}
+	if got, want := p.Error(), "Queue is full (429 busy): propose [01J]"; got != want {
+		t.Errorf("Error() = %q, want %q", got, want)
+	}
+}
+
+func TestProblemUnknownReadsTheOutcome(t *testing.T) {
+	for _, tt := range []struct {
+		details map[string]any
+		want    bool
+	}{{nil, false}, {map[string]any{"outcome": "none"}, false}, {map[string]any{"outcome": "unknown"}, true}} {
+		if got := (&wire.Problem{Details: tt.details}).Unknown(); got != tt.want {
+			t.Errorf("Unknown(%v) = %v, want %v", tt.details, got, tt.want)
+		}
+	}
+}
+
+func TestSnapshotLineIsProgressOrEnd(t *testing.T) {
+	end := wire.SnapshotLine{File: "f", Manifest: "m", B3: "b3:0", Seq: 9}
+	if !end.Finished() || (wire.SnapshotLine{Done: 1, Total: 2}).Finished() {
+		t.Error("only a line that names the file is finished")
+	}
+	if got := end.Snapshot(); got != (wire.Snapshot{File: "f", Manifest: "m", B3: "b3:0", Seq: 9}) {
+		t.Errorf("Snapshot() = %+v", got)
+	}
+}
+
+// Absent members are left out, never null: a strict reader would refuse null.
+func TestNoBodyHoldsNull(t *testing.T) {
+	raw := []byte(`{}`)
+	for _, body := range []any{
+		wire.Problem{}, wire.Ready{}, wire.VersionInfo{}, wire.Status{}, wire.DBInfo{}, wire.SnapshotLine{},
+		wire.MintRequest{}, wire.Token{}, wire.Head{}, wire.Version{}, wire.VersionStatus{}, wire.Diff{},
+		wire.Propose{Payload: raw}, wire.Proposal{}, wire.ProposalList{}, wire.Signers{SignerSet: raw, Artifact: raw},
+		wire.Genesis{Payload: raw}, wire.Hello{}, wire.Update{}, wire.Lagged{},
+	} {
+		b, err := json.Marshal(body)
+		if err != nil {
+			t.Fatalf("%T: %v", body, err)
+		}
+		if strings.Contains(string(b), "null") {
+			t.Errorf("%T holds null: %s", body, b)
+		}
+	}
+}
