@@ -1,0 +1,60 @@
+# ronbox: `make` lists the targets.
+SHELL    := /bin/bash
+GO       ?= go
+DATA     ?= data
+FUZZTIME ?= 10s
+BENCH    ?= .
+VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+COMMIT   := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+LDFLAGS  := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+
+.DEFAULT_GOAL := help
+.PHONY: help build run test check fmt vet staticcheck tidy lockdebug fuzz bench golden clean
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build bin/ronbox
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ronbox ./cmd/ronbox
+
+run: build ## build, make a dev node in ./data if there is none, serve it
+	@if [ -e $(DATA)/ronbox.db ]; then exec bin/ronbox --data-dir $(DATA) serve --hello; \
+	else exec bin/ronbox --data-dir $(DATA) init --dev --start; fi
+
+test: ## run all tests with the race detector, shuffled
+	$(GO) test -race -shuffle=on -timeout 15m ./...
+
+check: fmt vet staticcheck tidy lockdebug test ## all that CI runs
+
+fmt:
+	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "not gofmt'ed: $$out"; exit 1; }
+
+vet:
+	$(GO) vet ./...
+
+staticcheck:
+	$(GO) tool staticcheck ./...
+
+tidy:
+	$(GO) mod tidy -diff
+	$(GO) mod verify
+
+# The lock ranks of flow.Mutex are checked at run time in this build.
+lockdebug:
+	$(GO) vet -tags flowdebug ./appliance/flow
+	$(GO) test -tags flowdebug ./appliance/flow ./store ./engines/...
+
+fuzz: ## fuzz every target for FUZZTIME (10s)
+	@set -e; grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u | while read -r d; do \
+	  grep -rhoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' $$d/*_test.go | sed 's/func //' | while read -r f; do \
+	    echo "== $$d $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$d; done; done
+
+bench: ## run the benchmarks matching BENCH (.)
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+golden: ## rewrite the generated tables and pictures, then show what changed
+	$(GO) test ./appliance -run Golden -update
+	git --no-pager diff --stat -- testdata/golden README.md
+
+clean: ## remove what was built; the data folder stays
+	rm -rf bin cover.out

@@ -1,0 +1,170 @@
+package appliance_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// layers orders the packages of the program; a package may import what stands before it, never what stands after it.
+// Packages of one layer do not know each other, except where siblings names the pair.
+var layers = [][]string{
+	{"appliance/flow", "appliance/obs", "appliance/b3", "appliance/unit"},
+	{"store", "store/storetest", "engines"},
+	{"engines/registry/record"},
+	{"engines/registry/rverify"},
+	{"engines/registry"},
+	{"httpapi/wire", "httpapi/auth"},
+	{"httpapi", "httpapi/client"},
+	{"appliance/config"},
+	{"appliance"},
+	{"cmd/ronbox"},
+}
+
+// siblings are the imports allowed inside one layer.
+var siblings = map[string][]string{
+	"store/storetest": {"store"},
+}
+
+// forbidden are imports that the order of the layers would allow and the design does not.
+var forbidden = map[string][]string{
+	"engines/registry/record":  {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
+	"engines/registry/rverify": {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
+	"httpapi/wire":             {"ronbox/store", "ronbox/store/storetest", "ronbox/engines/registry"},
+	"httpapi/auth":             {"ronbox/store", "ronbox/store/storetest", "ronbox/engines/registry"},
+	"httpapi/client":           {"ronbox/store", "ronbox/store/storetest", "ronbox/engines/registry", "ronbox/httpapi/auth"},
+}
+
+const bbolt = "go.etcd.io/bbolt"
+
+type goPackage struct {
+	dir     string
+	imports []string
+	doc     string
+	goStmts []string
+}
+
+func TestImportsPointOneWay(t *testing.T) {
+	level := map[string]int{}
+	for i, l := range layers {
+		for _, p := range l {
+			level[p] = i
+		}
+	}
+	for _, p := range packages(t) {
+		own, known := level[p.dir]
+		if !known {
+			t.Errorf("%s: not in the table of layers", p.dir)
+			continue
+		}
+		for _, imp := range p.imports {
+			if imp == bbolt && p.dir != "store" {
+				t.Errorf("%s imports bbolt: only store does", p.dir)
+			}
+			dep, inside := strings.CutPrefix(imp, "ronbox/")
+			if !inside {
+				continue
+			}
+			if slices.Contains(forbidden[p.dir], imp) {
+				t.Errorf("%s must not import %s", p.dir, dep)
+			}
+			if at := level[dep]; at > own || at == own && !slices.Contains(siblings[p.dir], dep) {
+				t.Errorf("%s imports %s: imports point down only", p.dir, dep)
+			}
+		}
+	}
+}
+
+func TestEveryPackageSaysItsRules(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, heading := range []string{"# Invariants", "# Tasks and queues", "# Lock order"} {
+			if !strings.Contains(p.doc, heading) {
+				t.Errorf("%s: the package comment lacks %q", p.dir, heading)
+			}
+		}
+		if first, _, _ := strings.Cut(p.doc, "\n"); len(first) < 30 {
+			t.Errorf("%s: the package comment opens with %q, not with its purpose", p.dir, first)
+		}
+	}
+}
+
+// Goroutines belong to flow: whatever runs is a task with an owner that joins it.
+func TestOnlyFlowStartsGoroutines(t *testing.T) {
+	for _, p := range packages(t) {
+		if p.dir == "appliance/flow" {
+			continue
+		}
+		for _, at := range p.goStmts {
+			t.Errorf("%s: a go statement outside appliance/flow", at)
+		}
+	}
+}
+
+// packages parses every package of the module, tests left out.
+func packages(t *testing.T) []*goPackage {
+	t.Helper()
+	byDir := map[string]*goPackage{}
+	root := ".."
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "data" || d.Name() == "bin") {
+			return fs.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		dir, err := filepath.Rel(root, filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		if byDir[dir] == nil {
+			byDir[dir] = &goPackage{dir: dir}
+		}
+		return byDir[dir].add(path)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(byDir) < 10 {
+		t.Fatalf("found %d packages: the walk is broken", len(byDir))
+	}
+	out := make([]*goPackage, 0, len(byDir))
+	for _, p := range byDir {
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b *goPackage) int { return strings.Compare(a.dir, b.dir) })
+	return out
+}
+
+func (p *goPackage) add(path string) error {
+	src, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	fset := token.NewFileSet()
+	f, err := parser.ParseFile(fset, path, src, parser.ParseComments)
+	if err != nil {
+		return err
+	}
+	for _, imp := range f.Imports {
+		p.imports = append(p.imports, strings.Trim(imp.Path.Value, `"`))
+	}
+	if f.Doc != nil {
+		p.doc += f.Doc.Text()
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if g, ok := n.(*ast.GoStmt); ok {
+			p.goStmts = append(p.goStmts, fset.Position(g.Pos()).String())
+		}
+		return true
+	})
+	return nil
+}
