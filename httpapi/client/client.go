@@ -1,0 +1,91 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+)
+
+// Options says where the node is and who asks.
+type Options struct {
+	Socket    string        // path of the admin socket; wins over URL
+	URL       string        // "http://127.0.0.1:8080"; a path is kept as a prefix
+	Token     string        // sent as a bearer token unless empty
+	Timeout   time.Duration // per request, DefaultTimeout when 0; streams and snapshots have none
+	UserAgent string
+}
+
+// DefaultTimeout is above every budget of the node's routes, so that the node's own 504 can still be read.
+const DefaultTimeout = 30 * time.Second
+
+// socketHost stands in URLs for a node reached by its socket; the dialer ignores it.
+const socketHost = "http://ronbox.socket"
+
+// Client is a connection pool to one node.
+type Client struct {
+	base    string // URL without a trailing slash
+	where   string // for messages: the URL or the socket's path
+	token   string
+	agent   string
+	timeout time.Duration
+	http    *http.Client
+}
+
+// New checks the options; it does not dial.
+func New(o Options) (*Client, error) {
+	c := &Client{base: socketHost, where: o.Socket, token: o.Token, agent: o.UserAgent, timeout: o.Timeout}
+	if c.timeout == 0 {
+		c.timeout = DefaultTimeout
+	}
+	tr := &http.Transport{
+		MaxIdleConns:          4,
+		MaxIdleConnsPerHost:   4,
+		IdleConnTimeout:       30 * time.Second, // below the node's 60 s, so that the client closes first
+		ResponseHeaderTimeout: 0,                // the context bounds it
+	}
+	dialer := &net.Dialer{Timeout: 5 * time.Second}
+	tr.DialContext = dialer.DialContext
+	if o.Socket != "" {
+		tr.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "unix", o.Socket)
+		}
+	} else if err := c.setURL(o.URL); err != nil {
+		return nil, err
+	}
+	c.http = &http.Client{Transport: tr, CheckRedirect: refuseRedirect}
+	return c, nil
+}
+
+func (c *Client) setURL(raw string) error {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return fmt.Errorf("node URL: %w", err)
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil {
+		return fmt.Errorf("node URL %q: want http://host:port or https://host:port", raw)
+	}
+	c.base = strings.TrimRight(u.String(), "/")
+	c.where = c.base
+	return nil
+}
+
+// refuseRedirect keeps the token where it was sent: the node never redirects.
+func refuseRedirect(*http.Request, []*http.Request) error {
+	return errors.New("the node answered with a redirect; is a proxy in between?")
+}
+
+// Where names the node in messages: its URL or its socket.
+func (c *Client) Where() string { return c.where }
+
+// Close drops idle connections. Calls in flight go on.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+func newCorrID() string { return ulid.MustNew(ulid.Now(), rand.Reader).String() }

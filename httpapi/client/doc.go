@@ -1,0 +1,26 @@
+// Package client speaks the node's HTTP surface: over the admin socket, or over
+// a URL with a token. The commands use it, and so may any Go program that may
+// import this module.
+//
+// A Client is safe for concurrent use. Every call takes a context, which bounds
+// it together with Options.Timeout; every body that is read has a limit; every
+// request carries a fresh correlation id, which the node echoes, logs and puts
+// into its problems. The package starts no goroutine of its own.
+//
+// # Invariants
+//
+//  1. A refusal of the node is a *wire.Problem, unchanged.
+//  2. ErrNotReachable means that nothing was sent; ErrUnknown means that a
+//     request was sent and no complete answer came back, so only the same
+//     request repeated, or a look at the state, can tell what became of it.
+//  3. A stream never shows a version twice and never goes back: what is at or
+//     below the last id it has passed on is skipped after a reconnect.
+//
+// # Tasks and queues
+//
+// none
+//
+// # Lock order
+//
+// none
+package client

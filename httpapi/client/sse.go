@@ -1,0 +1,126 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Bounds of an event stream: a frame of the node is a few hundred bytes.
+const (
+	maxLine = 256 << 10
+	maxData = 1 << 20
+)
+
+// ErrFrame means that a stream broke the bounds of this reader.
+var ErrFrame = errors.New("event stream out of bounds")
+
+// Frame is one event of a text/event-stream, as the WHATWG standard dispatches it.
+type Frame struct {
+	ID    string // the last id seen, of this frame or of one before it
+	Event string // "message" when the frame names none
+	Data  []byte // lines joined by LF; the reader does not touch it again
+}
+
+// FrameReader parses a text/event-stream within fixed bounds. Comments and unknown fields are skipped.
+type FrameReader struct {
+	r      *bufio.Reader
+	lastID string
+	retry  time.Duration
+	first  bool // no line read yet: a byte order mark may stand here
+	wasCR  bool // the line before ended with CR: an LF right after belongs to it
+}
+
+// NewFrameReader reads r, buffered.
+func NewFrameReader(r io.Reader) *FrameReader {
+	return &FrameReader{r: bufio.NewReaderSize(r, 16<<10), first: true}
+}
+
+// Retry is the reconnection delay last asked for by the server, 0 if none was.
+func (f *FrameReader) Retry() time.Duration { return f.retry }
+
+// Next returns the next frame that has data. At the end of the stream it returns io.EOF; a frame begun and not ended
+// by then is dropped, as the standard wants.
+func (f *FrameReader) Next() (Frame, error) {
+	frame := Frame{Event: "message"}
+	has := false
+	for {
+		line, err := f.line()
+		if err != nil {
+			return Frame{}, err
+		}
+		if line == "" {
+			if has {
+				frame.ID = f.lastID
+				return frame, nil
+			}
+			frame = Frame{Event: "message"}
+			continue
+		}
+		if has, err = f.field(line, &frame, has); err != nil {
+			return Frame{}, err
+		}
+	}
+}
+
+// field applies one line to the frame and tells whether the frame has data now.
+func (f *FrameReader) field(line string, frame *Frame, has bool) (bool, error) {
+	name, value, _ := strings.Cut(line, ":")
+	value = strings.TrimPrefix(value, " ")
+	switch name {
+	case "event":
+		if frame.Event = value; value == "" {
+			frame.Event = "message"
+		}
+	case "data":
+		if len(frame.Data)+len(value)+1 > maxData {
+			return has, fmt.Errorf("%w: more than %d bytes of data in one frame", ErrFrame, maxData)
+		}
+		if has {
+			frame.Data = append(frame.Data, '\n')
+		}
+		frame.Data = append(frame.Data, value...)
+		return true, nil
+	case "id":
+		if !strings.ContainsRune(value, 0) {
+			f.lastID = value
+		}
+	case "retry":
+		if ms, err := strconv.ParseUint(value, 10, 31); err == nil && value[0] != '+' {
+			f.retry = time.Duration(ms) * time.Millisecond
+		}
+	}
+	return has, nil // a comment has the empty name
+}
+
+// line reads up to LF, CR or CRLF, without them.
+func (f *FrameReader) line() (string, error) {
+	var b []byte
+	for {
+		c, err := f.r.ReadByte()
+		if err != nil {
+			return "", err // a line without its end is dropped
+		}
+		if c == '\n' && f.wasCR {
+			f.wasCR = false
+			continue
+		}
+		f.wasCR = c == '\r'
+		if c == '\n' || c == '\r' {
+			break
+		}
+		if b = append(b, c); len(b) > maxLine {
+			return "", fmt.Errorf("%w: a line of more than %d bytes", ErrFrame, maxLine)
+		}
+	}
+	if f.first {
+		f.first = false
+		b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
+	}
+	return string(b), nil
+}

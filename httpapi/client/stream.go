@@ -1,0 +1,205 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"ronbox/httpapi/wire"
+)
+
+// ErrStop, returned by the function that Stream calls, ends the stream without an error.
+var ErrStop = errors.New("stop the stream")
+
+// StreamOptions says where a stream begins and how it lives on.
+type StreamOptions struct {
+	LastEventID string        // replay what follows this version; empty: begin at HEAD
+	Tries       int           // connections in a row without an event after which the stream gives up; 0: never
+	Idle        time.Duration // silence after which a connection counts as dead, DefaultIdle when 0
+	Reconnect   func(cause error, delay time.Duration)
+}
+
+// DefaultIdle is three of the node's pings.
+const DefaultIdle = 45 * time.Second
+
+const (
+	firstDelay = 3 * time.Second // until the node says another
+	maxDelay   = 30 * time.Second
+)
+
+// Event is one event of the registry stream: Name is one of wire's Event… names, Data the JSON that wire's type of
+// that name holds.
+type Event struct {
+	ID   string
+	Name string
+	Data jsontext.Value
+}
+
+// errSilent is the cause of a connection given up for its silence.
+var errSilent = errors.New("no ping from the node")
+
+// Stream calls each for every event of the registry stream, and reconnects with Last-Event-ID when the connection
+// breaks. It blocks until ctx ends, each returns an error, the node refuses for good, or Tries is used up. The first
+// connection is tried once: a node that is not there is an answer.
+func (c *Client) Stream(ctx context.Context, o StreamOptions, each func(Event) error) error {
+	if o.Idle == 0 {
+		o.Idle = DefaultIdle
+	}
+	s := &stream{c: c, o: o, lastID: o.LastEventID, delay: firstDelay, each: each}
+	for {
+		err := s.connect(ctx)
+		if s.done(ctx, err) {
+			return s.result(ctx, err)
+		}
+		wait := s.backoff()
+		if o.Reconnect != nil {
+			o.Reconnect(err, wait)
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// stream is the state of one Stream call, used by its caller's goroutine alone.
+type stream struct {
+	c      *Client
+	o      StreamOptions
+	each   func(Event) error
+	lastID string
+	delay  time.Duration
+	fails  int  // connections in a row that brought no event
+	ever   bool // some connection was accepted
+	final  bool // each returned an error
+}
+
+// connect runs one connection to its end, which is always an error.
+func (s *stream) connect(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	k := call{method: http.MethodGet, path: "/registry/stream"}
+	req, err := s.c.request(ctx, k)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Accept", "text/event-stream")
+	if s.lastID != "" {
+		req.Header.Set("Last-Event-ID", s.lastID)
+	}
+	watchdog := time.AfterFunc(s.o.Idle, func() { cancel(errSilent) })
+	defer watchdog.Stop()
+	s.fails++
+	resp, err := s.c.http.Do(req)
+	if err != nil {
+		return s.c.transportError(ctx, k.String(), err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		return s.c.decodeProblem(resp)
+	}
+	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+		return fmt.Errorf("%s: the answer is no event stream", k)
+	}
+	s.ever = true
+	frames := NewFrameReader(alive{resp.Body, watchdog, s.o.Idle})
+	err = s.run(frames)
+	if s.final || errors.Is(err, ErrFrame) {
+		return err
+	}
+	return s.c.transportError(ctx, k.String(), err)
+}
+
+// run passes the frames of one connection on.
+func (s *stream) run(frames *FrameReader) error {
+	for {
+		f, err := frames.Next()
+		if d := frames.Retry(); d > 0 {
+			s.delay = min(d, maxDelay)
+		}
+		if err != nil {
+			return err
+		}
+		s.fails = 0
+		if f.Event == wire.EventUpdate && !after(f.ID, s.lastID) {
+			continue // seen before the connection broke
+		}
+		if !jsontext.Value(f.Data).IsValid() {
+			return fmt.Errorf("%w: event %s holds no JSON", ErrFrame, f.Event)
+		}
+		if f.ID != "" {
+			s.lastID = f.ID
+		}
+		if err := s.each(Event{ID: f.ID, Name: f.Event, Data: f.Data}); err != nil {
+			s.final = true
+			return err
+		}
+	}
+}
+
+// done tells whether err ends the stream rather than the connection.
+func (s *stream) done(ctx context.Context, err error) bool {
+	if ctx.Err() != nil || s.final || !s.ever || errors.Is(err, ErrFrame) {
+		return true
+	}
+	if p, ok := errors.AsType[*wire.Problem](err); ok && !p.Retryable {
+		return true
+	}
+	return s.o.Tries > 0 && s.fails >= s.o.Tries
+}
+
+func (s *stream) result(ctx context.Context, err error) error {
+	if errors.Is(err, ErrStop) {
+		return nil
+	}
+	if ctx.Err() != nil && !s.final {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// backoff doubles the node's delay with each fruitless connection and takes it at random from its upper half.
+func (s *stream) backoff() time.Duration {
+	d := min(s.delay<<min(max(s.fails-1, 0), 4), maxDelay)
+	return d/2 + rand.N(d/2+1)
+}
+
+// after tells whether id is a later version than last; ids that are no numbers are always new.
+func after(id, last string) bool {
+	a, errA := strconv.ParseUint(id, 10, 64)
+	b, errB := strconv.ParseUint(last, 10, 64)
+	return errA != nil || errB != nil || a > b
+}
+
+// alive rewinds the watchdog with every read that brings something, pings included.
+type alive struct {
+	r        io.Reader
+	watchdog *time.Timer
+	idle     time.Duration
+}
+
+func (a alive) Read(p []byte) (int, error) {
+	n, err := a.r.Read(p)
+	if n > 0 {
+		a.watchdog.Reset(a.idle)
+	}
+	return n, err
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}
