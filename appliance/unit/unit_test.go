@@ -1,0 +1,92 @@
+package unit
+
+import (
+	"encoding"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestDurationText(t *testing.T) {
+	for _, tt := range []struct {
+		in    string
+		value time.Duration
+		out   string
+	}{
+		{"0", 0, "0s"}, {"0s", 0, "0s"}, {"250ms", 250 * time.Millisecond, "250ms"}, {"5s", 5 * time.Second, "5s"},
+		{"10m", 10 * time.Minute, "10m"}, {"72h", 72 * time.Hour, "3d"}, {"30d", 720 * time.Hour, "30d"}, {"90s", 90 * time.Second, "90s"},
+		{"1m30s", 90 * time.Second, "90s"}, {"1h1ms", time.Hour + time.Millisecond, "1h1ms"}, {"1000ms", time.Second, "1s"},
+		{"1500us", 1500 * time.Microsecond, "1500us"}, {"7ns", 7, "7ns"}, {"9223372036854775807ns", math.MaxInt64, "9223372036854775807ns"},
+	} {
+		d, err := ParseDuration(tt.in)
+		if err != nil || d.D() != tt.value {
+			t.Errorf("ParseDuration(%q) = %d, %v; want %d", tt.in, d, err, tt.value)
+		}
+		if d.String() != tt.out {
+			t.Errorf("%q prints as %q, want %q", tt.in, d, tt.out)
+		}
+	}
+}
+
+func TestSizeText(t *testing.T) {
+	for _, tt := range []struct {
+		in    string
+		value int64
+		out   string
+	}{
+		{"0", 0, "0B"}, {"512B", 512, "512B"}, {"1KiB", 1024, "1KiB"}, {"8GiB", 8 << 30, "8GiB"}, {"1MB", 1e6, "1MB"}, {"1000KB", 1e6, "1MB"},
+		{"1024KiB", 1 << 20, "1MiB"}, {"1500KB", 1500000, "1500KB"}, {"4097B", 4097, "4097B"}, {"2TiB", 2 << 40, "2TiB"}, {"128000B", 128000, "128KB"},
+	} {
+		z, err := ParseSize(tt.in)
+		if err != nil || z.Bytes() != tt.value || z.String() != tt.out {
+			t.Errorf("ParseSize(%q) = %d, %v, printed %q; want %d, %q", tt.in, z, err, z, tt.value, tt.out)
+		}
+	}
+}
+
+func TestRefused(t *testing.T) {
+	var d Duration
+	var z Size
+	for _, tt := range []struct {
+		into encoding.TextUnmarshaler
+		bad  string
+	}{
+		{&d, "|5|s|-5s|+5s|5 s|5S|1.5s|1s1s|30s1m|5s |9223372036854775808ns|106752d|99999999999999999999s|1d9223372036854775807ns|5sec"},
+		{&z, "|5|B|-1B|+1B|1 KiB|1kib|1k|1.5KiB|1KiB1B|8388608TiB|9223372036854775808B|99999999999999999999B|1KiB "},
+	} {
+		for bad := range strings.SplitSeq(tt.bad, "|") {
+			if err := tt.into.UnmarshalText([]byte(bad)); err == nil || d != 0 || z != 0 {
+				t.Errorf("%T took %q: %v, %v", tt.into, bad, d, z)
+			}
+		}
+	}
+	if _, err := Duration(-1).MarshalText(); err == nil {
+		t.Error("a negative duration has a text")
+	}
+	if _, err := Size(-1).MarshalText(); err == nil {
+		t.Error("a negative size has a text")
+	}
+}
+
+// What is printed is read back as the same value.
+func TestRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.Int64Range(0, math.MaxInt64).Draw(t, "n") / rapid.SampledFrom([]int64{1, 1000, 1e6, 1e12}).Draw(t, "d")
+		scale := rapid.SampledFrom([]int64{1, 1000, 1024, 1e6, 1 << 20, 1e9, int64(time.Minute), int64(24 * time.Hour)}).Draw(t, "scale")
+		n = n / scale * scale
+		text, _ := Duration(n).MarshalText()
+		if d, err := ParseDuration(string(text)); err != nil || d != Duration(n) {
+			t.Fatalf("duration %d printed %q, came back %d, %v", n, text, d, err)
+		}
+		text, _ = Size(n).MarshalText()
+		if z, err := ParseSize(string(text)); err != nil || z != Size(n) {
+			t.Fatalf("size %d printed %q, came back %d, %v", n, text, z, err)
+		}
+	})
+}
