@@ -1,0 +1,18 @@
+package engines
+
+// Actor is who asks, as auth saw it. The zero Actor is nobody; an engine decides only on an Actor that auth handed out.
+type Actor struct {
+	// CapID is the id of the token that allowed the call, "" for a peer of the admin socket.
+	CapID string
+	// Principal is the token's subject, or how the socket names its peer.
+	Principal string
+	// UID is the Unix user id of a peer of the admin socket, nil for a call over TCP.
+	UID *uint32
+	// Signer is the one registry signer this actor may act for, "" for any.
+	Signer string
+}
+
+// Anonymous says whether no one was identified.
+func (a Actor) Anonymous() bool {
+	return a.CapID == "" && a.Principal == "" && a.UID == nil
+}
