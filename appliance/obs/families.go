@@ -1,0 +1,68 @@
+package obs
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// families are the metrics that services share, and those of the node itself. A metric of one engine is declared by that engine.
+func families() []Family {
+	return append(append(queueFamilies(), taskFamilies()...), append(httpFamilies(), nodeFamilies()...)...)
+}
+
+func queueFamilies() []Family {
+	return []Family{
+		{Name: "queue_depth", Type: Gauge, Labels: []string{"queue"}, Help: "Items waiting in the queue, read at scrape."},
+		{Name: "queue_dropped_total", Type: Counter, Labels: []string{"queue"}, Help: "Items refused, evicted or discarded by the queue."},
+		{Name: "busy_rejections_total", Type: Counter, Labels: []string{"endpoint", "route"},
+			Help: "Requests refused because a queue or an admission limit was full."},
+		{Name: "bus_lagged_total", Type: Counter, Labels: []string{"bus", "consumer"}, Help: "Events that a slow subscriber of a bus missed."},
+	}
+}
+
+func taskFamilies() []Family {
+	return []Family{
+		{Name: "tasks_spawned_total", Type: Counter, Labels: []string{"kind"}, Help: "Task instances started."},
+		{Name: "tasks_aborted_total", Type: Counter, Labels: []string{"kind"}, Help: "Task instances cut off after their drain deadline."},
+		{Name: "tasks_canceled_total", Type: Counter, Labels: []string{"kind"}, Help: "Tasks and jobs that ended because they were cancelled."},
+		{Name: "tasks_panicked_total", Type: Counter, Labels: []string{"kind"}, Help: "Panics recovered in tasks."},
+		{Name: "service_restarts_total", Type: Counter, Labels: []string{"task"}, Help: "Supervised restarts of a task."},
+		{Name: "io_timeouts_total", Type: Counter, Labels: []string{"op", "peer"}, Help: "Deadlines that passed during an operation."},
+		{Name: "backoff_retries_total", Type: Counter, Labels: []string{"op", "svc"}, Help: "Retries made after a delay."},
+		{Name: "storage_backoff_total", Type: Counter, Labels: []string{"op"}, Help: "Waits of callers for the store to take work again."},
+		{Name: "commit_cas_fail_total", Type: Counter, Help: "Commits refused because HEAD had moved."},
+	}
+}
+
+func httpFamilies() []Family {
+	return []Family{
+		{Name: "http_requests_total", Type: Counter, Labels: []string{"route", "method", "status"}, Help: "Requests answered, by route template."},
+		{Name: "request_latency_seconds", Type: Histogram, Labels: []string{"route", "method"}, Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2, 5},
+			ServiceBuckets: map[string][]float64{
+				"index": {.005, .01, .02, .05, .1, .2, .5, 1, 2, 5},
+				"edge":  prometheus.ExponentialBuckets(.005, 2, 11),
+			},
+			Help: "Time from the request's first byte to the end of its answer."},
+		{Name: "inflight_requests", Type: Gauge, Labels: []string{"route"}, Help: "Requests being answered."},
+		{Name: "rejected_total", Type: Counter, Labels: []string{"reason"}, Help: "Answers of 4xx and 5xx, by reason."},
+		{Name: "auth_failures_total", Type: Counter, Labels: []string{"stage", "scope", "surface"}, Help: "Requests refused by authentication or authorization."},
+		{Name: "conns_open", Type: Gauge, Labels: []string{"listener"}, Help: "Connections open."},
+		{Name: "conn_rejects_total", Type: Counter, Labels: []string{"reason"}, Help: "Connections closed at accept."},
+	}
+}
+
+func nodeFamilies() []Family {
+	return []Family{
+		{Name: "readyz_degraded", Type: Gauge, Labels: []string{"cause"}, Help: "1 while the readiness key fails."},
+		{Name: "lifecycle_state", Type: Gauge, Labels: []string{"state"}, Help: "1 for the state the node is in."},
+		{Name: "config_version", Type: Gauge, Help: "Number of the configuration in force, 1 at boot."},
+		{Name: "ronbox_build_info", Type: Gauge, Labels: []string{"version", "commit", "go"}, Help: "1, labelled with what this binary was built from."},
+		{Name: "registry_reload_success_total", Type: Counter, Labels: []string{"source"}, Help: "Configuration reloads taken into force."},
+		{Name: "registry_reload_fail_total", Type: Counter, Labels: []string{"reason"}, Help: "Configuration reloads refused; the old one stayed."},
+	}
+}
+
+// precreate makes the series that must be there before anything happened.
+func (m *Metrics) precreate() {
+	m.Counter("registry_reload_success_total", "registry", "source", "sighup")
+	for _, reason := range []string{"parse", "invalid", "forbidden", "prepare"} {
+		m.Counter("registry_reload_fail_total", "registry", "reason", reason)
+	}
+}

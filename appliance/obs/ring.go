@@ -1,0 +1,171 @@
+package obs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"sync"
+)
+
+// ringBytes bounds the lines that wait for the writer: some seconds of a busy node, little beside its memory.
+const ringBytes = 1 << 20
+
+// Ring stands between the logger and a reader that may be slow or stuck. Until Run starts, and after it has returned, Write writes
+// through and waits as long as the reader does; in between it takes what has room, drops the rest, and never waits.
+type Ring struct {
+	out     io.Writer
+	dropped func(n int)
+	wake    chan struct{} // holds one token while something may be pending
+
+	writing sync.Mutex // held over writes to out; taken before mu
+
+	mu      sync.Mutex
+	running bool          // guarded by mu
+	pending []byte        // whole lines; guarded by mu
+	busy    bool          // the writer task is writing; guarded by mu
+	idle    chan struct{} // closed when nothing is pending or being written, nil when no one waits; guarded by mu
+}
+
+// NewRing writes to out. It shows as the queue "log" of service node.
+func NewRing(out io.Writer, m *Metrics) *Ring {
+	r := &Ring{out: out, dropped: m.Counter("queue_dropped_total", "node", "queue", "log"), wake: make(chan struct{}, 1)}
+	m.Gauge("queue_depth", "node", r.depth, "queue", "log")
+	return r
+}
+
+// RingCap is the ring's bound in bytes, for the catalogue.
+func RingCap() int {
+	return ringBytes
+}
+
+// Write takes one whole line. It reports success for a line that it drops: no logger could do anything about it.
+func (r *Ring) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	if !r.running {
+		r.mu.Unlock()
+		return r.write(p)
+	}
+	if len(r.pending)+len(p) > ringBytes {
+		r.mu.Unlock()
+		r.dropped(1)
+		return len(p), nil
+	}
+	r.pending = append(r.pending, p...)
+	r.mu.Unlock()
+	select {
+	case r.wake <- struct{}{}:
+	default: // the writer has been told
+	}
+	return len(p), nil
+}
+
+// write writes through, one at a time.
+func (r *Ring) write(p []byte) (int, error) {
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	n, err := r.out.Write(p)
+	if err != nil {
+		r.dropped(bytes.Count(p[max(n, 0):], []byte{'\n'}))
+	}
+	return n, err
+}
+
+// errTwoWriters says that Run was called while it ran.
+var errTwoWriters = errors.New("obs: the log ring has a writer")
+
+// Run is the writer task. It returns once ctx is done and what was pending is written; a reader that is stuck holds it up.
+func (r *Ring) Run(ctx context.Context) error {
+	r.mu.Lock()
+	if r.running {
+		r.mu.Unlock()
+		return errTwoWriters
+	}
+	r.running = true
+	r.mu.Unlock()
+	return r.drain(ctx)
+}
+
+// drain is Run's loop. It leaves the ring writing through, also when out.Write panics: a Run started again picks up what is left.
+func (r *Ring) drain(ctx context.Context) error {
+	ended := false
+	defer func() {
+		if !ended {
+			r.stop()
+		}
+	}()
+	for batch := []byte(nil); ; {
+		last := ctx.Err() != nil
+		batch = r.take(batch, last)
+		if len(batch) > 0 {
+			_, _ = r.write(batch) // counted
+			continue
+		}
+		if last {
+			ended = true
+			return nil
+		}
+		select {
+		case <-r.wake:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// take swaps what is pending for the buffer written last. If nothing is pending, whoever waits in Flush goes on, and when last is set
+// the ring goes back to writing through in the same step, so that no line is left in it.
+func (r *Ring) take(spare []byte, last bool) []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	batch := r.pending
+	r.pending = spare[:0]
+	r.busy = len(batch) > 0
+	if !r.busy {
+		r.running = r.running && !last
+		r.release()
+	}
+	return batch
+}
+
+// stop ends a run that panicked.
+func (r *Ring) stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.running, r.busy = false, false
+	r.release()
+}
+
+// release wants r.mu held.
+func (r *Ring) release() {
+	if r.idle != nil {
+		close(r.idle)
+		r.idle = nil
+	}
+}
+
+// Flush waits until all lines taken so far are written, or until ctx ends and gives its cause.
+func (r *Ring) Flush(ctx context.Context) error {
+	r.mu.Lock()
+	if !r.running || (len(r.pending) == 0 && !r.busy) {
+		r.mu.Unlock()
+		return nil
+	}
+	if r.idle == nil {
+		r.idle = make(chan struct{})
+	}
+	idle := r.idle
+	r.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// depth is how many lines are pending.
+func (r *Ring) depth() float64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return float64(bytes.Count(r.pending, []byte{'\n'}))
+}
