@@ -1,0 +1,248 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"ronbox/httpapi/client"
+	"ronbox/httpapi/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// serve answers every request with h and gives a client of it.
+func serve(t *testing.T, h http.HandlerFunc, o client.Options) *client.Client {
+	t.Helper()
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	if o.Socket == "" {
+		o.URL = srv.URL
+	}
+	c, err := client.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func problem(rw http.ResponseWriter, status int, body string) {
+	rw.Header().Set("Content-Type", wire.ProblemType)
+	rw.WriteHeader(status)
+	_, _ = io.WriteString(rw, body)
+}
+
+func TestRequestsCarryTokenAgentAndCorrelation(t *testing.T) {
+	var got []http.Header
+	c := serve(t, func(rw http.ResponseWriter, r *http.Request) {
+		got = append(got, r.Header.Clone())
+		_, _ = io.WriteString(rw, `{"version":7,"payload_b3":"b3:aa","unheard_of":1}`)
+	}, client.Options{Token: "tok", UserAgent: "test/1"})
+	for range 2 {
+		h, err := c.Head(t.Context())
+		if err != nil || h.Version != 7 || h.PayloadB3 != "b3:aa" {
+			t.Fatalf("Head() = %+v, %v", h, err)
+		}
+	}
+	if got[0].Get("Authorization") != "Bearer tok" || got[0].Get("User-Agent") != "test/1" {
+		t.Errorf("headers = %v", got[0])
+	}
+	a, b := got[0].Get("X-Corr-ID"), got[1].Get("X-Corr-ID")
+	if len(a) != 26 || a == b {
+		t.Errorf("correlation ids %q and %q: want two different ULIDs", a, b)
+	}
+}
+
+func TestSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(rw, `{"phase":"Running"}`)
+	})}}
+	srv.Start()
+	defer srv.Close()
+	c, err := client.New(client.Options{Socket: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if s, err := c.Status(t.Context()); err != nil || s.Phase != "Running" {
+		t.Errorf("Status() = %+v, %v", s, err)
+	}
+	if c.Where() != path {
+		t.Errorf("Where() = %q", c.Where())
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for _, tt := range []struct {
+		doc       string
+		status    int
+		typ, body string
+		reason    string
+		retryable bool
+	}{
+		{"a problem stays what it is", 429, wire.ProblemType, `{"reason":"busy","retryable":true,"retry_after":1}`, "busy", true},
+		{"its status is the answer's", 409, wire.ProblemType + "; charset=utf-8", `{"reason":"chain_mismatch","status":1}`, "chain_mismatch", false},
+		{"an unknown outcome may be repeated", 504, wire.ProblemType, `{"reason":"timeout","details":{"outcome":"unknown"}}`, "timeout", true},
+		{"a proxy's page", 502, "text/html", `<html>`, "foreign_answer", true},
+		{"a problem that is none", 400, wire.ProblemType, `{"reason":`, "foreign_answer", false},
+		{"a problem without a reason", 404, wire.ProblemType, `{}`, "foreign_answer", false},
+	} {
+		c := serve(t, func(rw http.ResponseWriter, r *http.Request) {
+			rw.Header().Set("Content-Type", tt.typ)
+			rw.WriteHeader(tt.status)
+			_, _ = io.WriteString(rw, tt.body)
+		}, client.Options{})
+		_, err := c.Head(t.Context())
+		p, ok := errors.AsType[*wire.Problem](err)
+		if !ok || p.Status != tt.status || p.Reason != tt.reason || client.Retryable(err) != tt.retryable {
+			t.Errorf("%s: %v (retryable %v)", tt.doc, err, client.Retryable(err))
+		}
+	}
+}
+
+func TestNothingSent(t *testing.T) {
+	c, err := client.New(client.Options{Socket: filepath.Join(t.TempDir(), "none")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Head(t.Context())
+	if !errors.Is(err, client.ErrNotReachable) || errors.Is(err, client.ErrUnknown) || !client.Retryable(err) {
+		t.Errorf("err = %v, want ErrNotReachable alone", err)
+	}
+}
+
+func TestLostAnswers(t *testing.T) {
+	for _, tt := range []struct {
+		doc string
+		h   http.HandlerFunc
+	}{
+		{"the connection ends before the answer", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
+		{"the body is cut short", func(rw http.ResponseWriter, _ *http.Request) {
+			rw.Header().Set("Content-Length", "100")
+			_, _ = io.WriteString(rw, `{"version":1`)
+		}},
+		{"the answer is too slow", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
+	} {
+		c := serve(t, tt.h, client.Options{Timeout: 50 * time.Millisecond})
+		_, _, err := c.Commit(t.Context(), "p_1")
+		if !errors.Is(err, client.ErrUnknown) || !client.Retryable(err) {
+			t.Errorf("%s: err = %v, want ErrUnknown", tt.doc, err)
+		}
+	}
+}
+
+func TestCanceledCallSaysSo(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	c := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		cancel()
+		<-r.Context().Done()
+	}, client.Options{})
+	if _, err := c.Head(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("err = %v, want context.Canceled", err)
+	}
+}
+
+func TestAnswersAreBounded(t *testing.T) {
+	c := serve(t, func(rw http.ResponseWriter, _ *http.Request) {
+		chunk := strings.Repeat(" ", 1<<20)
+		for range 5 {
+			_, _ = io.WriteString(rw, chunk)
+		}
+	}, client.Options{})
+	if _, err := c.Head(t.Context()); !errors.Is(err, client.ErrTooLarge) {
+		t.Errorf("err = %v, want ErrTooLarge", err)
+	}
+}
+
+func TestRedirectsAreRefused(t *testing.T) {
+	hits := 0
+	c := serve(t, func(rw http.ResponseWriter, r *http.Request) {
+		hits++
+		http.Redirect(rw, r, "/elsewhere", http.StatusFound)
+	}, client.Options{Token: "secret"})
+	if _, err := c.Head(t.Context()); err == nil || hits != 1 {
+		t.Errorf("err = %v after %d requests, want a refusal after 1", err, hits)
+	}
+}
+
+func TestCommitTellsAReplay(t *testing.T) {
+	c := serve(t, func(rw http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost || r.URL.Path != "/registry/commit/p_1" {
+			t.Errorf("asked %s %s", r.Method, r.URL.Path)
+		}
+		rw.Header().Set("Idempotent-Replayed", "true")
+		_, _ = io.WriteString(rw, `{"version":2,"hash":"b3:bb"}`)
+	}, client.Options{})
+	out, replayed, err := c.Commit(t.Context(), "p_1")
+	if err != nil || !replayed || out.Version != 2 {
+		t.Errorf("Commit() = %+v, %v, %v", out, replayed, err)
+	}
+}
+
+func TestReadyIsAnAnswerWhenNotReady(t *testing.T) {
+	c := serve(t, func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.RawQuery != "plane=read&service=registry" {
+			t.Errorf("query = %q", r.URL.RawQuery)
+		}
+		rw.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = io.WriteString(rw, `{"ready":false,"missing":["node.starting"]}`)
+	}, client.Options{})
+	r, err := c.Ready(t.Context(), "registry", "read")
+	if err != nil || r.Ready || len(r.Missing) != 1 {
+		t.Errorf("Ready() = %+v, %v", r, err)
+	}
+}
+
+func TestSnapshotLines(t *testing.T) {
+	const end = `{"file":"f","manifest":"m","b3":"b3:0","seq":9}` + "\n"
+	for _, tt := range []struct {
+		doc, body string
+		seen      string
+		want      string // of the error, "" for none
+	}{
+		{"progress, then the snapshot", `{"done":1,"total":2}` + "\n" + `{"done":2,"total":2}` + "\n" + end, "1/2 2/2 ", ""},
+		{"a problem ends it", `{"problem":{"reason":"store_full","title":"Full"}}` + "\n", "", "store_full"},
+		{"cut short", `{"done":1,"total":2}` + "\n" + `{"fi`, "1/2 ", "outcome unknown"},
+		{"endless line", strings.Repeat("x", 1<<17), "", "outcome unknown"},
+	} {
+		c := serve(t, func(rw http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(rw, tt.body) }, client.Options{})
+		seen := ""
+		s, err := c.Snapshot(t.Context(), "/d", func(done, total int64) { seen += fmt.Sprintf("%d/%d ", done, total) })
+		if seen != tt.seen {
+			t.Errorf("%s: progress %q, want %q", tt.doc, seen, tt.seen)
+		}
+		if tt.want == "" && (err != nil || s.File != "f" || s.Seq != 9) || tt.want != "" && !strings.Contains(fmt.Sprint(err), tt.want) {
+			t.Errorf("%s: %+v, %v", tt.doc, s, err)
+		}
+	}
+}
+
+func TestURLs(t *testing.T) {
+	for _, tt := range []struct {
+		url string
+		ok  bool
+	}{
+		{"http://127.0.0.1:8080", true}, {"https://node.example/prefix/", true},
+		{"", false}, {"127.0.0.1:8080", false}, {"ftp://x", false}, {"http://u:p@x", false}, {"http://x/?a=1", false},
+	} {
+		if _, err := client.New(client.Options{URL: tt.url}); (err == nil) != tt.ok {
+			t.Errorf("New(%q) err = %v, want ok %v", tt.url, err, tt.ok)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ronbox/httpapi/client"
+	"ronbox/httpapi/wire"
+)
+
+// script is a server whose n-th connection gets the n-th body, and which remembers the ids asked for.
+type script struct {
+	bodies []string
+	asked  []string
+}
+
+func (s *script) serve(rw http.ResponseWriter, r *http.Request) {
+	s.asked = append(s.asked, r.Header.Get("Last-Event-ID"))
+	n := len(s.asked) - 1
+	if n >= len(s.bodies) {
+		problem(rw, http.StatusNotFound, `{"reason":"not_found"}`)
+		return
+	}
+	rw.Header().Set("Content-Type", "text/event-stream")
+	_, _ = io.WriteString(rw, "retry: 1\n\n"+s.bodies[n])
+}
+
+func update(v int) string {
+	return fmt.Sprintf("id: %d\nevent: registry.update\ndata: {\"version\":%d}\n\n", v, v)
+}
+
+const hello = "event: hello\ndata: {\"incarnation\":\"i\",\"head\":{\"version\":1}}\n\n"
+
+func TestStreamResumesAfterTheLastEvent(t *testing.T) {
+	s := &script{bodies: []string{hello + update(2) + update(3), hello + update(3) + update(4), hello + update(5)}}
+	c := serve(t, s.serve, client.Options{})
+	var got []string
+	breaks := 0
+	err := c.Stream(t.Context(), client.StreamOptions{LastEventID: "1", Reconnect: func(error, time.Duration) { breaks++ }}, func(e client.Event) error {
+		if e.Name == wire.EventUpdate {
+			got = append(got, e.ID)
+		}
+		return nil
+	})
+	if p, ok := errors.AsType[*wire.Problem](err); !ok || p.Reason != "not_found" {
+		t.Errorf("err = %v, want the refusal of the fourth connection", err)
+	}
+	if want := []string{"2", "3", "4", "5"}; !slices.Equal(got, want) {
+		t.Errorf("versions %v, want %v", got, want)
+	}
+	if want := []string{"1", "3", "4", "5"}; !slices.Equal(s.asked, want) || breaks != 3 {
+		t.Errorf("Last-Event-ID %v after %d breaks, want %v", s.asked, breaks, want)
+	}
+}
+
+func TestStreamEnds(t *testing.T) {
+	boom := errors.New("boom")
+	for _, tt := range []struct {
+		doc  string
+		body string
+		o    client.StreamOptions
+		each func(client.Event) error
+		want error
+	}{
+		{"when asked to", update(2), client.StreamOptions{}, func(client.Event) error { return client.ErrStop }, nil},
+		{"with the caller's error", update(2), client.StreamOptions{}, func(client.Event) error { return boom }, boom},
+		{"at a line out of bounds", "data: " + strings.Repeat("x", 300<<10), client.StreamOptions{}, func(client.Event) error { return nil }, client.ErrFrame},
+		{"at data that is no JSON", "data: {\n\n", client.StreamOptions{}, func(client.Event) error { return nil }, client.ErrFrame},
+		{"after a fruitless connection", "", client.StreamOptions{Tries: 1}, func(client.Event) error { return nil }, client.ErrUnknown},
+	} {
+		s := &script{bodies: []string{tt.body}}
+		c := serve(t, s.serve, client.Options{})
+		if err := c.Stream(t.Context(), tt.o, tt.each); !errors.Is(err, tt.want) || len(s.asked) != 1 {
+			t.Errorf("%s: err = %v after %d connections, want %v", tt.doc, err, len(s.asked), tt.want)
+		}
+	}
+}
+
+func TestStreamToNobodyFailsAtOnce(t *testing.T) {
+	c, err := client.New(client.Options{Socket: t.TempDir() + "/none"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Stream(t.Context(), client.StreamOptions{}, nil); !errors.Is(err, client.ErrNotReachable) {
+		t.Errorf("err = %v, want ErrNotReachable", err)
+	}
+}
+
+// A server that stops to ping is left, and asked again.
+func TestSilentStreamIsLeft(t *testing.T) {
+	n := 0
+	c := serve(t, func(rw http.ResponseWriter, r *http.Request) {
+		n++
+		rw.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(rw, "retry: 1\n\n"+update(n))
+		_ = http.NewResponseController(rw).Flush()
+		if n == 1 {
+			<-r.Context().Done()
+		}
+	}, client.Options{})
+	err := c.Stream(t.Context(), client.StreamOptions{Idle: 30 * time.Millisecond}, func(e client.Event) error {
+		if e.ID == "2" {
+			return client.ErrStop
+		}
+		return nil
+	})
+	if err != nil || n != 2 {
+		t.Errorf("err = %v after %d connections, want 2", err, n)
+	}
+}
+
+func TestCanceledStreamReturns(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	c := serve(t, func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(rw, update(1))
+		_ = http.NewResponseController(rw).Flush()
+		<-r.Context().Done()
+	}, client.Options{})
+	err := c.Stream(ctx, client.StreamOptions{}, func(client.Event) error { cancel(); return nil })
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("err = %v, want context.Canceled", err)
+	}
+}
