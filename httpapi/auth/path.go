@@ -1,0 +1,30 @@
+package auth
+
+import (
+	"fmt"
+	"path"
+	"strings"
+)
+
+// parsePath reads "/p", which is that path, or "/p/*", which is all that lies below it.
+func parsePath(s string) (string, error) {
+	bare := strings.TrimSuffix(s, "/*")
+	if strings.Contains(bare, "*") || (bare != "" && !cleanPath(bare)) || s == "" {
+		return "", fmt.Errorf("%q is not a path such as /p or /p/*", s)
+	}
+	return s, nil
+}
+
+// cleanPath says whether p has no empty, "." or ".." segments; a path that has could mean another one further in.
+func cleanPath(p string) bool {
+	return strings.HasPrefix(p, "/") && path.Clean(p) == p
+}
+
+// pathMatches says whether a request for p is covered by the pattern.
+func pathMatches(pattern, p string) bool {
+	below, open := strings.CutSuffix(pattern, "*")
+	if !open {
+		return p == pattern
+	}
+	return len(p) > len(below) && strings.HasPrefix(p, below)
+}
