@@ -1,0 +1,29 @@
+// Package flow holds what concurrency in ronbox is made of: channels with a bound and a policy, one-shot answers, ranked locks, supervised
+// tasks, and the catalogue in which each of them is declared. It imports nothing of ronbox and everything else builds on it.
+//
+// # Invariants
+//
+//  1. Nothing undeclared exists: every channel, ticker, task and lock is constructed through a Catalog, which refuses a second one of the
+//     same service and name. The printed topology is therefore the real one.
+//  2. Queue: the items accepted by TrySend and Send are exactly those that come out of C, Recv or Discard, in order per producer. C is
+//     closed only when the queue is closed, empty, and no sender is inside; no send ever meets a closed channel.
+//  3. Broadcast: Publish never waits; for each subscription published = delivered + lagged + pending.
+//  4. Watch: a Load is never torn, and the channel it returns closes at the next Store, whenever that happens.
+//  5. Reply: exactly one of success, failure, cancelled and unknown reaches the waiter; a claimed item is never cancelled.
+//  6. Every goroutine has an owner that joins it: the Supervisor its tasks, Fan its legs. A panic in a task ends that life of the task
+//     only, is counted and its stack logged once.
+//  7. A closed queue means drain, a done context means stop now. A queue closes when the last task named in its Producers has returned.
+//  8. Metrics are resolved when a thing is constructed; no hot path looks one up.
+//
+// # Tasks and queues
+//
+// The package starts no task of its own. The Supervisor runs two goroutines for each instance of a task: one that lives the task's
+// lives, one that watches it, waits out the restart delay and tells of escalation. Queues hold what their Spec says and never grow.
+//
+// # Lock order
+//
+// Engines' locks follow the ranks of this package, outer first: state_meta, run_registry, routing_table, flights, cache_meta,
+// balance_cache, breaker_table, counters. A goroutine holds locks of one service only and none while it waits on anything of this package;
+// with the build tag flowdebug both are checked and a breach panics. The package's own locks (Catalog, Broadcast, Ticker, Supervisor,
+// task state) are innermost, guard a few assignments, and are never held together nor over a call out of the package.
+package flow

@@ -1,0 +1,221 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/pprof"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// taskRun is what the instances of one started task share.
+type taskRun struct {
+	Task
+	super *Supervisor
+	log   hclog.Logger
+
+	spawned, abortedCount, canceled, panicked, restarted func(n int)
+
+	mu      sync.Mutex
+	left    int  // instances that have not ended for good; guarded by mu
+	bad     int  // instances escalated now; guarded by mu
+	told    bool // what Escalated was last told; guarded by mu
+	telling bool // somebody is telling it; guarded by mu
+}
+
+func newTaskRun(s *Supervisor, t Task) *taskRun {
+	c := s.catalog
+	counter := func(family, label string) func(int) { return c.meter.Counter(family, t.Service, label, t.Name) }
+	return &taskRun{
+		Task:         t,
+		super:        s,
+		log:          c.log.Named(t.Service),
+		spawned:      counter("tasks_spawned_total", "kind"),
+		abortedCount: counter("tasks_aborted_total", "kind"),
+		canceled:     counter("tasks_canceled_total", "kind"),
+		panicked:     counter("tasks_panicked_total", "kind"),
+		restarted:    counter("service_restarts_total", "task"),
+		left:         t.Count,
+	}
+}
+
+// escalate counts an instance in or out of trouble and tells the owner when the task as a whole changes, in order and without a lock held:
+// whoever finds another telling leaves it to that one.
+func (t *taskRun) escalate(by int) {
+	t.mu.Lock()
+	t.bad += by
+	if t.telling {
+		t.mu.Unlock()
+		return
+	}
+	t.telling = true
+	for t.told != (t.bad > 0) {
+		t.told = !t.told
+		bad := t.told
+		t.mu.Unlock()
+		t.super.hooks.Escalated(t.Service, t.Name, bad)
+		t.mu.Lock()
+	}
+	t.telling = false
+	t.mu.Unlock()
+}
+
+// ended counts an instance out and reports whether it was the last.
+func (t *taskRun) ended() (last bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.left--
+	return t.left == 0
+}
+
+// instance is one of the Count parallel copies of a task.
+type instance struct {
+	task   *taskRun
+	branch *branch
+	name   string // "worker/3", "pipeline" if there is only one
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	done   chan struct{} // closed when the instance has ended for good
+
+	aborted   atomic.Bool // its drain deadline passed
+	abandoned atomic.Bool // it did not stop in its grace either
+
+	restarts  restartLog  // owned by run
+	escalated *time.Timer // runs out a minute after the last restart; nil while all is well; owned by run
+}
+
+func newInstance(t *taskRun, b *branch, i int) *instance {
+	in := &instance{task: t, branch: b, name: t.Name, done: make(chan struct{})}
+	if t.Count > 1 {
+		in.name = fmt.Sprintf("%s/%d", t.Name, i)
+	}
+	in.ctx, in.cancel = context.WithCancelCause(b.ctx)
+	return in
+}
+
+// run lives the lives of the instance until one is its last.
+func (in *instance) run() {
+	defer in.end()
+	for in.ctx.Err() == nil {
+		err := in.life()
+		switch judge(in.task.Restart, err, in.task.super.isDraining(in.task.Service), in.ctx.Err() != nil) {
+		case finished:
+			return
+		case cancelled:
+			if !in.aborted.Load() {
+				in.task.canceled(1)
+			}
+			return
+		case died:
+			err = asFailure(err)
+			in.task.log.Error("task died", "task", in.name, "error", err)
+			in.task.super.hooks.Died(in.task.Service, in.task.Name, err)
+			return
+		case restarts:
+			in.restart(asFailure(err))
+		}
+	}
+}
+
+// asFailure names the failure that a nil return before draining is.
+func asFailure(err error) error {
+	if err == nil {
+		return ErrEnded
+	}
+	return err
+}
+
+// life runs the task once and returns how it ended. Meanwhile it lifts an escalation whose minute is over.
+func (in *instance) life() error {
+	in.task.spawned(1)
+	over := make(chan error, 1)
+	go func() {
+		pprof.SetGoroutineLabels(pprof.WithLabels(in.ctx, pprof.Labels("task", in.task.Service+"."+in.name)))
+		guardTo(func() error { return in.task.Run(in.ctx) }, func(err error) { over <- err })
+	}()
+	for {
+		select {
+		case err := <-over:
+			in.logPanic(err)
+			return err
+		case <-in.calm():
+			in.settle()
+		}
+	}
+}
+
+func (in *instance) logPanic(err error) {
+	var p *PanicError
+	if errors.As(err, &p) {
+		in.task.panicked(1)
+		in.task.log.Error("task panicked", "task", in.name, "panic", fmt.Sprint(p.Value), "stack", string(p.Stack))
+	}
+}
+
+// restart waits out the delay, records the restart and escalates if there were too many. It returns early if the context ends.
+func (in *instance) restart(err error) {
+	n := in.restarts.recent(time.Now())
+	delay := Backoff(restartLo, restartHi, restartMost)(n)
+	in.task.log.Warn("task restarts", "task", in.name, "error", err, "restarts", n+1, "delay_ms", delay.Milliseconds())
+	if !in.sleep(delay) {
+		return
+	}
+	in.task.restarted(1)
+	tooMany := in.restarts.add(time.Now())
+	switch {
+	case in.escalated != nil:
+		in.escalated.Reset(restartWindow)
+	case tooMany:
+		in.task.log.Error("task keeps failing", "task", in.name, "restarts", restartLimit+1, "error", err)
+		in.escalated = time.NewTimer(restartWindow)
+		in.task.escalate(1)
+	}
+}
+
+// sleep waits for d and reports whether it was waited out. An escalation never ends here: its minute starts anew at the restart.
+func (in *instance) sleep(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-in.ctx.Done():
+		return false
+	}
+}
+
+// calm yields when a minute has passed since the last restart of an escalated instance.
+func (in *instance) calm() <-chan time.Time {
+	if in.escalated == nil {
+		return nil
+	}
+	return in.escalated.C
+}
+
+// settle ends the escalation, if there is one.
+func (in *instance) settle() {
+	if in.escalated == nil {
+		return
+	}
+	in.escalated.Stop()
+	in.escalated = nil
+	in.task.escalate(-1)
+}
+
+// end takes the instance out; with the last one of its task, queues that only this task still fed are closed.
+func (in *instance) end() {
+	in.settle()
+	in.cancel(nil)
+	if in.task.ended() {
+		in.task.super.catalog.producerGone(in.task.Service, in.task.Name)
+	}
+	s := in.task.super
+	s.mu.Lock()
+	delete(in.branch.live, in)
+	s.mu.Unlock()
+	close(in.done)
+}

@@ -1,0 +1,72 @@
+//go:build flowdebug
+
+package flow
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+)
+
+// holders knows which locks each goroutine holds. It is one table for the process because a goroutine is one, and exists in debug builds only.
+var holders sync.Map // goroutine id → []*Mutex, in the order taken; each value is touched by its own goroutine only
+
+// assertOrder panics if the goroutine may not take m now.
+func assertOrder(m *Mutex) {
+	for _, h := range held(goroutine()) {
+		if h.service != m.service {
+			panic(fmt.Sprintf("flow: lock %v taken while holding %v of another service", m, h))
+		}
+		if h.rank >= m.rank {
+			panic(fmt.Sprintf("flow: lock %v taken while holding %v: rank inversion", m, h))
+		}
+	}
+}
+
+func noteHeld(m *Mutex) {
+	g := goroutine()
+	holders.Store(g, append(slices.Clone(held(g)), m))
+}
+
+func noteFreed(m *Mutex) {
+	g := goroutine()
+	rest := slices.DeleteFunc(slices.Clone(held(g)), func(h *Mutex) bool { return h == m })
+	if len(rest) == len(held(g)) {
+		panic(fmt.Sprintf("flow: lock %v released by a goroutine that does not hold it", m))
+	}
+	if len(rest) == 0 {
+		holders.Delete(g)
+		return
+	}
+	holders.Store(g, rest)
+}
+
+// assertFree panics if the goroutine holds a lock: what it is about to do may wait.
+func assertFree(wait string) {
+	if h := held(goroutine()); len(h) > 0 {
+		panic(fmt.Sprintf("flow: %s while holding %v", wait, h[len(h)-1]))
+	}
+}
+
+func held(g uint64) []*Mutex {
+	v, ok := holders.Load(g)
+	if !ok {
+		return nil
+	}
+	return v.([]*Mutex)
+}
+
+// goroutine returns the id of the running goroutine, which the runtime tells only in a stack trace: "goroutine 7 [running]:".
+func goroutine() uint64 {
+	var buf [40]byte
+	head := buf[:runtime.Stack(buf[:], false)]
+	fields := bytes.Fields(head)
+	id, err := strconv.ParseUint(string(fields[1]), 10, 64)
+	if err != nil {
+		panic("flow: no goroutine id in " + string(head))
+	}
+	return id
+}

@@ -1,0 +1,160 @@
+package flow
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// Queue is a bounded first-in-first-out channel from many producers to many consumers that can be closed while they send. Requests enter
+// with TrySend, which never waits; tasks may Send. Items keep their order per producer.
+type Queue[T any] struct {
+	items   chan T
+	closing chan struct{} // closed first: wakes senders that wait for room
+	drained chan struct{} // closed last: no sender is inside and items is closed
+
+	// state counts the senders inside, plus shut once the queue is closed. A sender that finds shut does not touch items, so when
+	// state is exactly shut nobody does or will, and items may be closed.
+	state    atomic.Int64
+	finished atomic.Bool
+
+	dropped func(n int)
+	note    func(n int, reason string) // logs a discard
+}
+
+// shut marks a closed queue in state, far above any count of senders.
+const shut = int64(1) << 62
+
+// NewQueue declares s in c and returns the queue. s.Cap must be at least 1.
+func NewQueue[T any](c *Catalog, s Spec) *Queue[T] {
+	s = s.as(KindQueue)
+	q := &Queue[T]{closing: make(chan struct{}), drained: make(chan struct{})}
+	c.enter(s, q.Close)
+	q.items = make(chan T, s.Cap)
+	label := queueLabel(s.Name)
+	q.dropped = c.meter.Counter("queue_dropped_total", s.Service, "queue", label)
+	c.meter.Gauge("queue_depth", s.Service, func() float64 { return float64(len(q.items)) }, "queue", label)
+	log := c.log.Named(s.Service)
+	q.note = func(n int, reason string) { log.Warn("queue discarded", "queue", s.Name, "items", n, "reason", reason) }
+	return q
+}
+
+// TrySend enqueues v, or returns ErrBusy if the queue is full or ErrClosed if it is closed; both count as dropped. It never blocks.
+func (q *Queue[T]) TrySend(v T) error {
+	if !q.enter() {
+		return ErrClosed
+	}
+	select {
+	case q.items <- v:
+		q.leave()
+		return nil
+	default:
+		q.leave()
+		q.dropped(1)
+		return ErrBusy
+	}
+}
+
+// Send enqueues v and waits for room until ctx ends or the queue closes. It returns nil, ErrClosed or the cause of ctx, and v was enqueued
+// exactly if it returns nil.
+func (q *Queue[T]) Send(ctx context.Context, v T) error {
+	assertFree("Queue.Send")
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if !q.enter() {
+		return ErrClosed
+	}
+	defer q.leave()
+	select {
+	case q.items <- v:
+		return nil
+	case <-q.closing:
+		q.dropped(1)
+		return ErrClosed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// enter counts the caller in as a sender; false means the queue is closed and nothing may be sent.
+func (q *Queue[T]) enter() bool {
+	if q.state.Add(1) < shut {
+		return true
+	}
+	q.leave()
+	q.dropped(1)
+	return false
+}
+
+func (q *Queue[T]) leave() {
+	if q.state.Add(-1) == shut {
+		q.finish()
+	}
+}
+
+// finish is reached by whoever finds the queue closed and without senders; the first one closes the channels.
+func (q *Queue[T]) finish() {
+	if q.finished.CompareAndSwap(false, true) {
+		close(q.items)
+		close(q.drained)
+	}
+}
+
+// C is the receiving end for a select: v, ok := <-q.C(), where !ok means closed, empty, and no sender inside. A select picks at random
+// among ready cases, so a task that must stop at once looks at its context again after it.
+func (q *Queue[T]) C() <-chan T {
+	assertFree("Queue.C")
+	return q.items
+}
+
+// Recv waits for an item. It looks at ctx first and returns its cause, or ErrClosed when the queue is closed and empty.
+func (q *Queue[T]) Recv(ctx context.Context) (T, error) {
+	assertFree("Queue.Recv")
+	var zero T
+	if ctx.Err() != nil {
+		return zero, context.Cause(ctx)
+	}
+	select {
+	case v, ok := <-q.items:
+		if !ok {
+			return zero, ErrClosed
+		}
+		return v, nil
+	case <-ctx.Done():
+		return zero, context.Cause(ctx)
+	}
+}
+
+// Close refuses further items; those accepted can still be received. It waits for the senders inside, which it wakes, and returns when C is
+// closed. Safe to call again and at the same time.
+func (q *Queue[T]) Close() {
+	assertFree("Queue.Close")
+	if before := q.state.Or(shut); before < shut {
+		close(q.closing)
+		if before == 0 {
+			q.finish()
+		}
+	}
+	<-q.drained
+}
+
+// Discard closes the queue and returns what was left in it, counted as dropped and logged with reason, so that the caller can answer
+// every waiter. Items that a consumer takes at the same time are that consumer's.
+func (q *Queue[T]) Discard(reason string) []T {
+	q.Close()
+	var left []T
+	for v := range q.items {
+		left = append(left, v)
+	}
+	if len(left) > 0 {
+		q.dropped(len(left))
+		q.note(len(left), reason)
+	}
+	return left
+}
+
+// Len is the number of items in the queue at this moment.
+func (q *Queue[T]) Len() int { return len(q.items) }
+
+// Cap is the number of items the queue holds.
+func (q *Queue[T]) Cap() int { return cap(q.items) }

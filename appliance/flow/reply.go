@@ -1,0 +1,87 @@
+package flow
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// replyGrace is how long a waiter whose context has ended still waits for the answer to an item that is being worked on.
+const replyGrace = 250 * time.Millisecond
+
+// The states of a Reply: waiting → claimed → settling → answered, or waiting → left.
+const (
+	replyWaiting uint32 = iota
+	replyClaimed
+	replySettling // the outcome is being written
+	replyAnswered
+	replyLeft // the waiter has gone and nothing was begun
+)
+
+// Reply is the answer cell of one job: one task claims the job and answers, one caller waits. A job is a struct with its context and a Reply.
+type Reply[T any] struct {
+	state atomic.Uint32
+	done  chan struct{} // closed after value and err are set
+	value T
+	err   error
+}
+
+// NewReply returns a Reply nobody has claimed.
+func NewReply[T any]() *Reply[T] {
+	return &Reply[T]{done: make(chan struct{})}
+}
+
+// Claim takes the job: true means it must be answered, false that its caller has left or that it is taken, and nothing may be done.
+func (r *Reply[T]) Claim() bool {
+	return r.state.CompareAndSwap(replyWaiting, replyClaimed)
+}
+
+// Answer settles the job with v, claimed or not, and reports whether this was its outcome: false if it was settled before or the caller left.
+func (r *Reply[T]) Answer(v T) bool {
+	return r.settle(v, nil)
+}
+
+// Fail settles the job with err, claimed or not, and reports whether this was its outcome. Deferred around the work on a job it answers
+// for a panic and does nothing after an Answer.
+func (r *Reply[T]) Fail(err error) bool {
+	var zero T
+	return r.settle(zero, err)
+}
+
+func (r *Reply[T]) settle(v T, err error) bool {
+	if !r.state.CompareAndSwap(replyClaimed, replySettling) && !r.state.CompareAndSwap(replyWaiting, replySettling) {
+		return false
+	}
+	r.value, r.err = v, err
+	r.state.Store(replyAnswered)
+	close(r.done)
+	return true
+}
+
+// Canceled reports whether the caller left before the job was claimed: nobody waits and nothing may be done.
+func (r *Reply[T]) Canceled() bool {
+	return r.state.Load() == replyLeft
+}
+
+// Wait returns the answer. When ctx ends first, an unclaimed job is cancelled and the cause of ctx returned: nothing was done. A claimed one
+// gets 250 ms more, then ErrUnknown: it may take effect or not. Only one caller may wait, once.
+func (r *Reply[T]) Wait(ctx context.Context) (T, error) {
+	assertFree("Reply.Wait")
+	select {
+	case <-r.done:
+		return r.value, r.err
+	case <-ctx.Done():
+	}
+	var zero T
+	if r.state.CompareAndSwap(replyWaiting, replyLeft) || r.Canceled() {
+		return zero, context.Cause(ctx)
+	}
+	grace := time.NewTimer(replyGrace)
+	defer grace.Stop()
+	select {
+	case <-r.done:
+		return r.value, r.err
+	case <-grace.C:
+		return zero, ErrUnknown
+	}
+}

@@ -1,0 +1,207 @@
+package flow
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Hooks tell the owner of a Supervisor what it must act on. They are called on the supervisor's goroutines, one at a time per task, and must
+// not wait for the Supervisor.
+type Hooks struct {
+	// Escalated is called with bad when an instance of the task is restarted more than 5 times in a minute, and without when every
+	// instance has lived a minute since.
+	Escalated func(service, task string, bad bool)
+	// Died is called when a Never task has ended other than by draining or cancellation.
+	Died func(service, task string, err error)
+}
+
+// Supervisor runs tasks, restarts them, and joins them. It is the root from which their contexts come: one per process, per service, per
+// instance.
+type Supervisor struct {
+	catalog *Catalog
+	hooks   Hooks
+	root    context.Context
+	cancel  context.CancelCauseFunc
+
+	mu       sync.Mutex
+	draining bool               // guarded by mu
+	branches map[string]*branch // by service; guarded by mu
+}
+
+// branch is the supervisor of one service.
+type branch struct {
+	service string
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+
+	draining bool                // guarded by Supervisor.mu
+	tasks    map[string]*taskRun // by name; guarded by Supervisor.mu
+	live     map[*instance]bool  // guarded by Supervisor.mu
+}
+
+// NewSupervisor returns a supervisor whose tasks live under parent. Close it.
+func NewSupervisor(parent context.Context, c *Catalog, hooks Hooks) *Supervisor {
+	if hooks.Escalated == nil {
+		hooks.Escalated = func(string, string, bool) {}
+	}
+	if hooks.Died == nil {
+		hooks.Died = func(string, string, error) {}
+	}
+	root, cancel := context.WithCancelCause(parent)
+	return &Supervisor{catalog: c, hooks: hooks, root: root, cancel: cancel, branches: map[string]*branch{}}
+}
+
+// Start declares the tasks, unless the catalogue has them already, and starts their instances. It panics on a task without names or Run, or
+// one that was started before.
+func (s *Supervisor) Start(ts ...Task) {
+	for _, t := range ts {
+		t = t.normal()
+		if t.Service == "" || t.Name == "" || t.Run == nil {
+			panic(fmt.Sprintf("flow: task %s.%s needs a service, a name and a Run", t.Service, t.Name))
+		}
+		s.catalog.declareStarted(t)
+		for _, in := range s.admit(t) {
+			go in.run()
+		}
+	}
+}
+
+// admit enters t and its instances as live.
+func (s *Supervisor) admit(t Task) []*instance {
+	run := newTaskRun(s, t)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.branch(t.Service)
+	if b.tasks[t.Name] != nil {
+		panic(fmt.Sprintf("flow: task %s.%s is started twice", t.Service, t.Name))
+	}
+	b.tasks[t.Name] = run
+	instances := make([]*instance, t.Count)
+	for i := range instances {
+		instances[i] = newInstance(run, b, i)
+		b.live[instances[i]] = true
+		if s.draining && t.Background {
+			instances[i].cancel(ErrCanceled)
+		}
+	}
+	return instances
+}
+
+// branch returns the branch of service, a new one if need be. Called with mu held.
+func (s *Supervisor) branch(service string) *branch {
+	b := s.branches[service]
+	if b == nil {
+		b = &branch{service: service, tasks: map[string]*taskRun{}, live: map[*instance]bool{}}
+		b.ctx, b.cancel = context.WithCancelCause(s.root)
+		s.branches[service] = b
+	}
+	return b
+}
+
+// isDraining reports whether a nil return of a task of service is its regular end.
+func (s *Supervisor) isDraining(service string) bool {
+	if s.catalog.isDraining(service) {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.draining || s.branch(service).draining
+}
+
+// CancelBackground begins the drain of the process: from now on tasks end by returning nil, and those marked Background are cancelled. It
+// does not wait for them.
+func (s *Supervisor) CancelBackground() {
+	s.mu.Lock()
+	s.draining = true
+	var background []*instance
+	for _, b := range s.branches {
+		for in := range b.live {
+			if in.task.Background {
+				background = append(background, in)
+			}
+		}
+	}
+	s.mu.Unlock()
+	for _, in := range background {
+		in.cancel(ErrCanceled)
+	}
+}
+
+// Drain waits up to within for the tasks of service to return. Those left are aborted: their contexts end with ErrAborted, and they get
+// grace to return. It returns how many were aborted; one that does not return even then is left behind and no longer waited for. Another
+// Drain of the same service, with within 0, cuts a running one short.
+func (s *Supervisor) Drain(service string, within, grace time.Duration) (aborted int) {
+	assertFree("Supervisor.Drain")
+	s.mu.Lock()
+	b := s.branch(service)
+	b.draining = true
+	live := b.instances()
+	s.mu.Unlock()
+	late := await(live, within)
+	for _, in := range late {
+		if in.aborted.CompareAndSwap(false, true) {
+			in.task.abortedCount(1)
+			aborted++
+		}
+	}
+	if len(late) == 0 {
+		return 0
+	}
+	b.cancel(ErrAborted)
+	for _, in := range await(late, grace) {
+		in.abandoned.Store(true)
+		in.task.log.Error("task does not stop", "task", in.name)
+	}
+	return aborted
+}
+
+// Close cancels all that is left, with ErrCanceled, and joins it, except tasks that a Drain has left behind. Safe to call again.
+func (s *Supervisor) Close() {
+	assertFree("Supervisor.Close")
+	s.mu.Lock()
+	s.draining = true
+	var live []*instance
+	for _, b := range s.branches {
+		live = append(live, b.instances()...)
+	}
+	s.mu.Unlock()
+	s.cancel(ErrCanceled)
+	for _, in := range live {
+		if !in.abandoned.Load() {
+			<-in.done
+		}
+	}
+}
+
+// instances returns what lives in b. Called with Supervisor.mu held.
+func (b *branch) instances() []*instance {
+	live := make([]*instance, 0, len(b.live))
+	for in := range b.live {
+		live = append(live, in)
+	}
+	return live
+}
+
+// await waits up to d for the instances to end and returns those that have not.
+func await(live []*instance, d time.Duration) (late []*instance) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	over := false
+	for _, in := range live {
+		if !over {
+			select {
+			case <-in.done:
+			case <-timer.C:
+				over = true
+			}
+		}
+		select {
+		case <-in.done:
+		default:
+			late = append(late, in)
+		}
+	}
+	return late
+}
