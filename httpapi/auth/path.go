@@ -8,8 +8,9 @@ import (
 
 // parsePath reads "/p", which is that path, or "/p/*", which is all that lies below it.
 func parsePath(s string) (string, error) {
-	bare := strings.TrimSuffix(s, "/*")
-	if strings.Contains(bare, "*") || (bare != "" && !cleanPath(bare)) || s == "" {
+	bare, below := strings.CutSuffix(s, "/*")
+	whole := below && bare == "" // "/*" is every path
+	if strings.Contains(bare, "*") || below && bare == "/" || !whole && !cleanPath(bare) {
 		return "", fmt.Errorf("%q is not a path such as /p or /p/*", s)
 	}
 	return s, nil

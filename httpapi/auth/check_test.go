@@ -1,0 +1,330 @@
+package auth
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"gopkg.in/macaroon.v2"
+
+	"ronbox/appliance/obs"
+)
+
+// verdict is how a Check ended.
+type verdict string
+
+const (
+	allowed  verdict = "allowed"
+	denied   verdict = "403"
+	rejected verdict = "401"
+)
+
+func verdictOf(t testing.TB, err error) verdict {
+	t.Helper()
+	var d *DeniedError
+	switch {
+	case err == nil:
+		return allowed
+	case errors.As(err, &d):
+		if len(d.Reasons) == 0 || d.TID == "" {
+			t.Errorf("a denial without reasons or token id: %+v", d)
+		}
+		return denied
+	case errors.Is(err, ErrUnauthenticated):
+		return rejected
+	}
+	t.Errorf("unexpected error %v", err)
+	return ""
+}
+
+func TestCaveats(t *testing.T) {
+	for _, tt := range []struct {
+		caveat string
+		want   verdict
+	}{
+		{"scope = registry.propose", allowed}, {"scope = registry:propose", allowed}, {"scope = registry.commit,registry.propose", allowed},
+		{"scope = node.admin", allowed}, {"scope = registry.commit", denied}, {"scope = registry.proposed", denied},
+		{"aud = registry", allowed}, {"aud = wallet,registry", allowed}, {"aud = wallet", denied}, {"aud = regis", denied},
+		{"method = POST", allowed}, {"method = GET,POST", allowed}, {"method = GET", denied},
+		{"path = /registry/proposals", allowed}, {"path = /registry/*", allowed}, {"path = /*", allowed},
+		{"path = /reg/*", denied}, {"path = /registry", denied}, {"path = /registry/proposals/*", denied}, {"path = /registry/prop", denied},
+		{"path = /admin,/registry/*", allowed},
+		{"ip = 192.0.2.0/24", allowed}, {"ip = 192.0.2.7", allowed}, {"ip = 2001:db8::/32,192.0.2.7", allowed}, {"ip = 192.0.2.8", denied},
+		{"nbf > 2026-05-01T12:00:00Z", allowed}, {"exp < 2026-05-01T12:00:01Z", allowed}, {"ttl = 900s", allowed}, {"ttl = 30d", allowed},
+		{"nbf > 2026-05-01T12:00:31Z", rejected}, {"exp < 2026-05-01T11:59:30Z", rejected}, {"exp < 2026-05-01T14:00:00+02:00", allowed},
+		{"registry.signer = alice", allowed},
+	} {
+		a, _ := newTestAuthority()
+		_, err := a.Check(mint(t, a, tt.caveat), propose())
+		if got := verdictOf(t, err); got != tt.want {
+			t.Errorf("%s: %s, want %s (%v)", tt.caveat, got, tt.want, err)
+		}
+	}
+}
+
+// What a holder may append but no one understands denies; Mint does not write it in the first place.
+func TestUnknownCaveatsDeny(t *testing.T) {
+	a, _ := newTestAuthority()
+	token := mint(t, a)
+	for _, text := range []string{
+		"tenant = x", "account = a", "ceiling <= 5", "max_runs <= 1", "amnesia = on", "rate <= 1/s", "epoch = 7", // not taken by this release
+		"scope < registry.propose", "exp > 2026-05-01T12:00:01Z", "exp = 2030-01-01T00:00:00Z", "Scope = registry.propose",
+		"", "scope", "scope =", "scope = ", "scope  = registry.propose", "scope =  registry.propose", "scope = registry.propose ",
+		"scope = registry.propose,", "scope = registry.propose, registry.commit", "scope = *", "scope = registry.*",
+		"method = post", "method = ", "method = *", "path = registry/proposals", "path = /registry/*/x", "path = /registry/../registry/*",
+		"path = /registry*", "path = //*", "ip = 192.0.2.7/24", "ip = here", "ip = fe80::1%eth0", "exp < tomorrow", "exp < 2030-01-01", "ttl = 900", "ttl = -1s",
+		"registry.signer = a,b", "scope = " + strings.Repeat("a", 1100) + ".b", "\xff = \xff",
+	} {
+		_, err := a.Check(appendRaw(t, token, text), propose())
+		if got := verdictOf(t, err); got != denied {
+			t.Errorf("%q: %s, want 403", text, got)
+		}
+		if _, _, err := a.Mint(MintSpec{Sub: "x", Scopes: []string{"a.b"}, Extra: []string{text}}); !errors.Is(err, ErrSpec) {
+			t.Errorf("%q was minted: %v", text, err)
+		}
+		if _, err := Attenuate(token, text); !errors.Is(err, ErrSpec) {
+			t.Errorf("%q was appended: %v", text, err)
+		}
+	}
+}
+
+// appendRaw appends a caveat as a holder with a tool of his own would.
+func appendRaw(t testing.TB, token string, caveats ...string) string {
+	t.Helper()
+	d, err := decode(newCodec(), token, 1<<16, 1<<10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sealed(t, d.mac, caveats...)
+}
+
+func sealed(t testing.TB, m *macaroon.Macaroon, caveats ...string) string {
+	t.Helper()
+	for _, c := range caveats {
+		if err := m.AddFirstPartyCaveat([]byte(c)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := encode(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// A request path that could mean another one further in meets no path caveat, not even the widest.
+func TestUncleanPathsMeetNoCaveat(t *testing.T) {
+	a, _ := newTestAuthority()
+	token := mint(t, a, "path = /*")
+	for _, p := range []string{"", "registry", "/registry/../admin", "/registry/./head", "//registry", "/registry/", "/registry//head", "/.."} {
+		r := propose()
+		r.Path = p
+		if _, err := a.Check(token, r); verdictOf(t, err) != denied {
+			t.Errorf("path %q: %v", p, err)
+		}
+	}
+}
+
+func TestExpiryBoundary(t *testing.T) {
+	const skew = 30 * time.Second
+	a, _ := newTestAuthority()
+	late, early := mint(t, a), mint(t, a, "nbf > 2026-05-01T12:10:00Z", "ttl = 30m")
+	for _, tt := range []struct {
+		doc   string
+		token string
+		at    time.Time
+		want  verdict
+	}{
+		{"issued ahead of the clock, within skew", late, noon.Add(-skew), allowed},
+		{"issued in the future", late, noon.Add(-skew - 1), rejected},
+		{"last moment", late, noon.Add(time.Hour + skew - 1), allowed},
+		{"expired", late, noon.Add(time.Hour + skew), rejected},
+		{"not yet", early, noon.Add(10*time.Minute - skew - 1), rejected},
+		{"first moment", early, noon.Add(10*time.Minute - skew), allowed},
+		{"last moment of the ttl", early, noon.Add(30*time.Minute + skew - 1), allowed},
+		{"after the ttl, before exp", early, noon.Add(30*time.Minute + skew), rejected},
+	} {
+		r := propose()
+		r.Now = tt.at
+		if _, err := a.Check(tt.token, r); verdictOf(t, err) != tt.want {
+			t.Errorf("%s: %v, want %s", tt.doc, err, tt.want)
+		}
+	}
+}
+
+func TestScopes(t *testing.T) {
+	for _, tt := range []struct {
+		doc    string
+		scopes []string
+		want   string
+		more   []string
+		is     verdict
+	}{
+		{"its own", []string{"registry.commit"}, "registry.commit", nil, allowed},
+		{"colon form", []string{"registry:commit"}, "registry.commit", nil, allowed},
+		{"another", []string{"registry.commit"}, "registry.propose", nil, denied},
+		{"admin implies", []string{"node.admin"}, "registry.propose", nil, allowed},
+		{"repeats intersect", []string{"registry.commit", "registry.propose"}, "registry.commit", []string{"scope = registry.propose"}, denied},
+		{"admin narrowed", []string{"node.admin"}, "node.metrics", []string{"scope = registry.propose"}, denied},
+		{"narrowing does not climb", []string{"registry.propose"}, "node.drain", []string{"scope = node.admin"}, denied},
+		{"no scope wanted", []string{"registry.propose"}, "", nil, allowed},
+	} {
+		a, _ := newTestAuthority()
+		token, id, err := a.Mint(MintSpec{Sub: "ops", Tenant: "acme", Scopes: tt.scopes, Extra: tt.more, Now: noon})
+		if err != nil {
+			t.Fatal(err)
+		}
+		actor, err := a.Check(token, Request{Method: "GET", Path: "/x", Service: "registry", Scope: tt.want, Now: noon})
+		if got := verdictOf(t, err); got != tt.is {
+			t.Errorf("%s: %s, want %s", tt.doc, got, tt.is)
+		}
+		if err == nil && (actor.CapID != id.TID || actor.Principal != "ops" || actor.UID != nil) {
+			t.Errorf("%s: actor %+v of token %+v", tt.doc, actor, id)
+		}
+	}
+}
+
+func TestSigner(t *testing.T) {
+	a, _ := newTestAuthority()
+	actor, err := a.Check(mint(t, a, "registry.signer = alice", "registry.signer = alice"), propose())
+	if err != nil || actor.Signer != "alice" {
+		t.Errorf("%+v, %v", actor, err)
+	}
+	if _, err := a.Check(mint(t, a, "registry.signer = alice", "registry.signer = bob"), propose()); verdictOf(t, err) != denied {
+		t.Errorf("two signers: %v", err)
+	}
+}
+
+// A genuine token that does not begin as Mint writes them allows nothing, whatever its holder appends.
+func TestMintedForm(t *testing.T) {
+	a, k := newTestAuthority()
+	full := []string{"scope = node.admin", "exp < 2026-05-01T13:00:00Z"}
+	for _, tt := range []struct {
+		caveats []string
+		want    verdict
+	}{
+		{nil, denied}, {full[:1], denied}, {full[1:], denied}, {[]string{full[1], full[0]}, denied}, {full, allowed},
+		{[]string{full[0], "ttl = 1h", full[1]}, denied},
+	} {
+		id, err := a.identify(MintSpec{Sub: "ops", Now: noon})
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := a.codec.encode(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		root, _ := k.Root("k1")
+		m, err := macaroon.New(root, raw, "", macaroon.V2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Check(sealed(t, m, tt.caveats...), propose()); verdictOf(t, err) != tt.want {
+			t.Errorf("%q: %v, want %s", tt.caveats, err, tt.want)
+		}
+	}
+}
+
+func TestVoidTokens(t *testing.T) {
+	for _, tt := range []struct {
+		doc   string
+		stage string
+		spoil func(a *Authority, k *fakeKeys, token string, id Identifier) string
+	}{
+		{"none", "token", func(*Authority, *fakeKeys, string, Identifier) string { return "" }},
+		{"older epoch", "revoked", func(_ *Authority, k *fakeKeys, token string, _ Identifier) string { k.epoch++; return token }},
+		{"newer epoch", "revoked", func(_ *Authority, k *fakeKeys, token string, _ Identifier) string { k.epoch--; return token }},
+		{"revoked", "revoked", func(_ *Authority, k *fakeKeys, token string, id Identifier) string { k.revoked = id.TID; return token }},
+		{"another node's", "signature", func(a *Authority, _ *fakeKeys, _ string, id Identifier) string {
+			return sealedWith(a, RootKey([]byte("another secret"), []byte("k1")), id)
+		}},
+		{"unknown key", "signature", func(a *Authority, k *fakeKeys, _ string, id Identifier) string {
+			id.Kid = "k9"
+			root, _ := k.Root("k1")
+			return sealedWith(a, root, id)
+		}},
+		{"dropped caveat", "signature", func(a *Authority, k *fakeKeys, token string, id Identifier) string {
+			d, _ := decode(a.codec, token, 4096, 64)
+			root, _ := k.Root("k1")
+			m, _ := macaroon.New(root, d.mac.Id(), "", macaroon.V2)
+			for _, c := range d.mac.Caveats()[1:] {
+				_ = m.AddFirstPartyCaveat(c.Id)
+			}
+			b, _ := m.MarshalBinary()
+			copy(b[len(b)-32:], d.mac.Signature())
+			var forged macaroon.Macaroon
+			_ = forged.UnmarshalBinary(b)
+			text, _ := encode(&forged)
+			return text
+		}},
+	} {
+		m := obs.NewMetrics()
+		k := &fakeKeys{active: "k1", epoch: 7}
+		a := New(DefaultConfig(), k, m)
+		token, id, err := a.Mint(MintSpec{Sub: "ops", Scopes: []string{"registry.propose"}, Now: noon})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = a.Check(tt.spoil(a, k, token, id), propose())
+		var invalid *InvalidError
+		if !errors.As(err, &invalid) || !errors.Is(err, ErrUnauthenticated) || invalid.Stage != tt.stage || invalid.Reason == "" {
+			t.Errorf("%s: %#v, want stage %s", tt.doc, err, tt.stage)
+		}
+		if err.Error() != ErrUnauthenticated.Error() {
+			t.Errorf("%s: the caller is told %q", tt.doc, err)
+		}
+		want := `auth_failures_total{scope="registry.propose",service="registry",stage="` + tt.stage + `",surface="tcp"} 1`
+		if got := scrape(m); !strings.Contains(got, want) {
+			t.Errorf("%s: not counted as %s", tt.doc, want)
+		}
+	}
+}
+
+func scrape(m *obs.Metrics) string {
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	return w.Body.String()
+}
+
+func sealedWith(a *Authority, root []byte, id Identifier) string {
+	raw, _ := a.codec.encode(id)
+	m, _ := macaroon.New(root, raw, "", macaroon.V2)
+	text, _ := encode(m)
+	return text
+}
+
+// A token of the key before the active one verifies until that key is retired.
+func TestRotation(t *testing.T) {
+	a, k := newTestAuthority()
+	old := mint(t, a)
+	k.active = "k2"
+	for _, token := range []string{old, mint(t, a)} {
+		if _, err := a.Check(token, propose()); err != nil {
+			t.Error(err)
+		}
+	}
+	k.active = ""
+	if _, _, err := a.Mint(MintSpec{Sub: "x", Scopes: []string{"a.b"}}); !errors.Is(err, ErrSpec) {
+		t.Errorf("minted without a key: %v", err)
+	}
+}
+
+func TestSocketPeer(t *testing.T) {
+	a, _ := newTestAuthority()
+	r := propose()
+	r.IP = netip.Addr{}
+	if _, err := a.Check(mint(t, a), r); err != nil {
+		t.Error(err)
+	}
+	if _, err := a.Check(mint(t, a, "ip = 0.0.0.0/0"), r); verdictOf(t, err) != denied {
+		t.Errorf("no address meets an address caveat: %v", err)
+	}
+	r.IP = netip.MustParseAddr("::ffff:192.0.2.7")
+	if _, err := a.Check(mint(t, a, "ip = 192.0.2.0/24"), r); err != nil {
+		t.Errorf("mapped address: %v", err)
+	}
+}

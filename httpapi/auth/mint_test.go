@@ -1,0 +1,114 @@
+package auth
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestMintWritesWhatItWasAsked(t *testing.T) {
+	a, _ := newTestAuthority()
+	token, id, err := a.Mint(MintSpec{
+		Sub: "ci", Tenant: "acme", Scopes: []string{"registry:propose", "registry.commit"}, TTL: 90 * time.Second, Path: "/registry/*",
+		Methods: []string{"GET", "POST"}, Extra: []string{"aud = registry"}, Now: noon,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Inspect(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"scope = registry.propose,registry.commit", "exp < 2026-05-01T12:01:30Z", "path = /registry/*", "method = GET,POST", "aud = registry",
+	}
+	if !slices.Equal(got.Caveats, want) {
+		t.Errorf("caveats %q, want %q", got.Caveats, want)
+	}
+	if got.Identifier != id || id.Kid != "k1" || id.Epoch != 7 || id.IssuedAt != noon.Unix() || id.Sub != "ci" || id.Tenant != "acme" {
+		t.Errorf("identifier %+v, inspected %+v", id, got.Identifier)
+	}
+	if !got.ExpiresAt.Equal(noon.Add(90*time.Second)) || got.Fingerprint != Fingerprint(token) || len(got.Fingerprint) != 16 {
+		t.Errorf("expires %s, fingerprint %s", got.ExpiresAt, got.Fingerprint)
+	}
+	if len(token) > 400 {
+		t.Errorf("a typical token takes %d bytes", len(token))
+	}
+}
+
+func TestMintDefaultTTL(t *testing.T) {
+	a, _ := newTestAuthority()
+	before := time.Now()
+	token, _, err := a.Mint(MintSpec{Sub: "x", Scopes: []string{"a.b"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Inspect(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ttl := got.ExpiresAt.Sub(before); ttl < time.Hour-time.Second || ttl > time.Hour+time.Minute {
+		t.Errorf("expires %s after it was minted, want 1h", ttl)
+	}
+}
+
+func TestMintRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		doc   string
+		spoil func(*MintSpec)
+	}{
+		{"no holder", func(s *MintSpec) { s.Sub = "" }},
+		{"long holder", func(s *MintSpec) { s.Sub = strings.Repeat("x", 129) }},
+		{"holder over two lines", func(s *MintSpec) { s.Sub = "a\nb" }},
+		{"holder not UTF-8", func(s *MintSpec) { s.Sub = "\xff" }},
+		{"long tenant", func(s *MintSpec) { s.Tenant = strings.Repeat("x", 65) }},
+		{"no scope", func(s *MintSpec) { s.Scopes = nil }},
+		{"bare scope", func(s *MintSpec) { s.Scopes = []string{"propose"} }},
+		{"scope of three words", func(s *MintSpec) { s.Scopes = []string{"a.b.c"} }},
+		{"scope with a comma", func(s *MintSpec) { s.Scopes = []string{"a.b,node.admin"} }},
+		{"over the maximum", func(s *MintSpec) { s.TTL = 30*24*time.Hour + 1 }},
+		{"negative ttl", func(s *MintSpec) { s.TTL = -1 }},
+		{"path", func(s *MintSpec) { s.Path = "registry" }},
+		{"method", func(s *MintSpec) { s.Methods = []string{"GET,"} }},
+		{"too many caveats", func(s *MintSpec) { s.Extra = slices.Repeat([]string{"aud = a"}, 63) }},
+		{"too long", func(s *MintSpec) { s.Extra = slices.Repeat([]string{"path = /" + strings.Repeat("x", 900)}, 4) }},
+	} {
+		a, _ := newTestAuthority()
+		spec := MintSpec{Sub: "ops", Scopes: []string{"registry.propose"}, Now: noon}
+		if _, _, err := a.Mint(spec); err != nil {
+			t.Fatal(err)
+		}
+		tt.spoil(&spec)
+		if token, _, err := a.Mint(spec); !errors.Is(err, ErrSpec) || token != "" {
+			t.Errorf("%s: %v", tt.doc, err)
+		}
+	}
+}
+
+func TestAttenuate(t *testing.T) {
+	a, _ := newTestAuthority()
+	wide := mint(t, a)
+	narrow, err := Attenuate(wide, "path = /registry/proposals", "ttl = 5m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Check(narrow, propose()); err != nil {
+		t.Error(err)
+	}
+	r := propose()
+	r.Path = "/registry/commit/1"
+	if _, err := a.Check(narrow, r); verdictOf(t, err) != denied {
+		t.Errorf("narrowed token: %v", err)
+	}
+	if got, err := Inspect(narrow); err != nil || !got.ExpiresAt.Equal(noon.Add(5*time.Minute)) {
+		t.Errorf("expires %s, %v", got.ExpiresAt, err)
+	}
+	if _, err := Attenuate("nonsense", "aud = registry"); !errors.Is(err, ErrSpec) {
+		t.Errorf("%v", err)
+	}
+	if _, err := Attenuate(wide, slices.Repeat([]string{"aud = registry"}, 63)...); !errors.Is(err, ErrSpec) {
+		t.Errorf("too many caveats: %v", err)
+	}
+}

@@ -1,0 +1,190 @@
+package auth
+
+import (
+	"encoding/base64"
+	"strings"
+	"testing"
+
+	"gopkg.in/macaroon.v2"
+	"pgregory.net/rapid"
+)
+
+// A token has one spelling: whatever else decodes to the same bytes, or the same macaroon, is refused.
+func TestOneSpelling(t *testing.T) {
+	a, k := newTestAuthority()
+	token := mint(t, a)
+	raw, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, _ := k.Root("k1")
+	d, err := decode(a.codec, token, 4096, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v1, _ := macaroon.New(root, []byte("text"), "", macaroon.V1)
+	located, _ := macaroon.New(root, d.mac.Id(), "here", macaroon.V2)
+	third := d.mac.Clone()
+	if err := third.AddThirdPartyCaveat([]byte("k"), []byte("ask them"), "elsewhere"); err != nil {
+		t.Fatal(err)
+	}
+	text := func(m *macaroon.Macaroon) string { return sealed(t, m) }
+	for doc, bad := range map[string]string{
+		"space":      " " + token,
+		"line break": token[:20] + "\n" + token[20:], "carriage return": token + "\r",
+		"padding": base64.URLEncoding.EncodeToString(append(raw, 0)), "trailing byte": base64.RawURLEncoding.EncodeToString(append(raw, 0)),
+		"standard alphabet": base64.RawStdEncoding.EncodeToString(append([]byte{0xff, 0xff}, raw...)),
+		"two tokens":        base64.RawURLEncoding.EncodeToString(append(append([]byte{}, raw...), raw...)),
+		"long varint":       base64.RawURLEncoding.EncodeToString(stretched(raw)),
+		"V1":                text(v1), "location": text(located), "third party": text(third),
+		"too long":         strings.Repeat("A", 4097),
+		"too many caveats": sealed(t, d.mac.Clone(), strings.Split(strings.Repeat("aud = registry;", 64), ";")[:64]...),
+	} {
+		_, err := a.Check(bad, propose())
+		if verdictOf(t, err) != rejected {
+			t.Errorf("%s: %v, want 401", doc, err)
+		}
+		if _, err := Inspect(bad); err == nil {
+			t.Errorf("%s: inspected", doc)
+		}
+	}
+}
+
+// stretched writes the identifier's length, at offset 2, with one byte more than it takes.
+func stretched(raw []byte) []byte {
+	if raw[2]&0x80 == 0 {
+		return append([]byte{raw[0], raw[1], raw[2] | 0x80, 0}, raw[3:]...)
+	}
+	return append([]byte{raw[0], raw[1], raw[2], raw[3] | 0x80, 0}, raw[4:]...)
+}
+
+// The identifier too has one encoding.
+func TestIdentifierIsStrict(t *testing.T) {
+	c := newCodec()
+	good := Identifier{V: 1, Kid: "k1", TID: "01JTC0000000000000000000AA", Sub: "ops", IssuedAt: 5}
+	raw, err := c.encode(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if back, err := c.decode(raw); err != nil || back != good {
+		t.Fatalf("%+v, %v", back, err)
+	}
+	for doc, spoil := range map[string]func(*Identifier){
+		"version": func(i *Identifier) { i.V = 2 }, "lower-case tid": func(i *Identifier) { i.TID = strings.ToLower(i.TID) },
+		"short tid": func(i *Identifier) { i.TID = "01J" }, "no kid": func(i *Identifier) { i.Kid = "" }, "iat": func(i *Identifier) { i.IssuedAt = -1 },
+	} {
+		id := good
+		spoil(&id)
+		if _, err := c.encode(id); err == nil {
+			t.Errorf("%s: encoded", doc)
+		}
+	}
+	loose := map[string]any{"v": 1, "kid": "k1", "tid": good.TID, "sub": "ops", "tenant": "", "iat": 5, "epoch": 0}
+	for doc, change := range map[string]func(map[string]any){
+		"unknown member": func(m map[string]any) { m["x"] = 1 }, "missing member": func(m map[string]any) { delete(m, "tenant") },
+		"wrong type": func(m map[string]any) { m["iat"] = "5" }, "float": func(m map[string]any) { m["iat"] = 5.0 },
+	} {
+		m := map[string]any{}
+		for k, v := range loose {
+			m[k] = v
+		}
+		change(m)
+		b, err := c.enc.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.decode(b); err == nil {
+			t.Errorf("%s: decoded", doc)
+		}
+	}
+	for doc, b := range map[string][]byte{
+		"empty": {}, "trailing": append(append([]byte{}, raw...), 0), "indefinite": append([]byte{0xbf}, append(raw[1:len(raw):len(raw)], 0xff)...),
+		"tagged": append([]byte{0xc1}, raw...), "array": {0x80},
+	} {
+		if _, err := c.decode(b); err == nil {
+			t.Errorf("%s: decoded", doc)
+		}
+	}
+}
+
+// One flipped bit anywhere in a token voids it.
+func TestEveryBitCounts(t *testing.T) {
+	a, _ := newTestAuthority()
+	raw, err := base64.RawURLEncoding.DecodeString(mint(t, a, "aud = registry"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range raw {
+		for bit := range 8 {
+			raw[i] ^= 1 << bit
+			if _, err := a.Check(base64.RawURLEncoding.EncodeToString(raw), propose()); verdictOf(t, err) != rejected {
+				t.Fatalf("byte %d bit %d flipped: %v", i, bit, err)
+			}
+			raw[i] ^= 1 << bit
+		}
+	}
+}
+
+// someCaveat draws texts that are caveats, nearly caveats, or anything.
+func someCaveat() *rapid.Generator[string] {
+	key := rapid.SampledFrom([]string{"scope", "aud", "path", "method", "exp", "nbf", "ttl", "ip", "registry.signer", "tenant"})
+	op := rapid.SampledFrom([]string{"=", "=", "=", "<", ">", "<="})
+	value := rapid.SampledFrom([]string{
+		"registry.propose", "node.admin", "registry.commit,registry.propose", "registry", "wallet", "/registry/*", "/registry/proposals", "/*",
+		"POST", "GET,POST", "2026-05-01T12:30:00Z", "2027-01-01T00:00:00Z", "2026-05-01T11:00:00Z", "10m", "900s", "192.0.2.0/24", "::/0", "alice",
+	})
+	return rapid.OneOf(
+		rapid.Custom(func(t *rapid.T) string {
+			return key.Draw(t, "key") + " " + op.Draw(t, "op") + " " + value.Draw(t, "value")
+		}),
+		rapid.StringN(1, 40, 100),
+	)
+}
+
+func someRequest() *rapid.Generator[Request] {
+	return rapid.Custom(func(t *rapid.T) Request {
+		r := propose()
+		r.Scope = rapid.SampledFrom([]string{"registry.propose", "registry.commit", "node.admin", "node.metrics", ""}).Draw(t, "scope")
+		r.Service = rapid.SampledFrom([]string{"registry", "node", "wallet"}).Draw(t, "service")
+		r.Method = rapid.SampledFrom([]string{"GET", "POST"}).Draw(t, "method")
+		r.Path = rapid.SampledFrom([]string{"/registry/proposals", "/registry/head", "/admin/v1/drain", "/"}).Draw(t, "path")
+		r.Now = noon.Add(seconds(rapid.SampledFrom([]int64{-3600, 0, 600, 1200, 3600, 86400}).Draw(t, "now")))
+		return r
+	})
+}
+
+// Whatever a holder appends to a minted token, it allows nothing that it did not allow before.
+func TestAppendingNeverWidens(t *testing.T) {
+	a, _ := newTestAuthority()
+	rapid.Check(t, func(t *rapid.T) {
+		spec := MintSpec{Sub: "ops", Now: noon, Scopes: rapid.SliceOfN(rapid.SampledFrom([]string{
+			"registry.propose", "registry.commit", "node.metrics", "node.admin",
+		}), 1, 3).Draw(t, "scopes")}
+		token, _, err := a.Mint(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := someRequest().Draw(t, "request")
+		was, err := a.Check(token, r)
+		for _, text := range rapid.SliceOfN(someCaveat(), 1, 4).Draw(t, "appended") {
+			d, decodeErr := decode(a.codec, token, 4096, 64)
+			if decodeErr != nil {
+				t.Fatal(decodeErr)
+			}
+			if d.mac.AddFirstPartyCaveat([]byte(text)) != nil {
+				continue
+			}
+			if token, decodeErr = encode(d.mac); decodeErr != nil {
+				t.Fatal(decodeErr)
+			}
+			is, nowErr := a.Check(token, r)
+			if nowErr == nil && err != nil {
+				t.Fatalf("%q widened: before it %v", text, err)
+			}
+			if nowErr == nil && was.Signer != "" && is.Signer != was.Signer {
+				t.Fatalf("%q changed the signer from %q to %q", text, was.Signer, is.Signer)
+			}
+			was, err = is, nowErr
+		}
+	})
+}
