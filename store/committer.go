@@ -1,0 +1,210 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+)
+
+// bulkPatience is how long a bulk command may be held back by fuller lanes.
+const bulkPatience = time.Second
+
+// committer is the state of the one task that writes.
+type committer struct {
+	s     *Store
+	lanes [lanes]<-chan job // nil once closed and empty
+	held  job               // a bulk command taken, not yet in a group
+	batch []job
+	bytes int
+	group group
+	probe <-chan time.Time
+}
+
+// runCommitter is the task. It returns nil once the lanes are closed and drained; any other return poisons the store or follows that.
+func (s *Store) runCommitter(ctx context.Context) (err error) {
+	if s.db == nil {
+		return errors.New("store: committer started before Open")
+	}
+	s.running.Store(true)
+	defer s.running.Store(false)
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	tick := time.NewTicker(probeEvery)
+	defer tick.Stop()
+	c := &committer{s: s, probe: tick.C}
+	c.group.open(s)
+	for l, q := range s.lanes {
+		c.lanes[l] = q.C()
+	}
+	err = c.run(ctx)
+	s.turnAway(c.held, err)
+	return err
+}
+
+func (c *committer) run(ctx context.Context) error {
+	for {
+		more, err := c.gather(ctx)
+		if err != nil || !more {
+			return err
+		}
+		if err := c.group.run(c.batch); err != nil {
+			return err
+		}
+	}
+}
+
+// gather waits for one command and takes, without waiting, what may go with it. An empty batch is a probe of a slow store.
+func (c *committer) gather(ctx context.Context) (more bool, err error) {
+	clear(c.batch)
+	c.batch, c.bytes = c.batch[:0], 0
+	if c.held != nil {
+		c.fill(nil)
+		return true, c.stopped(ctx)
+	}
+	var first job
+	for first == nil {
+		if c.drained() {
+			return false, nil
+		}
+		var probe bool
+		if first, probe, err = c.wait(ctx); err != nil || probe {
+			return err == nil, err
+		}
+	}
+	c.fill(first)
+	return true, c.stopped(ctx)
+}
+
+// wait blocks for the first command of a group. A nil job without probe or error is a lane that has closed.
+func (c *committer) wait(ctx context.Context) (j job, probe bool, err error) {
+	var ok bool
+	var lane Lane
+	select {
+	case j, ok = <-c.lanes[Control]:
+		lane = Control
+	case j, ok = <-c.lanes[Work]:
+		lane = Work
+	case j, ok = <-c.lanes[Bulk]:
+		lane = Bulk
+	case <-c.probe:
+		return nil, c.s.heart.slow.Load(), nil
+	case <-ctx.Done():
+		return nil, false, context.Cause(ctx)
+	case <-c.s.failed:
+		return nil, false, c.s.Err()
+	}
+	if !ok {
+		c.lanes[lane] = nil
+	}
+	return j, false, nil
+}
+
+// stopped is looked at after a select, which picks at random among ready cases: stop now takes no more commands.
+func (c *committer) stopped(ctx context.Context) error {
+	if err := c.s.Err(); err != nil {
+		c.giveBack(err)
+		return err
+	}
+	if ctx.Err() != nil {
+		c.giveBack(ErrClosed)
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+func (c *committer) giveBack(err error) {
+	for _, j := range c.batch {
+		if j.claim() {
+			j.fail(err)
+		}
+	}
+}
+
+func (c *committer) drained() bool {
+	return c.held == nil && c.lanes[Control] == nil && c.lanes[Work] == nil && c.lanes[Bulk] == nil
+}
+
+// fill orders the group: a bulk command that has waited too long, control, work, one bulk command.
+func (c *committer) fill(first job) {
+	lane := Control
+	if first != nil {
+		lane = first.header().lane
+	}
+	if first != nil && lane == Bulk {
+		c.held, first = first, nil
+	}
+	if c.held != nil && time.Since(c.held.header().queued) > bulkPatience {
+		c.add(c.held)
+		c.held = nil
+	}
+	for l := range Bulk {
+		if first != nil && l == lane {
+			c.add(first)
+		}
+		c.drain(l)
+	}
+	if c.held == nil && !c.full() {
+		c.held = c.take(Bulk)
+	}
+	if c.held != nil && !c.full() {
+		c.add(c.held)
+		c.held = nil
+	}
+}
+
+func (c *committer) drain(l Lane) {
+	for !c.full() {
+		j := c.take(l)
+		if j == nil {
+			return
+		}
+		c.add(j)
+	}
+}
+
+// take receives without waiting; nil is nothing there.
+func (c *committer) take(l Lane) job {
+	select {
+	case j, ok := <-c.lanes[l]:
+		if !ok {
+			c.lanes[l] = nil
+			return nil
+		}
+		return j
+	default:
+		return nil
+	}
+}
+
+func (c *committer) add(j job) {
+	c.batch = append(c.batch, j)
+	c.bytes += j.header().size
+}
+
+func (c *committer) full() bool {
+	return len(c.batch) >= c.s.cfg.GroupMax || c.bytes >= int(c.s.cfg.GroupBytes)
+}
+
+// turnAway closes the lanes and answers every command that is left in them, once the committer is about to return.
+func (s *Store) turnAway(held job, cause error) {
+	reason := fmt.Errorf("store has stopped: %w", ErrClosed)
+	if err := s.Err(); err != nil {
+		reason = err
+	}
+	if held != nil && held.claim() {
+		held.fail(reason)
+	}
+	s.CloseLanes()
+	label := "drained"
+	if cause != nil {
+		label = "stopped"
+	}
+	for _, q := range s.lanes {
+		for _, j := range q.Discard(label) {
+			if j.claim() {
+				j.fail(reason)
+			}
+		}
+	}
+}

@@ -1,0 +1,28 @@
+// Package store is the node's one file: its tables, its read views, and the committer, the only goroutine that writes.
+//
+// A mutation is a Command. Commit puts it into a lane; the committer groups what waits, applies each command over buffered Writes, merges
+// the buffers of those that returned nil into one bbolt transaction, syncs twice, runs the after hooks and answers. Reading is a View.
+//
+// # Invariants
+//
+//  1. A success was synced before it was answered: it survives a kill, a kernel crash and, on an honest disk, a power cut.
+//  2. A command that returns an error or panics leaves no trace: the group is as if the command had never been in it.
+//  3. Stamps grow strictly over the life of the file, and a refused command takes none.
+//  4. After a failed sync nothing succeeds: the store is poisoned, reads and writes end in ErrPoisoned, and the process must end.
+//  5. A command dropped while queued (cancelled, late) has written nothing.
+//  6. Only allow-listed commit errors (a full disk) are called clean; every other one poisons.
+//  7. The same commands in the same order give one StateHash, however they were grouped.
+//  8. A command touches only buckets that its engine, the word before the dot of its Kind, declared.
+//  9. Audit rows are a hash chain written in the transaction of the change they tell of.
+//  10. One process has the file open; a second one is told who.
+//  11. A snapshot has its name only once it was verified; a restored file takes no work until AcceptRestore.
+//
+// # Tasks and queues
+//
+// The task committer (Never: when it ends early the process ends) reads three lanes: store.control 64, store.work 2048 and store.bulk 16.
+// Commit waits for a place until its ctx ends, TryCommit does not wait. A ticker, store.heartbeat, lets a slow store probe itself.
+//
+// # Lock order
+//
+// none: the committer owns the write transaction, and what others read of it (Info, Health, Err) is atomic.
+package store

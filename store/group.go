@@ -1,0 +1,260 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// group is one transaction in the making. The committer keeps one and uses it again.
+type group struct {
+	s      *Store
+	jobs   []job // claimed
+	reader *txReader
+	writes Writes
+	pos    position // tentative; Info has the committed one
+	meta   *table
+	audit  *table
+	fault  error // of the file, met while a command ran
+	done   int   // commands merged
+}
+
+func (g *group) open(s *Store) {
+	g.s = s
+	g.reader = newTxReader(nil, s.schema)
+	g.reader.groups = s.groups
+	g.writes.r = g.reader
+}
+
+// run takes the batch through one transaction and answers all of it, whatever happens. An error is the end of the committer.
+func (g *group) run(batch []job) (err error) {
+	if !g.claim(batch) && len(batch) > 0 {
+		return nil
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			err = g.collapse(v)
+		}
+		clear(g.jobs)
+	}()
+	g.s.heart.begin(g.s.mono())
+	tx, err := g.begin()
+	if err != nil {
+		return g.give(fmt.Errorf("begin: %w", err))
+	}
+	err = g.apply()
+	if g.fault != nil {
+		return g.give(g.fault)
+	}
+	if err == nil && g.done == 0 && len(g.jobs) > 0 {
+		return g.refused(tx) // nothing to write, nothing to sync
+	}
+	if err == nil {
+		err = g.commit(tx)
+	} else {
+		err = errors.Join(err, tx.Rollback())
+	}
+	return g.settle(err)
+}
+
+// claim keeps the commands whose callers still wait; the others are gone without a trace.
+func (g *group) claim(batch []job) bool {
+	now := time.Now()
+	g.jobs, g.done, g.fault = g.jobs[:0], 0, nil
+	for _, j := range batch {
+		h := j.header()
+		if !j.claim() {
+			continue
+		}
+		if h.ctx.Err() != nil {
+			j.fail(g.s.late(h.ctx))
+			continue
+		}
+		h.claimed = now
+		g.jobs = append(g.jobs, j)
+	}
+	return len(g.jobs) > 0
+}
+
+// begin opens the transaction and resolves what each group needs.
+func (g *group) begin() (*bolt.Tx, error) {
+	tx, err := g.s.db.Begin(true)
+	if err != nil {
+		return nil, err
+	}
+	g.use(tx)
+	for _, h := range g.s.groups {
+		h.Begin()
+	}
+	return tx, nil
+}
+
+// use points the group at a transaction, from the committed position on.
+func (g *group) use(tx *bolt.Tx) {
+	r := g.reader
+	r.tx, r.inside, r.owner = tx, false, ""
+	clear(r.tables)
+	g.meta, g.audit = r.table(metaBucket), r.table(auditBucket)
+	g.pos = g.s.info.Load().position()
+}
+
+// apply runs the commands in order. The error is of a merge, and the whole group's.
+func (g *group) apply() error {
+	now := g.s.now().UnixNano()
+	for _, j := range g.jobs {
+		if err := g.step(j, now); err != nil || g.fault != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// step applies one command and merges what it wrote, unless it refused.
+func (g *group) step(j job, now int64) error {
+	h := j.header()
+	at := Stamp{Seq: g.pos.seq + 1, At: max(now, g.pos.at+1)}
+	g.reader.owner = h.owner()
+	g.writes.reset()
+	j.apply(g, at)
+	if g.fault != nil || h.err != nil {
+		return nil
+	}
+	g.done++
+	return g.merge(at)
+}
+
+// recovered sorts a panic out of Apply: the file's fault, a row that does not decode, or the command's own bug.
+func (g *group) recovered(h *head) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if g.reader.broken(v) {
+		g.fault = fmt.Errorf("read in %s: %v", h.kind, v)
+		return
+	}
+	if row, ok := v.(*RowError); ok {
+		h.err = row
+		return
+	}
+	h.err = &CommandError{Kind: h.kind, Cause: v, Stack: debug.Stack()}
+	g.s.metrics.kind(h.kind).panics(1)
+	g.s.log.Error("command panicked", "event", "command_panic", "kind", h.kind, "reason", fmt.Sprint(v), "stack", string(debug.Stack()))
+}
+
+// merge moves one command's buffer into the transaction, chains its audit rows and runs its Thens.
+func (g *group) merge(at Stamp) error {
+	if err := g.writes.merge(); err != nil {
+		return err
+	}
+	g.reader.inside = true
+	for _, e := range g.writes.events {
+		if err := appendAudit(g.audit.rows, &g.pos, g.s.ring, at.At, e); err != nil {
+			return err
+		}
+	}
+	g.reader.inside = false
+	g.pos.seq, g.pos.at = at.Seq, at.At
+	for _, fn := range g.writes.then {
+		fn()
+	}
+	return nil
+}
+
+// commit writes the position and syncs twice.
+func (g *group) commit(tx *bolt.Tx) error {
+	g.reader.inside = true
+	if err := g.meta.rows.Put(keyPosition, g.pos.bytes()); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	start := g.s.mono()
+	err := tx.Commit()
+	g.s.metrics.committed(g.s.mono()-start, len(g.jobs))
+	g.reader.inside = false
+	return err
+}
+
+// refused answers a group in which every command was refused.
+func (g *group) refused(tx *bolt.Tx) error {
+	if err := tx.Rollback(); err != nil {
+		return g.give(err)
+	}
+	g.aborted()
+	g.s.heart.end(g.s.mono())
+	g.answer()
+	return nil
+}
+
+// settle publishes a committed group, or answers a failed one.
+func (g *group) settle(err error) error {
+	g.s.heart.end(g.s.mono())
+	switch {
+	case err != nil && !clean(err):
+		return g.give(err)
+	case err != nil:
+		g.aborted()
+		full := fullError(err)
+		for _, j := range g.jobs {
+			j.fail(full)
+			g.s.metrics.kind(j.header().kind).full(1)
+		}
+		return nil
+	case g.s.Err() != nil:
+		return g.give(g.s.Err()) // a view met a fault meanwhile: no success any more
+	}
+	g.publish()
+	g.answer()
+	return nil
+}
+
+func (g *group) publish() {
+	g.s.info.Store(g.s.info.Load().with(g.pos))
+	for _, h := range g.s.groups {
+		h.Committed()
+	}
+	for _, j := range g.jobs {
+		if j.header().err == nil {
+			j.finish()
+		}
+	}
+}
+
+func (g *group) answer() {
+	for _, j := range g.jobs {
+		g.s.metrics.result(j.header())
+		j.answer()
+	}
+}
+
+func (g *group) aborted() {
+	for _, h := range g.s.groups {
+		h.Aborted()
+	}
+}
+
+// give poisons the store and tells the group's callers that their outcome is unknown. The transaction is left as it is.
+func (g *group) give(cause error) error {
+	g.s.poison(cause, false)
+	return g.failAll()
+}
+
+// collapse is give for a panic: of the file if it came out of bbolt, else of an engine's hook or the committer.
+func (g *group) collapse(v any) error {
+	stack := debug.Stack()
+	g.s.log.Error("committer panicked", "event", "committer_panic", "reason", fmt.Sprint(v), "stack", string(stack))
+	g.s.poison(fmt.Errorf("panic: %v", v), !g.reader.broken(v))
+	return g.failAll()
+}
+
+func (g *group) failAll() error {
+	err := g.s.unknownOutcome()
+	for _, j := range g.jobs {
+		if j != nil {
+			j.fail(err)
+		}
+	}
+	return g.s.Err()
+}

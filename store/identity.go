@@ -1,0 +1,208 @@
+package store
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	bolt "go.etcd.io/bbolt"
+
+	"ronbox/appliance/b3"
+)
+
+// Schema is the number of the file layout this program writes.
+const Schema = 1
+
+// Identity names a node and one life of its file.
+type Identity struct {
+	NodeID      string    // ULID, for the life of the node
+	Incarnation string    // ULID, new after each restore
+	CreatedAt   time.Time // of the file
+}
+
+// NewIdentity draws both ids.
+func NewIdentity(now time.Time) (Identity, error) {
+	node, err := newID(now)
+	if err != nil {
+		return Identity{}, err
+	}
+	inc, err := newID(now)
+	return Identity{NodeID: node, Incarnation: inc, CreatedAt: now}, err
+}
+
+func newID(now time.Time) (string, error) {
+	id, err := ulid.New(ulid.Timestamp(now), rand.Reader)
+	if err != nil {
+		return "", fmt.Errorf("draw an id: %w", err)
+	}
+	return id.String(), nil
+}
+
+// Info is what the file says of itself. A value is never changed once published.
+type Info struct {
+	NodeID       string
+	Incarnation  string
+	Schema       int
+	AuthEpoch    uint64 // tokens of older epochs are void
+	Restored     bool   // from a snapshot, and not accepted yet
+	RestoredFrom string // the incarnation the snapshot was taken of
+	CreatedAt    int64  // Unix ns
+	Clean        bool   // the last stop before this boot was orderly
+	Seq          uint64 // commands accepted since the file was made
+	At           int64  // stamp of the last one, Unix ns
+	AuditSeq     uint64 // rows ever written to the audit chain
+	AuditHead    b3.Digest
+}
+
+// identRow is the part of Info that seldom changes.
+type identRow struct {
+	NodeID       string `cbor:"1,keyasint"`
+	Incarnation  string `cbor:"2,keyasint"`
+	Schema       int    `cbor:"3,keyasint"`
+	AuthEpoch    uint64 `cbor:"4,keyasint"`
+	Restored     bool   `cbor:"5,keyasint"`
+	RestoredFrom string `cbor:"6,keyasint"`
+	CreatedAt    int64  `cbor:"7,keyasint"`
+}
+
+func (i Info) row() identRow {
+	return identRow{i.NodeID, i.Incarnation, i.Schema, i.AuthEpoch, i.Restored, i.RestoredFrom, i.CreatedAt}
+}
+
+// Keys of the meta bucket.
+var (
+	keyIdent    = []byte("ident")
+	keyPosition = []byte("position")
+	keyClean    = []byte("clean")
+	keyBuckets  = []byte("buckets")
+)
+
+// position is the part of Info that moves with every group: 56 bytes in the file.
+type position struct {
+	seq       uint64
+	at        int64
+	auditSeq  uint64
+	auditHead b3.Digest
+}
+
+const positionLen = 3*8 + b3.Size
+
+func (p position) bytes() []byte {
+	b := make([]byte, 0, positionLen)
+	b = binary.BigEndian.AppendUint64(b, p.seq)
+	b = binary.BigEndian.AppendUint64(b, uint64(p.at))
+	b = binary.BigEndian.AppendUint64(b, p.auditSeq)
+	return append(b, p.auditHead[:]...)
+}
+
+func parsePosition(b []byte) (position, error) {
+	if len(b) != positionLen {
+		return position{}, fmt.Errorf("meta position has %d bytes, not %d", len(b), positionLen)
+	}
+	return position{
+		seq:       binary.BigEndian.Uint64(b),
+		at:        int64(binary.BigEndian.Uint64(b[8:])),
+		auditSeq:  binary.BigEndian.Uint64(b[16:]),
+		auditHead: b3.Digest(b[24:]),
+	}, nil
+}
+
+func (i Info) position() position { return position{i.Seq, i.At, i.AuditSeq, i.AuditHead} }
+
+// with is the Info after a group.
+func (i Info) with(p position) *Info {
+	i.Seq, i.At, i.AuditSeq, i.AuditHead = p.seq, p.at, p.auditSeq, p.auditHead
+	return &i
+}
+
+// readInfo reads the meta bucket. A file without one was not made by Create.
+func readInfo(tx *bolt.Tx) (Info, error) {
+	meta := tx.Bucket([]byte(metaBucket.Name))
+	if meta == nil {
+		return Info{}, fmt.Errorf("%w: no meta bucket", ErrCorrupt)
+	}
+	var row identRow
+	if err := decodeCBOR(meta.Get(keyIdent), &row); err != nil {
+		return Info{}, fmt.Errorf("%w: meta identity: %w", ErrCorrupt, err)
+	}
+	p, err := parsePosition(meta.Get(keyPosition))
+	if err != nil {
+		return Info{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	i := Info{
+		NodeID: row.NodeID, Incarnation: row.Incarnation, Schema: row.Schema, AuthEpoch: row.AuthEpoch, Restored: row.Restored,
+		RestoredFrom: row.RestoredFrom, CreatedAt: row.CreatedAt, Clean: string(meta.Get(keyClean)) == "1",
+	}
+	if i.Schema > Schema {
+		return Info{}, fmt.Errorf("%w: the file has %d, the program %d", ErrSchema, i.Schema, Schema)
+	}
+	return *i.with(p), nil
+}
+
+// writeInfo writes the meta rows.
+func writeInfo(tx *bolt.Tx, i Info) error {
+	meta, err := tx.CreateBucketIfNotExists([]byte(metaBucket.Name))
+	if err != nil {
+		return err
+	}
+	ident, err := encodeCBOR(i.row())
+	if err != nil {
+		return err
+	}
+	return errors.Join(meta.Put(keyIdent, ident), meta.Put(keyPosition, i.position().bytes()), meta.Put(keyClean, cleanFlag(i.Clean)))
+}
+
+func cleanFlag(clean bool) []byte {
+	if clean {
+		return []byte("1")
+	}
+	return []byte("0")
+}
+
+// bucketRow records a declaration, so that the file alone can be verified.
+type bucketRow struct {
+	Name   string `cbor:"1,keyasint"`
+	Class  Class  `cbor:"2,keyasint"`
+	Append bool   `cbor:"3,keyasint"`
+	Owner  string `cbor:"4,keyasint"`
+}
+
+// makeBuckets creates the declared buckets that are missing and records all declarations.
+func makeBuckets(tx *bolt.Tx, s schema) error {
+	rows := make([]bucketRow, 0, len(s))
+	for _, d := range s.sorted() {
+		if _, err := tx.CreateBucketIfNotExists([]byte(d.Name)); err != nil {
+			return fmt.Errorf("make bucket %s: %w", d.Name, err)
+		}
+		rows = append(rows, bucketRow{d.Name, d.Class, d.Append, d.owner})
+	}
+	raw, err := encodeCBOR(rows)
+	if err != nil {
+		return err
+	}
+	return tx.Bucket([]byte(metaBucket.Name)).Put(keyBuckets, raw)
+}
+
+// readBuckets gives the declarations the file records.
+func readBuckets(tx *bolt.Tx) ([]*Bucket, error) {
+	meta := tx.Bucket([]byte(metaBucket.Name))
+	if meta == nil {
+		return nil, fmt.Errorf("%w: no meta bucket", ErrCorrupt)
+	}
+	raw := meta.Get(keyBuckets)
+	if raw == nil {
+		return nil, nil // made, never opened by a node
+	}
+	var rows []bucketRow
+	if err := decodeCBOR(raw, &rows); err != nil {
+		return nil, fmt.Errorf("%w: meta buckets: %w", ErrCorrupt, err)
+	}
+	out := make([]*Bucket, len(rows))
+	for i, r := range rows {
+		out[i] = &Bucket{Name: r.Name, Class: r.Class, Append: r.Append}
+	}
+	return out, nil
+}

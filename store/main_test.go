@@ -1,0 +1,197 @@
+package store
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		os.Exit(child())
+	}
+	goleak.VerifyTestMain(m)
+}
+
+var (
+	testRows    = &Bucket{Name: "test/rows"}
+	testDerived = &Bucket{Name: "test/derived", Class: Derived}
+	testLog     = &Bucket{Name: "test/log", Append: true}
+	otherRows   = &Bucket{Name: "other/rows"}
+	rows        = NewTable(testRows, String[string](), Raw())
+	logRows     = NewTable(testLog, U64(), Raw())
+)
+
+var (
+	errRefused = errors.New("refused")
+	day        = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+)
+
+// put writes a row; its other members make it misbehave.
+type put struct {
+	Key, Value string
+	Refuse     bool // after it has filled its buffer
+	Panic      bool // likewise
+}
+
+func (put) Kind() string { return "test.put/1" }
+
+func (c put) Apply(r Reader, at Stamp, w *Writes) (uint64, error) {
+	rows.Put(w, c.Key, []byte(c.Value))
+	w.Put(testDerived, []byte(c.Key), []byte{1})
+	logRows.Put(w, at.Seq, []byte(c.Key))
+	if c.Panic {
+		panic("a bug")
+	}
+	if c.Refuse {
+		return 0, errRefused
+	}
+	return at.Seq, nil
+}
+
+// add is a counter: the result tells what it saw.
+type add struct{ Key string }
+
+func (add) Kind() string { return "test.add/1" }
+
+func (c add) Apply(r Reader, _ Stamp, w *Writes) (uint64, error) {
+	var n uint64
+	if v, ok := rows.Get(r, c.Key); ok {
+		n = binary.BigEndian.Uint64(v)
+	}
+	rows.Put(w, c.Key, binary.BigEndian.AppendUint64(nil, n+1))
+	return n + 1, nil
+}
+
+// do is a command made of a function.
+type do[R any] struct {
+	kind string
+	fn   func(Reader, Stamp, *Writes) (R, error)
+}
+
+func (c do[R]) Kind() string { return c.kind }
+
+func (c do[R]) Apply(r Reader, at Stamp, w *Writes) (R, error) { return c.fn(r, at, w) }
+
+// rig is an open store with a running committer.
+type rig struct {
+	*Store
+	t      testing.TB
+	cancel context.CancelFunc
+	done   chan struct{}
+	end    error // of the committer; read after done
+}
+
+func newFile(t testing.TB) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "ronbox.db")
+	id, err := NewIdentity(day)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Create(path, id); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func testConfig() Config {
+	c := DefaultConfig()
+	c.LockTimeout = 0
+	return c
+}
+
+func newStore(path string, cfg Config) *Store {
+	s := New(cfg, Options{Path: path})
+	s.Declare("test", testRows, testDerived, testLog)
+	s.Declare("other", otherRows)
+	return s
+}
+
+// idle opens a store whose committer does not run yet.
+func idle(t testing.TB, path string, cfg Config) *rig {
+	t.Helper()
+	s := newStore(path, cfg)
+	if err := s.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return &rig{Store: s, t: t}
+}
+
+func (r *rig) start() *rig {
+	ctx, cancel := context.WithCancel(context.Background())
+	r.cancel, r.done = cancel, make(chan struct{})
+	go func() {
+		defer close(r.done)
+		r.end = r.runCommitter(ctx)
+	}()
+	return r
+}
+
+func open(t testing.TB, path string) *rig {
+	t.Helper()
+	return idle(t, path, testConfig()).start()
+}
+
+// stop drains and closes in order.
+func (r *rig) stop() {
+	r.t.Helper()
+	r.CloseLanes()
+	if r.done != nil {
+		<-r.done
+		r.cancel()
+	}
+	if r.end != nil {
+		r.t.Errorf("committer: %v", r.end)
+	}
+	if err := r.Close(); err != nil {
+		r.t.Errorf("close: %v", err)
+	}
+}
+
+// abandon ends a poisoned store as the death of the process would: nothing is written.
+func (r *rig) abandon() {
+	r.t.Helper()
+	<-r.done
+	r.cancel()
+	r.t.Cleanup(func() { _ = r.db.Close() })
+}
+
+func (r *rig) get(key string) string {
+	r.t.Helper()
+	var out []byte
+	if err := r.View(r.t.Context(), func(rd Reader) error {
+		out, _ = rows.Get(rd, key)
+		return nil
+	}); err != nil {
+		r.t.Fatal(err)
+	}
+	return string(out)
+}
+
+func (r *rig) hash() string {
+	r.t.Helper()
+	var out string
+	if err := r.View(r.t.Context(), func(rd Reader) error {
+		out = StateHash(rd, []*Bucket{testRows, testDerived, testLog, otherRows}).String()
+		return nil
+	}); err != nil {
+		r.t.Fatal(err)
+	}
+	return out
+}
+
+func mustCommit[R any](r *rig, c Command[R], after ...func(R)) R {
+	r.t.Helper()
+	out, err := Commit(r.t.Context(), r.Store, Work, c, after...)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return out
+}

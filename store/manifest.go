@@ -1,0 +1,82 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"ronbox/appliance/b3"
+)
+
+// manifestFormat is the number of the manifest's layout.
+const manifestFormat = 1
+
+// manifestSuffix makes the manifest's name out of the snapshot's.
+const manifestSuffix = ".manifest.json"
+
+// Manifest tells what a snapshot is, beside it in <snapshot>.manifest.json.
+type Manifest struct {
+	Format      int               `json:"format"`
+	File        string            `json:"file"` // its name, without folder
+	NodeID      string            `json:"node_id"`
+	Incarnation string            `json:"incarnation"`
+	Schema      int               `json:"schema"`
+	Seq         uint64            `json:"seq"`
+	At          time.Time         `json:"at"`
+	PageSize    int               `json:"page_size"`
+	Size        int64             `json:"size"`
+	B3          b3.Digest         `json:"b3"`
+	StateHash   b3.Digest         `json:"state_hash"`
+	Buckets     map[string]uint64 `json:"buckets"` // rows by bucket
+
+	Path         string `json:"-"` // of the snapshot
+	ManifestPath string `json:"-"`
+}
+
+// ReadManifest reads the manifest beside a snapshot. fs.ErrNotExist is a snapshot, or a database, without one.
+func ReadManifest(snapshot string) (Manifest, error) {
+	path := snapshot + manifestSuffix
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return Manifest{}, err
+	}
+	var m Manifest
+	if err := json.Unmarshal(raw, &m, json.RejectUnknownMembers(true)); err != nil {
+		return Manifest{}, fmt.Errorf("%w: manifest %s: %w", ErrCorrupt, path, err)
+	}
+	if m.Format != manifestFormat {
+		return Manifest{}, fmt.Errorf("%w: manifest %s has format %d, not %d", ErrSchema, path, m.Format, manifestFormat)
+	}
+	m.Path, m.ManifestPath = snapshot, path
+	return m, nil
+}
+
+// write puts the manifest in its place, synced.
+func (m Manifest) write() error {
+	raw, err := json.Marshal(m, json.Deterministic(true), jsontext.WithIndent("  "))
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(m.ManifestPath, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(raw, '\n'))
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// removeIfThere is os.Remove that takes a missing file as removed.
+func removeIfThere(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+package store
+
+import (
+	"time"
+
+	"ronbox/appliance/obs"
+)
+
+// metrics are the store's own series.
+type metrics struct {
+	obs      *obs.Metrics
+	commit   func(float64)
+	batch    func(float64)
+	wait     [lanes]func(float64)
+	timeout  func(int)
+	slowView func(int)
+	poisoned func(float64)
+	snapshot func(float64)
+
+	kinds map[string]*kindSeries // by kind, a closed set; owned by the committer
+}
+
+// histogram bounds: 0.5 ms doubled up to 8 s, and group sizes up to GroupMax.
+func doubling(from, to float64) []float64 {
+	var out []float64
+	for b := from; b <= to; b *= 2 {
+		out = append(out, b)
+	}
+	return out
+}
+
+func families() []obs.Family {
+	seconds := doubling(.0005, 8.2)
+	return []obs.Family{
+		{Name: "store_commit_seconds", Help: "Time of one transaction's commit, both syncs.", Type: obs.Histogram, Labels: []string{"phase"}, Buckets: seconds},
+		{Name: "store_batch_commands", Help: "Commands in one transaction.", Type: obs.Histogram, Buckets: doubling(1, 4096)},
+		{Name: "store_wait_seconds", Help: "Time a command waited for the committer.", Type: obs.Histogram, Labels: []string{"lane"}, Buckets: seconds},
+		{Name: "store_commands_total", Help: "Commands answered, by kind and result.", Type: obs.Counter, Labels: []string{"kind", "result"}},
+		{Name: "store_command_panics_total", Help: "Commands refused because they panicked.", Type: obs.Counter, Labels: []string{"kind"}},
+		{Name: "store_bytes", Help: "Length of the database file.", Type: obs.Gauge},
+		{Name: "store_read_tx_open", Help: "Read transactions open now.", Type: obs.Gauge},
+		{Name: "store_read_tx_slow_total", Help: "Read transactions over their budget of 50 ms.", Type: obs.Counter},
+		{Name: "store_poisoned", Help: "1 once the store has failed.", Type: obs.Gauge},
+		{Name: "store_snapshot_seconds", Help: "Time of one snapshot, check included.", Type: obs.Histogram, Buckets: doubling(.0625, 1024)},
+	}
+}
+
+func newMetrics(m *obs.Metrics, s *Store) *metrics {
+	m.Declare(families()...)
+	out := &metrics{
+		obs:      m,
+		commit:   m.Histogram("store_commit_seconds", ownService, "phase", "commit"),
+		batch:    m.Histogram("store_batch_commands", ownService),
+		timeout:  m.Counter("io_timeouts_total", ownService, "op", "commit"),
+		slowView: m.Counter("store_read_tx_slow_total", ownService),
+		poisoned: m.Set("store_poisoned", ownService),
+		snapshot: m.Histogram("store_snapshot_seconds", ownService),
+		kinds:    map[string]*kindSeries{},
+	}
+	for l := range out.wait {
+		out.wait[l] = m.Histogram("store_wait_seconds", ownService, "lane", Lane(l).String())
+	}
+	m.Gauge("store_bytes", ownService, func() float64 { return float64(s.Bytes()) })
+	m.Gauge("store_read_tx_open", ownService, func() float64 { return float64(s.views.open.Load()) })
+	return out
+}
+
+func (m *metrics) committed(ns int64, commands int) {
+	m.commit(time.Duration(ns).Seconds())
+	m.batch(float64(commands))
+}
+
+// waited is called by the caller of Commit, to keep the committer's path short.
+func (m *metrics) waited(l Lane, d time.Duration) { m.wait[l](d.Seconds()) }
+
+// kindSeries are the counters of one kind of command.
+type kindSeries struct{ ok, refused, full, panics func(int) }
+
+func (m *metrics) kind(kind string) *kindSeries {
+	k := m.kinds[kind]
+	if k == nil {
+		answered := func(result string) func(int) {
+			return m.obs.Counter("store_commands_total", ownService, "kind", kind, "result", result)
+		}
+		k = &kindSeries{
+			ok: answered("ok"), refused: answered("refused"), full: answered("full"),
+			panics: m.obs.Counter("store_command_panics_total", ownService, "kind", kind),
+		}
+		m.kinds[kind] = k
+	}
+	return k
+}
+
+// result counts an answer. It is the committer's.
+func (m *metrics) result(h *head) {
+	k := m.kind(h.kind)
+	if h.err != nil {
+		k.refused(1)
+		return
+	}
+	k.ok(1)
+}

@@ -1,0 +1,144 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime/debug"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+	"golang.org/x/sys/unix"
+)
+
+// opening says how a file is to be opened.
+type opening struct {
+	readOnly bool
+	maxBytes int64         // limit and size of the map; 0: as large as the file
+	wait     time.Duration // for the lock
+	fresh    bool          // the file is being made: there is nothing to check yet
+}
+
+// openBolt locks and checks the file before bbolt maps it.
+func openBolt(path string, o opening) (db *bolt.DB, err error) {
+	var file *os.File
+	hook := func(name string, flag int, mode os.FileMode) (*os.File, error) {
+		f, err := openChecked(name, flag, mode, o)
+		file = f
+		return f, err
+	}
+	opts := &bolt.Options{
+		ReadOnly: o.readOnly, Timeout: time.Second, PageSize: pageSize, FreelistType: bolt.FreelistMapType,
+		InitialMmapSize: int(o.maxBytes), MaxSize: int(o.maxBytes), OpenFile: hook, NoStatistics: true,
+	}
+	err = guarded(func() error {
+		db, err = bolt.Open(path, 0o600, opts)
+		return err
+	})
+	if err != nil {
+		if file != nil {
+			_ = file.Close() // bbolt has closed it already unless it panicked
+		}
+		return nil, openError(path, err)
+	}
+	db.AllocSize = allocSize
+	return db, nil
+}
+
+// openChecked is bbolt's way to the file: the lock first, then the meta pages.
+func openChecked(name string, flag int, mode os.FileMode, o opening) (*os.File, error) {
+	if !o.fresh {
+		flag &^= os.O_CREATE // a missing file is an error, never a new empty one
+	}
+	f, err := os.OpenFile(name, flag|unix.O_CLOEXEC, mode)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkOpened(f, o); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func checkOpened(f *os.File, o opening) error {
+	if err := lockFile(f, !o.readOnly, o.wait); err != nil {
+		return err
+	}
+	if o.fresh {
+		return nil
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	_, err = preflight(f, info.Size())
+	return err
+}
+
+// guarded runs fn, which reads the map, and turns a fault or a panic of bbolt into ErrCorrupt.
+func guarded(fn func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if v := recover(); v != nil {
+			if row, ok := v.(*RowError); ok {
+				err = row
+				return
+			}
+			err = fmt.Errorf("%w: %v", ErrCorrupt, v)
+		}
+	}()
+	return fn()
+}
+
+// openError sorts what bbolt says.
+func openError(path string, err error) error {
+	for _, damaged := range []error{berrors.ErrInvalid, berrors.ErrChecksum, berrors.ErrVersionMismatch} {
+		if errors.Is(err, damaged) {
+			return fmt.Errorf("open %s: %w: %w", path, ErrCorrupt, err)
+		}
+	}
+	if errors.Is(err, berrors.ErrTimeout) {
+		return &LockedError{Path: path}
+	}
+	if errors.Is(err, ErrLocked) || errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return fmt.Errorf("open %s: %w", path, err)
+}
+
+// checkPages is bbolt's own walk over every page; the file must have no writer. It says the first fault.
+func checkPages(db *bolt.DB) error {
+	return guarded(func() error {
+		return db.View(func(tx *bolt.Tx) error {
+			var first error
+			for err := range tx.Check() {
+				if first == nil {
+					first = fmt.Errorf("%w: %w", ErrCorrupt, err)
+				}
+			}
+			return first
+		})
+	})
+}
+
+// forget drops the file's clean pages from the page cache, so that what is read comes from the disk: a failed sync leaves pages marked
+// clean that never reached it.
+func forget(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	err = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
+	return errors.Join(err, f.Close())
+}
+
+// syncDir makes a rename inside dir durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

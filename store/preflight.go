@@ -1,0 +1,90 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+type unixStat = syscall.Stat_t
+
+// Layout of a bbolt meta page: a header of 16 bytes, then the fields, then FNV-64a over them.
+const (
+	metaMagic   = 0xED0CDAED
+	metaVersion = 2
+	pageHeader  = 16
+	metaSummed  = 56
+)
+
+// metaPage is what preflight needs of one of the two meta pages.
+type metaPage struct {
+	root      uint64 // page of the root bucket
+	freelist  uint64
+	highWater uint64 // pages in use; the file is at least that long
+	txid      uint64
+}
+
+// preflight reads the meta pages with plain reads, before anything is mapped: a mapped file that is too short would fault later. The file
+// is locked by then, so no one is half way through writing them.
+func preflight(f io.ReaderAt, size int64) (metaPage, error) {
+	var best metaPage
+	var errs []error
+	for page := range int64(2) {
+		m, err := readMeta(f, page)
+		if err != nil {
+			errs = append(errs, err)
+		} else if m.txid >= best.txid {
+			best = m
+		}
+	}
+	if len(errs) == 2 {
+		return best, fmt.Errorf("%w: no valid meta page: %w", ErrCorrupt, errors.Join(errs...))
+	}
+	if need := int64(best.highWater) * pageSize; best.highWater > 1<<40 || need > size {
+		return best, fmt.Errorf("%w: the file has %d bytes, its pages need %d: it was cut short", ErrCorrupt, size, need)
+	}
+	return best, nil
+}
+
+func readMeta(f io.ReaderAt, page int64) (metaPage, error) {
+	b := make([]byte, pageHeader+metaSummed+8)
+	if _, err := f.ReadAt(b, page*pageSize); err != nil {
+		return metaPage{}, fmt.Errorf("meta page %d: %w", page, err)
+	}
+	b = b[pageHeader:]
+	le := binary.LittleEndian
+	if le.Uint32(b) != metaMagic || le.Uint32(b[4:]) != metaVersion || le.Uint32(b[8:]) != pageSize {
+		return metaPage{}, fmt.Errorf("meta page %d: not a database of version %d with pages of %d bytes", page, metaVersion, pageSize)
+	}
+	sum := fnv.New64a()
+	_, _ = sum.Write(b[:metaSummed]) // never fails
+	if sum.Sum64() != le.Uint64(b[metaSummed:]) {
+		return metaPage{}, fmt.Errorf("meta page %d: wrong checksum", page)
+	}
+	return metaPage{
+		root: le.Uint64(b[16:]), freelist: le.Uint64(b[32:]), highWater: le.Uint64(b[40:]), txid: le.Uint64(b[48:]),
+	}, nil
+}
+
+// Numbers of file systems whose locks and syncs cannot be trusted: NFS, SMB, CIFS, SMB2, 9p, FUSE.
+var networkFS = [...]int64{0x6969, 0x517B, 0xFF534D42, 0xFE534D42, 0x01021997, 0x65735546}
+
+// refuseNetwork is ErrNetwork for a file on a network file system.
+func refuseNetwork(path string) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return &os.PathError{Op: "statfs", Path: path, Err: err}
+	}
+	for _, magic := range networkFS {
+		if int64(st.Type)&0xFFFFFFFF == magic {
+			return fmt.Errorf("%w: %s (type %#x); store.allow_network overrides", ErrNetwork, path, magic)
+		}
+	}
+	return nil
+}

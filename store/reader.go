@@ -1,0 +1,160 @@
+package store
+
+import (
+	"bytes"
+	"fmt"
+	"iter"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// Reader reads one consistent state. Inside Apply it sees the commands before this one in the group, but not the command's own Writes.
+// Its slices die with the transaction: copy what is kept.
+type Reader interface {
+	Get(b *Bucket, key []byte) []byte                               // nil: absent
+	Range(b *Bucket, from, to []byte) iter.Seq2[[]byte, []byte]     // ascending, to excluded, nil: no bound
+	RangeBack(b *Bucket, from, to []byte) iter.Seq2[[]byte, []byte] // the same rows, descending
+}
+
+// table is a bucket inside one transaction.
+type table struct {
+	*declared
+	rows *bolt.Bucket // nil: the file has no such bucket yet
+}
+
+// txReader is the Reader of one transaction; one goroutine uses it.
+type txReader struct {
+	tx     *bolt.Tx
+	schema schema // nil: every bucket of the file is allowed (an offline reader)
+	tables map[*Bucket]*table
+	owner  string  // of the command that runs; "" in a view, which may read everything
+	groups []Group // what GroupOf finds
+	inside bool    // in bbolt's code: a panic now is the file's fault, not the caller's
+}
+
+var _ Reader = (*txReader)(nil)
+
+func newTxReader(tx *bolt.Tx, s schema) *txReader {
+	return &txReader{tx: tx, schema: s, tables: make(map[*Bucket]*table, 8)}
+}
+
+// Get reads one row.
+func (r *txReader) Get(b *Bucket, key []byte) []byte {
+	t := r.table(b)
+	if t.rows == nil {
+		return nil
+	}
+	r.inside = true
+	v := t.rows.Get(key)
+	r.inside = false
+	return v
+}
+
+// Range walks rows upwards.
+func (r *txReader) Range(b *Bucket, from, to []byte) iter.Seq2[[]byte, []byte] {
+	t := r.table(b)
+	return func(yield func(k, v []byte) bool) {
+		if t.rows == nil {
+			return
+		}
+		r.inside = true
+		c := t.rows.Cursor()
+		k, v := seek(c, from)
+		for r.inside = false; k != nil && (to == nil || bytes.Compare(k, to) < 0); r.inside = false {
+			if !yield(k, v) {
+				return
+			}
+			r.inside = true
+			k, v = c.Next()
+		}
+	}
+}
+
+// RangeBack walks rows downwards.
+func (r *txReader) RangeBack(b *Bucket, from, to []byte) iter.Seq2[[]byte, []byte] {
+	t := r.table(b)
+	return func(yield func(k, v []byte) bool) {
+		if t.rows == nil {
+			return
+		}
+		r.inside = true
+		c := t.rows.Cursor()
+		k, v := below(c, to)
+		for r.inside = false; k != nil && bytes.Compare(k, from) >= 0; r.inside = false {
+			if !yield(k, v) {
+				return
+			}
+			r.inside = true
+			k, v = c.Prev()
+		}
+	}
+}
+
+func seek(c *bolt.Cursor, from []byte) (k, v []byte) {
+	if from == nil {
+		return c.First()
+	}
+	return c.Seek(from)
+}
+
+// below finds the last row under to.
+func below(c *bolt.Cursor, to []byte) (k, v []byte) {
+	if to == nil {
+		return c.Last()
+	}
+	if k, _ := c.Seek(to); k == nil {
+		return c.Last()
+	}
+	return c.Prev()
+}
+
+// table resolves b once a transaction and enforces ownership at each use.
+func (r *txReader) table(b *Bucket) *table {
+	t := r.tables[b]
+	if t == nil {
+		t = r.open(b)
+		r.tables[b] = t
+	}
+	if r.owner != "" && t.owner != r.owner && r.schema != nil {
+		panic(fmt.Sprintf("bucket %s belongs to %s, not to %s", b.Name, t.owner, r.owner))
+	}
+	return t
+}
+
+func (r *txReader) open(b *Bucket) *table {
+	d, known := r.schema[b.Name]
+	if !known {
+		if r.schema != nil {
+			panic(fmt.Sprintf("bucket %s is not declared", b.Name))
+		}
+		d = declared{Bucket: b}
+	}
+	r.inside = true
+	rows := r.tx.Bucket([]byte(b.Name))
+	r.inside = false
+	if rows != nil && b.Append {
+		rows.FillPercent = 1 // bbolt does not keep it between transactions
+	}
+	return &table{&d, rows}
+}
+
+// broken tells whether a recovered panic is the file's: it came out of bbolt, or a mapped page could not be read.
+func (r *txReader) broken(recovered any) bool {
+	if r.inside {
+		return true
+	}
+	_, fault := recovered.(interface{ Addr() uintptr }) // what debug.SetPanicOnFault makes of SIGBUS and SIGSEGV
+	return fault
+}
+
+// GroupOf hands an engine the Group it registered, inside Apply. Anything else is a bug of the wiring and panics.
+func GroupOf[G Group](r Reader) G {
+	if tr, ok := r.(*txReader); ok {
+		for _, g := range tr.groups {
+			if typed, ok := g.(G); ok {
+				return typed
+			}
+		}
+	}
+	panic("no such group is registered")
+}

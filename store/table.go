@@ -1,0 +1,119 @@
+package store
+
+import "iter"
+
+// Table gives a bucket its key order and its value codec. It is a value, safe to share.
+type Table[K, V any] struct {
+	bucket *Bucket
+	key    Key[K]
+	value  Value[V]
+}
+
+// NewTable is a typed face of b.
+func NewTable[K, V any](b *Bucket, key Key[K], value Value[V]) Table[K, V] {
+	return Table[K, V]{b, key, value}
+}
+
+// Bucket is the table's declaration.
+func (t Table[K, V]) Bucket() *Bucket { return t.bucket }
+
+// Get reads the row of k. A row that does not decode ends the command or the view in a RowError.
+func (t Table[K, V]) Get(r Reader, k K) (v V, known bool) {
+	key := t.key.Append(nil, k)
+	raw := r.Get(t.bucket, key)
+	if raw == nil {
+		return v, false
+	}
+	return t.decode(key, raw), true
+}
+
+// Has tells whether k has a row, without decoding it.
+func (t Table[K, V]) Has(r Reader, k K) bool {
+	return r.Get(t.bucket, t.key.Append(nil, k)) != nil
+}
+
+// Put writes the row of k. A value that does not encode is the command's bug.
+func (t Table[K, V]) Put(w *Writes, k K, v V) {
+	raw, err := t.value.Encode(v)
+	if err != nil {
+		panic(err)
+	}
+	w.Put(t.bucket, t.key.Append(nil, k), raw)
+}
+
+// Delete removes the row of k, if it is there.
+func (t Table[K, V]) Delete(w *Writes, k K) {
+	w.Delete(t.bucket, t.key.Append(nil, k))
+}
+
+// Range walks the rows from one key up to, not including, another, ascending.
+func (t Table[K, V]) Range(r Reader, from, to K) iter.Seq2[K, V] {
+	return t.rows(r.Range(t.bucket, t.key.Append(nil, from), t.bound(to)))
+}
+
+// From walks the rows from one key to the end, ascending.
+func (t Table[K, V]) From(r Reader, from K) iter.Seq2[K, V] {
+	return t.rows(r.Range(t.bucket, t.key.Append(nil, from), nil))
+}
+
+// All walks every row, ascending.
+func (t Table[K, V]) All(r Reader) iter.Seq2[K, V] {
+	return t.rows(r.Range(t.bucket, nil, nil))
+}
+
+// Back walks the rows below to, descending to from, which is included.
+func (t Table[K, V]) Back(r Reader, from, to K) iter.Seq2[K, V] {
+	return t.rows(r.RangeBack(t.bucket, t.key.Append(nil, from), t.bound(to)))
+}
+
+// AllBack walks every row, descending.
+func (t Table[K, V]) AllBack(r Reader) iter.Seq2[K, V] {
+	return t.rows(r.RangeBack(t.bucket, nil, nil))
+}
+
+// First is the row of the least key.
+func (t Table[K, V]) First(r Reader) (k K, v V, ok bool) {
+	for k, v := range t.All(r) {
+		return k, v, true
+	}
+	return k, v, false
+}
+
+// Last is the row of the greatest key.
+func (t Table[K, V]) Last(r Reader) (k K, v V, ok bool) {
+	for k, v := range t.AllBack(r) {
+		return k, v, true
+	}
+	return k, v, false
+}
+
+// bound keeps an empty upper key from meaning "no bound".
+func (t Table[K, V]) bound(to K) []byte {
+	return t.key.Append([]byte{}, to)
+}
+
+func (t Table[K, V]) rows(raw iter.Seq2[[]byte, []byte]) iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		for kb, vb := range raw {
+			k, err := t.key.Decode(kb)
+			if err != nil {
+				panic(t.broken(kb, err))
+			}
+			if !yield(k, t.decode(kb, vb)) {
+				return
+			}
+		}
+	}
+}
+
+func (t Table[K, V]) decode(key, raw []byte) V {
+	v, err := t.value.Decode(raw)
+	if err != nil {
+		panic(t.broken(key, err))
+	}
+	return v
+}
+
+func (t Table[K, V]) broken(key []byte, err error) *RowError {
+	return &RowError{Bucket: t.bucket.Name, Key: append([]byte{}, key...), Cause: err}
+}

@@ -1,0 +1,191 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+
+	"ronbox/appliance/b3"
+)
+
+// Check is an engine's own proof over a file: chains, sums, references.
+type Check struct {
+	Name string
+	Run  func(Reader) error
+}
+
+// Step is one thing Verify looked at.
+type Step struct {
+	Name   string `json:"name"` // size, b3, open, pages, buckets, audit, state_hash, or a Check's
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail"`
+}
+
+// Report is what Verify found.
+type Report struct {
+	File      string            `json:"file"`
+	OK        bool              `json:"ok"`
+	Problem   string            `json:"problem,omitzero"` // the first step that failed
+	Steps     []Step            `json:"steps"`
+	Manifest  bool              `json:"manifest"` // there was one to hold the file against
+	Size      int64             `json:"size"`
+	B3        b3.Digest         `json:"b3"`
+	StateHash b3.Digest         `json:"state_hash"`
+	Buckets   map[string]uint64 `json:"buckets"` // rows by bucket
+	Info      Info              `json:"-"`
+}
+
+// Verify proves a file that no one writes: against its manifest if it has one, then page by page, the audit chain, the state hash and the
+// engines' checks. With nil buckets it takes those the file records. Progress, which may be nil, counts bytes hashed. A damaged file is a
+// Report that is not OK; an error means that it could not be looked at: missing, ErrLocked, the cause of ctx.
+func Verify(ctx context.Context, file string, buckets []*Bucket, checks []Check, progress func(done, total int64)) (Report, error) {
+	v := &verifier{ctx: ctx, file: file, buckets: buckets, checks: checks, progress: progress}
+	m, err := ReadManifest(file)
+	switch {
+	case err == nil:
+		v.want = &m
+	case !errors.Is(err, fs.ErrNotExist):
+		return Report{File: file, Problem: err.Error(), Steps: []Step{{"manifest", false, err.Error()}}}, nil
+	}
+	return v.run()
+}
+
+// verifier is one run over one file.
+type verifier struct {
+	ctx      context.Context
+	file     string
+	want     *Manifest // nil: none
+	buckets  []*Bucket
+	checks   []Check
+	progress func(done, total int64)
+	rep      Report
+}
+
+// run takes the steps in order and stops at the first that fails: what comes later would read a file known to be damaged.
+func (v *verifier) run() (Report, error) {
+	v.rep = Report{File: v.file, Manifest: v.want != nil}
+	err := v.steps()
+	if err == nil && v.ctx.Err() != nil {
+		err = context.Cause(v.ctx)
+	}
+	v.rep.OK = err == nil && v.rep.Problem == ""
+	return v.rep, err
+}
+
+func (v *verifier) steps() error {
+	if ok, err := v.bytes(); err != nil || !ok {
+		return err
+	}
+	r, err := OpenReader(v.file)
+	if errors.Is(err, ErrCorrupt) || errors.Is(err, ErrSchema) {
+		v.note("open", "", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	v.rep.Info = r.info
+	v.content(r)
+	return r.Close()
+}
+
+// bytes holds the file against its manifest.
+func (v *verifier) bytes() (ok bool, err error) {
+	st, err := os.Stat(v.file)
+	if err != nil {
+		return false, err
+	}
+	v.rep.Size = st.Size()
+	if v.want != nil && !v.note("size", fmt.Sprintf("%d bytes", v.rep.Size), differ(v.want.Size, v.rep.Size)) {
+		return false, nil
+	}
+	c := &copier{ctx: v.ctx, hash: b3.New(), total: v.rep.Size, progress: v.progress}
+	if v.rep.B3, err = hashFile(v.file, c); err != nil {
+		return false, err
+	}
+	if v.want != nil && !v.note("b3", v.rep.B3.String(), differ(v.want.B3, v.rep.B3)) {
+		return false, nil
+	}
+	return true, nil
+}
+
+// content reads the file as a database.
+func (v *verifier) content(r *ReadOnly) {
+	if v.buckets == nil {
+		v.buckets = r.buckets
+	}
+	if !v.note("pages", fmt.Sprintf("%d pages", r.size/pageSize), r.checkPages()) {
+		return
+	}
+	if !v.read(r, "buckets", v.countRows) || !v.read(r, "audit", v.auditChain) || !v.read(r, "state_hash", v.stateHash) {
+		return
+	}
+	for _, c := range v.checks {
+		if !v.read(r, c.Name, func(rd Reader) (string, error) { return "", c.Run(rd) }) {
+			return
+		}
+	}
+}
+
+// read takes one step in a read transaction of its own.
+func (v *verifier) read(r *ReadOnly, name string, step func(Reader) (string, error)) bool {
+	var detail string
+	err := r.View(v.ctx, func(rd Reader) (err error) {
+		detail, err = step(rd)
+		return err
+	})
+	return v.note(name, detail, err)
+}
+
+// note writes down a step. The end of ctx is no finding.
+func (v *verifier) note(name, detail string, err error) bool {
+	if v.ctx.Err() != nil {
+		return false
+	}
+	if err != nil {
+		detail = err.Error()
+		v.rep.Problem = name + ": " + detail
+	}
+	v.rep.Steps = append(v.rep.Steps, Step{name, err == nil, detail})
+	return err == nil
+}
+
+func (v *verifier) countRows(r Reader) (string, error) {
+	v.rep.Buckets = make(map[string]uint64, len(v.buckets))
+	var all uint64
+	for _, b := range v.buckets {
+		var n uint64
+		for range r.Range(b, nil, nil) {
+			n++
+		}
+		v.rep.Buckets[b.Name], all = n, all+n
+	}
+	detail := fmt.Sprintf("%d rows in %d buckets", all, len(v.buckets))
+	if v.want != nil && v.want.Buckets != nil && !maps.Equal(v.want.Buckets, v.rep.Buckets) {
+		return detail, fmt.Errorf("rows by bucket are %v, the manifest says %v", v.rep.Buckets, v.want.Buckets)
+	}
+	return detail, nil
+}
+
+func (v *verifier) auditChain(r Reader) (string, error) {
+	rows, err := checkAudit(r, v.rep.Info.position())
+	return fmt.Sprintf("%d rows", rows), err
+}
+
+func (v *verifier) stateHash(r Reader) (string, error) {
+	v.rep.StateHash = StateHash(r, v.buckets)
+	if v.want != nil && !v.want.StateHash.IsZero() {
+		return v.rep.StateHash.String(), differ(v.want.StateHash, v.rep.StateHash)
+	}
+	return v.rep.StateHash.String(), nil
+}
+
+func differ[T comparable](want, got T) error {
+	if want != got {
+		return fmt.Errorf("is %v, the manifest says %v", got, want)
+	}
+	return nil
+}

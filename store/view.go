@@ -1,0 +1,122 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+)
+
+// How long a view may last: readers pin old pages, and the file grows meanwhile.
+const (
+	viewBudget = 50 * time.Millisecond // counted beyond it
+	viewSlow   = time.Second           // logged beyond it, with its caller
+)
+
+type viewGauge struct{ open atomic.Int64 }
+
+// View runs fn in a read transaction. What the Reader gives must not leave fn, and fn must not wait for anything, least of all for the
+// committer. A view may see a group whose last sync still runs: what a power cut must not unsay is answered from what the after functions
+// published. Errors: fn's own, a RowError, ErrPoisoned, ErrClosed, the cause of ctx.
+func (s *Store) View(ctx context.Context, fn func(Reader) error) error {
+	if err := s.readable(ctx); err != nil {
+		return err
+	}
+	began := s.mono()
+	s.views.open.Add(1)
+	defer s.views.open.Add(-1)
+	err := readRows(s.db, s.schema, fn)
+	if took := time.Duration(s.mono() - began); took > viewBudget {
+		s.slowView(took)
+	}
+	return s.readError(err)
+}
+
+func (s *Store) readable(ctx context.Context) error {
+	if err := s.Err(); err != nil {
+		return err
+	}
+	if s.info.Load() == nil || s.closed.Load() {
+		return fmt.Errorf("store is not open: %w", ErrClosed)
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// readError poisons the store if the file was at fault. What a view read while the store failed counts for nothing.
+func (s *Store) readError(err error) error {
+	var fault *fileFault
+	if errors.As(err, &fault) {
+		s.poison(fault, false)
+	}
+	if poisoned := s.Err(); poisoned != nil {
+		return poisoned
+	}
+	if errors.Is(err, berrors.ErrDatabaseNotOpen) {
+		return fmt.Errorf("store is not open: %w", ErrClosed)
+	}
+	return err
+}
+
+func (s *Store) slowView(took time.Duration) {
+	s.metrics.slowView(1)
+	if took < viewSlow {
+		return
+	}
+	_, file, line, _ := runtime.Caller(2)
+	s.log.Warn("slow view", "event", "slow_view", "latency_ms", took.Milliseconds(), "caller", fmt.Sprintf("%s:%d", file, line))
+}
+
+// Bytes is the length of the file; 0 if it cannot be told.
+func (s *Store) Bytes() int64 {
+	info, err := os.Stat(s.opt.Path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// fileFault is a panic that came out of reading the file: a bad page, or one the disk does not give.
+type fileFault struct{ cause any }
+
+func (e *fileFault) Error() string        { return fmt.Sprintf("%v: %v", ErrCorrupt, e.cause) }
+func (e *fileFault) Is(target error) bool { return target == ErrCorrupt }
+
+// readRows runs fn over a read transaction of db; a nil schema allows every bucket. A fault of the file is a fileFault, a row that does
+// not decode a RowError; any other panic goes on to the caller.
+func readRows(db *bolt.DB, s schema, fn func(Reader) error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	r := newTxReader(nil, s)
+	r.inside = true
+	defer func() {
+		if v := recover(); v != nil {
+			err = r.judge(v)
+		}
+	}()
+	if r.tx, err = db.Begin(false); err != nil {
+		return err
+	}
+	r.inside = false
+	defer func() { _ = r.tx.Rollback() }() // of a read transaction: cannot fail while it is open
+	return fn(r)
+}
+
+// judge words a panic that is the file's, and passes on one that is not.
+func (r *txReader) judge(v any) error {
+	if r.broken(v) {
+		return &fileFault{v}
+	}
+	if row, ok := v.(*RowError); ok {
+		return row
+	}
+	panic(v)
+}
