@@ -1,0 +1,246 @@
+package obs
+
+import (
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// scrape is what a scraper reads.
+func scrape(t testing.TB, m *Metrics) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if w.Code != http.StatusOK {
+		t.Fatalf("scrape: %d %s", w.Code, w.Body)
+	}
+	return w.Body.String()
+}
+
+func parse(t testing.TB, text string) map[string]*dto.MetricFamily {
+	t.Helper()
+	p := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := p.TextToMetricFamilies(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return families
+}
+
+// touch makes one series of every family there is.
+func touch(m *Metrics) {
+	m.mu.Lock()
+	all := make([]Family, 0, len(m.families))
+	for _, f := range m.families {
+		all = append(all, f.Family)
+	}
+	m.mu.Unlock()
+	for _, f := range all {
+		switch f.Type {
+		case Counter:
+			m.Counter(f.Name, "registry")(1)
+		case Gauge:
+			m.Gauge(f.Name, "registry", func() float64 { return 1 })
+		case Histogram:
+			m.Histogram(f.Name, "registry")(1)
+		}
+	}
+}
+
+// Every shared family parses, has its type and help, and carries the label service; promtool finds nothing to say.
+func TestExposition(t *testing.T) {
+	m := NewMetrics()
+	touch(m)
+	text := scrape(t, m)
+	got := parse(t, text)
+	types := map[Type]dto.MetricType{Counter: dto.MetricType_COUNTER, Gauge: dto.MetricType_GAUGE, Histogram: dto.MetricType_HISTOGRAM}
+	for _, f := range families() {
+		mf := got[f.Name]
+		if mf == nil || mf.GetType() != types[f.Type] || mf.GetHelp() != f.Help {
+			t.Errorf("%s: exposed as %v", f.Name, mf)
+		}
+	}
+	for name, mf := range got {
+		for _, series := range mf.GetMetric() {
+			if !slices.ContainsFunc(series.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == "service" }) {
+				t.Errorf("%s has a series without service", name)
+			}
+		}
+	}
+	if promtool, err := exec.LookPath("promtool"); err == nil {
+		cmd := exec.Command(promtool, "check", "metrics")
+		cmd.Stdin = strings.NewReader(text)
+		if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+			t.Errorf("promtool: %v\n%s", err, out)
+		}
+	}
+}
+
+// The names that the registry's operators were promised.
+func TestSeedNames(t *testing.T) {
+	m := NewMetrics()
+	touch(m)
+	got := parse(t, scrape(t, m))
+	for _, name := range []string{
+		"queue_depth", "queue_dropped_total", "busy_rejections_total", "tasks_spawned_total", "tasks_aborted_total", "tasks_panicked_total",
+		"tasks_canceled_total", "commit_cas_fail_total", "io_timeouts_total", "backoff_retries_total", "bus_lagged_total", "storage_backoff_total",
+		"registry_reload_success_total", "registry_reload_fail_total", "go_goroutines", "process_open_fds",
+	} {
+		if got[name] == nil {
+			t.Errorf("%s is missing", name)
+		}
+	}
+}
+
+func TestReloadCountersShowAtZero(t *testing.T) {
+	text := scrape(t, NewMetrics())
+	for _, want := range []string{
+		`registry_reload_success_total{service="registry",source="sighup"} 0`, `registry_reload_fail_total{reason="invalid",service="registry"} 0`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("%s is missing", want)
+		}
+	}
+}
+
+// One family serves services with different labels and buckets; what a service lacks is "".
+func TestUnionOfLabels(t *testing.T) {
+	m := NewMetrics()
+	m.Counter("bus_lagged_total", "registry", "consumer", "sse")(3)
+	m.Counter("bus_lagged_total", "wallet", "bus", "events")(2)
+	m.Counter("bus_lagged_total", "wallet", "bus", "events")(1)
+	m.Histogram("request_latency_seconds", "registry", "route", "/registry/head", "method", "GET")(.004)
+	m.Histogram("request_latency_seconds", "edge", "route", "/edge/assets/*path", "method", "GET")(.004)
+	text := scrape(t, m)
+	for _, want := range []string{
+		`bus_lagged_total{bus="",consumer="sse",service="registry"} 3`, `bus_lagged_total{bus="events",consumer="",service="wallet"} 3`,
+		`request_latency_seconds_bucket{method="GET",route="/registry/head",service="registry",le="0.025"} 1`,
+		`request_latency_seconds_bucket{method="GET",route="/edge/assets/*path",service="edge",le="5.12"} 1`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("%s is missing", want)
+		}
+	}
+	if strings.Contains(text, `service="edge",le="0.025"`) {
+		t.Error("edge has the buckets of registry")
+	}
+}
+
+func TestGauges(t *testing.T) {
+	m := NewMetrics()
+	read := func(v float64) func() float64 { return func() float64 { return v } }
+	m.Gauge("queue_depth", "registry", read(1), "queue", "proposals")
+	m.Gauge("queue_depth", "registry", read(2), "queue", "proposals") // replaces
+	m.Gauge("queue_depth", "registry", func() float64 { panic("broken") }, "queue", "approvals")
+	set := m.Set("config_version", "node")
+	set(4)
+	m.Set("config_version", "node")(5)
+	m.Set("lifecycle_state", "node", "state", "running")
+	text := scrape(t, m)
+	for _, want := range []string{
+		`queue_depth{queue="proposals",service="registry"} 2`, `queue_depth{queue="approvals",service="registry"} NaN`,
+		`config_version{service="node"} 5`, `lifecycle_state{service="node",state="running"} 0`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("%s is missing", want)
+		}
+	}
+	set(math.Inf(1))
+	if text := scrape(t, m); !strings.Contains(text, `config_version{service="node"} +Inf`) {
+		t.Error("the first setter lost its series")
+	}
+}
+
+func TestDeclare(t *testing.T) {
+	own := Family{Name: "x_total", Help: "X.", Type: Counter, Labels: []string{"a"}}
+	hist := Family{Name: "h", Help: "H.", Type: Histogram, Buckets: []float64{1}, ServiceBuckets: map[string][]float64{"s": {2}}}
+	m := NewMetrics()
+	m.Declare(own, hist)
+	m.Declare(own, hist)
+	m.Declare(families()...)
+	for doc, wrong := range map[string]func(){
+		"other type":        func() { f := own; f.Type = Gauge; m.Declare(f) },
+		"other labels":      func() { f := own; f.Labels = []string{"b"}; m.Declare(f) },
+		"other buckets":     func() { f := hist; f.ServiceBuckets = map[string][]float64{"s": {3}}; m.Declare(f) },
+		"fewer buckets":     func() { f := hist; f.ServiceBuckets = nil; m.Declare(f) },
+		"no help":           func() { m.Declare(Family{Name: "y_total", Type: Counter}) },
+		"no type":           func() { m.Declare(Family{Name: "y_total", Help: "Y."}) },
+		"service twice":     func() { m.Declare(Family{Name: "y_total", Help: "Y.", Type: Counter, Labels: []string{"service"}}) },
+		"no buckets":        func() { m.Declare(Family{Name: "y", Help: "Y.", Type: Histogram}) },
+		"buckets of counts": func() { m.Declare(Family{Name: "y_total", Help: "Y.", Type: Counter, Buckets: []float64{1}}) },
+		"undeclared":        func() { m.Counter("y_total", "node") },
+		"used as another":   func() { m.Set("x_total", "node") },
+		"unknown label":     func() { m.Counter("x_total", "node", "b", "1") },
+		"odd pairs":         func() { m.Counter("x_total", "node", "a") },
+		"negative count":    func() { m.Counter("x_total", "node")(-1) },
+	} {
+		if !panics(wrong) {
+			t.Errorf("%s passes", doc)
+		}
+	}
+}
+
+func panics(f func()) (did bool) {
+	defer func() { did = recover() != nil }()
+	f()
+	return false
+}
+
+func TestNilMetrics(t *testing.T) {
+	var m *Metrics
+	m.Declare(Family{})
+	m.Counter("a", "b")(1)
+	m.Gauge("a", "b", nil)
+	m.Set("a", "b")(1)
+	m.Histogram("a", "b", "odd")(1)
+	if text := scrape(t, m); text != "" || m.Registry() == nil {
+		t.Errorf("nil exposes %q", text)
+	}
+}
+
+// Series are made, counted and scraped at once; the sum is exact.
+func TestConcurrentUse(t *testing.T) {
+	m := NewMetrics()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 100 {
+				m.Counter("rejected_total", "node", "reason", "busy")(1)
+				m.Histogram("request_latency_seconds", "index", "route", "/r", "method", "GET")(1)
+				m.Gauge("queue_depth", "node", func() float64 { return 1 }, "queue", "q")
+			}
+			if _, err := m.Registry().Gather(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if text := scrape(t, m); !strings.Contains(text, `rejected_total{reason="busy",service="node"} 800`) {
+		t.Error("counts were lost")
+	}
+}
+
+func BenchmarkCounter(b *testing.B) {
+	count := NewMetrics().Counter("rejected_total", "node", "reason", "busy")
+	b.ReportAllocs()
+	for b.Loop() {
+		count(1)
+	}
+}
+
+func BenchmarkHistogram(b *testing.B) {
+	observe := NewMetrics().Histogram("request_latency_seconds", "node", "route", "/", "method", "GET")
+	b.ReportAllocs()
+	for b.Loop() {
+		observe(.003)
+	}
+}
