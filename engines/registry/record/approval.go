@@ -1,0 +1,118 @@
+package record
+
+import (
+	"crypto/ed25519"
+	"fmt"
+	"time"
+
+	"ronbox/appliance/b3"
+)
+
+// signingContext opens what an approval signs, so that its signature fits no other protocol.
+const signingContext = "ron:svc-registry:v1\n"
+
+// maxApproval is the most bytes of an approval as sent.
+const maxApproval = 4 << 10
+
+// Approval is one signer's signature over a payload.
+type Approval struct {
+	SignerID   string
+	Algo       string
+	Sig        string // strict standard base64 of 64 bytes
+	SignedAt   string // advisory: not signed
+	ReceivedAt string // filled in by the node, "" before
+}
+
+// SigningBytes is the message an approval signs: 87 bytes, the context and the text of the payload's hash.
+func SigningBytes(payloadB3 b3.Digest) []byte {
+	return append([]byte(signingContext), payloadB3.String()...)
+}
+
+// Sign approves a payload.
+func Sign(key ed25519.PrivateKey, signerID string, payloadB3 b3.Digest, at time.Time) Approval {
+	return Approval{
+		SignerID: signerID, Algo: AlgoEd25519, Sig: encode64(ed25519.Sign(key, SigningBytes(payloadB3))), SignedAt: FormatTime(at),
+	}
+}
+
+// ParseApproval reads an approval in any spelling. A wrong one is a *FieldError; whether the signature holds is not checked here.
+func ParseApproval(raw []byte) (Approval, error) {
+	if len(raw) > maxApproval {
+		return Approval{}, fmt.Errorf("%w: approval of %d bytes, at most %d", ErrHardLimit, len(raw), maxApproval)
+	}
+	canon, err := Canonical(raw)
+	if err != nil {
+		return Approval{}, err
+	}
+	return approvalOf("", canon)
+}
+
+func approvalOf(path string, canon []byte) (Approval, error) {
+	f := newFields(path, canon)
+	a := Approval{
+		SignerID: f.text("signer_id"), Algo: f.text("algo"), Sig: f.text("sig"), SignedAt: f.time("signed_at"),
+		ReceivedAt: f.timeOpt("received_at"),
+	}
+	if !validSignerID(a.SignerID) {
+		f.fail("signer_id", "must be org:<realm>#<key>")
+	}
+	if a.Algo != AlgoEd25519 {
+		f.fail("algo", "must be %s", AlgoEd25519)
+	}
+	if _, ok := decode64(a.Sig, ed25519.SignatureSize); !ok {
+		f.fail("sig", "must be standard base64 of 64 bytes")
+	}
+	return a, f.done()
+}
+
+// Bytes is the canonical approval.
+func (a Approval) Bytes() []byte {
+	var w writer
+	a.write(&w)
+	return w.out
+}
+
+func (a Approval) write(w *writer) {
+	w.begin()
+	w.text("algo", a.Algo)
+	w.textOpt("received_at", a.ReceivedAt)
+	w.text("sig", a.Sig)
+	w.text("signed_at", a.SignedAt)
+	w.text("signer_id", a.SignerID)
+	w.end()
+}
+
+// VerifyApproval checks the signature with the key of signer, whatever its status. A wrong one is ErrInvalidSig.
+func VerifyApproval(a Approval, signer Signer, payloadB3 b3.Digest) error {
+	key, reason := parsePublicKey(signer.PublicKey)
+	sig, ok := decode64(a.Sig, ed25519.SignatureSize)
+	switch {
+	case a.SignerID != signer.ID || a.Algo != AlgoEd25519 || signer.Algo != AlgoEd25519:
+		return fmt.Errorf("%w: it is by %s with %s", ErrInvalidSig, a.SignerID, a.Algo)
+	case reason != "":
+		return fmt.Errorf("%w: the key of %s %s", ErrInvalidSig, signer.ID, reason)
+	case !ok || !ed25519.Verify(key, SigningBytes(payloadB3), sig):
+		return fmt.Errorf("%w: it is not %s's over %s", ErrInvalidSig, signer.ID, payloadB3)
+	}
+	return nil
+}
+
+// CheckClock holds signed_at against the node's clock and the payload's created_at: more than skew ahead of the one or before the other is
+// ErrClockSkew. An unreadable time is a *FieldError.
+func (a Approval) CheckClock(createdAt string, now time.Time, skew time.Duration) error {
+	signed, err := ParseTime(a.SignedAt)
+	if err != nil {
+		return fieldf("signed_at", "%v", err)
+	}
+	created, err := ParseTime(createdAt)
+	if err != nil {
+		return fieldf("created_at", "%v", err)
+	}
+	switch {
+	case signed.After(now.Add(skew)):
+		return fmt.Errorf("%w: %s ahead of the node's clock", ErrClockSkew, signed.Sub(now))
+	case signed.Before(created.Add(-skew)):
+		return fmt.Errorf("%w: %s before the payload was created", ErrClockSkew, created.Sub(signed))
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package record
+
+import (
+	"fmt"
+	"strconv"
+
+	"ronbox/appliance/b3"
+)
+
+const (
+	// TypeArtifact is the type member of a log entry.
+	TypeArtifact = "ron.registry/artifact/v1"
+	// MaxEntry is the most bytes of a log entry.
+	MaxEntry = 1<<16 - 1
+)
+
+// Artifact is a log entry: who approved which payload, what came before, and when. It must not be modified once parsed or built.
+type Artifact struct {
+	SchemaVersion, Origin string
+	Version               uint64
+	Kind                  string
+	PayloadB3             b3.Digest
+	PayloadBytes          int64
+	PrevHash              b3.Digest  // hash of the entry before it, zero for genesis
+	Approvals             []Approval // those that counted, sorted by signer, received_at set
+	AuthorizedBy          b3.Digest  // signer set in force before this version; for genesis its own
+	AuditSeq              uint64     // of the last audit record before this commit, 0 for none
+	AuditHead             b3.Digest  // hash of that record
+	ProposalID            string
+	CommittedAt           string
+
+	canon []byte
+}
+
+// NewArtifact seals an entry: it fills in SchemaVersion, checks the form of every member and fixes the bytes. A fault is a *FieldError, too
+// many bytes ErrHardLimit.
+func NewArtifact(a Artifact) (*Artifact, error) {
+	a.SchemaVersion = SchemaVersion
+	return ParseEntry(a.encode())
+}
+
+// ParseEntry reads a log entry in any spelling.
+func ParseEntry(raw []byte) (*Artifact, error) {
+	if len(raw) > 4*MaxEntry {
+		return nil, entryTooLarge(len(raw))
+	}
+	canon, err := Canonical(raw)
+	if err != nil {
+		return nil, err
+	}
+	if len(canon) > MaxEntry {
+		return nil, entryTooLarge(len(canon))
+	}
+	f := newFields("", canon)
+	f.is("type", TypeArtifact)
+	a := &Artifact{
+		SchemaVersion: f.text("schema_version"), Origin: f.text("origin"), Version: f.uint("version"), Kind: f.text("kind"),
+		PayloadB3: f.digest("payload_b3"), PayloadBytes: int64(f.count("payload_bytes", 1, MaxPayload)), PrevHash: f.digest("prev_hash"),
+		AuthorizedBy: f.digest("authorized_by"), AuditSeq: f.uint("audit_seq"), AuditHead: f.digest("audit_head"),
+		ProposalID: f.text("proposal_id"), CommittedAt: f.time("committed_at"), canon: canon,
+	}
+	if a.Approvals, err = readApprovals(&f); err != nil {
+		return nil, err
+	}
+	a.checkForm(&f)
+	return a, f.done()
+}
+
+func entryTooLarge(n int) error {
+	return fmt.Errorf("%w: log entry of %d bytes, at most %d", ErrHardLimit, n, MaxEntry)
+}
+
+func readApprovals(f *fields) ([]Approval, error) {
+	all := f.array("approvals")
+	out := make([]Approval, len(all))
+	for i, raw := range all {
+		at := "approvals." + strconv.Itoa(i)
+		a, err := approvalOf(at, raw)
+		if err != nil {
+			return nil, err
+		}
+		if a.ReceivedAt == "" {
+			f.fail(at+".received_at", "missing")
+		}
+		if i > 0 && out[i-1].SignerID >= a.SignerID {
+			f.fail(at+".signer_id", "approvals must be sorted by signer, each once")
+		}
+		out[i] = a
+	}
+	return out, nil
+}
+
+func (a *Artifact) checkForm(f *fields) {
+	if a.SchemaVersion != SchemaVersion {
+		f.fail("schema_version", "must be %q", SchemaVersion)
+	}
+	if !ValidOrigin(a.Origin) {
+		f.fail("origin", "is not an origin")
+	}
+	if a.Version < 1 {
+		f.fail("version", "must be at least 1")
+	}
+	switch a.Kind {
+	case KindGenesis, KindUpdate, KindSigners, KindSupersede:
+	default:
+		f.fail("kind", "must be genesis, update, signers or supersede")
+	}
+	if len(a.Approvals) == 0 {
+		f.fail("approvals", "must not be empty")
+	}
+	if (a.AuditSeq == 0) != a.AuditHead.IsZero() {
+		f.fail("audit_head", "must be zero iff audit_seq is 0")
+	}
+	if a.ProposalID == "" {
+		f.fail("proposal_id", "must not be empty")
+	}
+}
+
+// Bytes is the canonical entry, what the log holds. It must not be modified.
+func (a *Artifact) Bytes() []byte {
+	if a.canon != nil {
+		return a.canon
+	}
+	return a.encode()
+}
+
+// Hash names the entry: the next one and HEAD link to it.
+func (a *Artifact) Hash() b3.Digest { return b3.Sum(a.Bytes()) }
+
+func (a *Artifact) encode() []byte {
+	var w writer
+	w.begin()
+	w.array("approvals", len(a.Approvals), func(i int) { a.Approvals[i].write(&w) })
+	w.digest("audit_head", a.AuditHead)
+	w.uint("audit_seq", a.AuditSeq)
+	w.digest("authorized_by", a.AuthorizedBy)
+	w.text("committed_at", a.CommittedAt)
+	w.text("kind", a.Kind)
+	w.text("origin", a.Origin)
+	w.digest("payload_b3", a.PayloadB3)
+	w.uint("payload_bytes", uint64(a.PayloadBytes))
+	w.digest("prev_hash", a.PrevHash)
+	w.text("proposal_id", a.ProposalID)
+	w.text("schema_version", a.SchemaVersion)
+	w.text("type", TypeArtifact)
+	w.uint("version", a.Version)
+	w.end()
+	return w.out
+}
+
+// Head is where the log ends; the zero Head is the empty log.
+type Head struct {
+	Version     uint64    `json:"version"`
+	Hash        b3.Digest `json:"hash"` // of the entry
+	PayloadB3   b3.Digest `json:"payload_b3"`
+	CommittedAt string    `json:"committed_at"`
+	Epoch       uint64    `json:"epoch"` // of the signer set in force
+}

@@ -1,0 +1,62 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrMalformed is the class of every *FieldError: the input can never be accepted as it is.
+	ErrMalformed = errors.New("malformed")
+	// ErrHardLimit means a descriptor, set, payload, entry or audit record is larger than the format allows.
+	ErrHardLimit = errors.New("hard limit exceeded")
+	// ErrVersionSkew means the payload's version does not follow its base.
+	ErrVersionSkew = errors.New("version does not follow the base")
+	// ErrChainMismatch means the payload's prev_hash does not name its base.
+	ErrChainMismatch = errors.New("prev_hash does not match the base")
+	// ErrInvalidSig means the signature does not verify, or its signer is unknown.
+	ErrInvalidSig = errors.New("invalid signature")
+	// ErrRevokedKey is the class of every *RevokedKeyError.
+	ErrRevokedKey = errors.New("key is not active")
+	// ErrQuorum is the class of every *QuorumError.
+	ErrQuorum = errors.New("quorum not reached")
+	// ErrClockSkew means signed_at lies too far from the node's clock or before the payload's created_at.
+	ErrClockSkew = errors.New("signed_at is out of range")
+)
+
+// FieldError says which member of the input is wrong, as a dotted path ("items.3.endpoint"; empty for the whole input), and why.
+type FieldError struct{ Field, Reason string }
+
+func (e *FieldError) Error() string {
+	if e.Field == "" {
+		return "malformed: " + e.Reason
+	}
+	return "malformed: " + e.Field + ": " + e.Reason
+}
+
+// Is reports that every FieldError is ErrMalformed.
+func (e *FieldError) Is(target error) bool { return target == ErrMalformed }
+
+// RevokedKeyError says that a key which no longer counts was used, or that losing it cost the quorum.
+type RevokedKeyError struct{ SignerID, Status string }
+
+func (e *RevokedKeyError) Error() string {
+	return fmt.Sprintf("key of %s is %s", e.SignerID, e.Status)
+}
+
+// Is reports that every RevokedKeyError is ErrRevokedKey.
+func (e *RevokedKeyError) Is(target error) bool { return target == ErrRevokedKey }
+
+// QuorumError says how many distinct keys approved and how many are needed.
+type QuorumError struct{ Have, Need int }
+
+func (e *QuorumError) Error() string {
+	return fmt.Sprintf("quorum not reached: %d of %d approvals", e.Have, e.Need)
+}
+
+// Is reports that every QuorumError is ErrQuorum.
+func (e *QuorumError) Is(target error) bool { return target == ErrQuorum }
+
+func fieldf(field, format string, args ...any) *FieldError {
+	return &FieldError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,119 @@
+package record
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+)
+
+const (
+	// MaxDescriptor is the most bytes of one canonical descriptor.
+	MaxDescriptor = 32 << 10
+	// MaxEndpoint is the most bytes of an endpoint.
+	MaxEndpoint = 512
+	// maxID is the most bytes of a descriptor id.
+	maxID = 200
+	// itemDepth is how deep a descriptor may nest: in a payload two levels enclose it.
+	itemDepth = MaxDepth - 2
+)
+
+// Kinds of descriptors.
+const (
+	ItemNode      = "node"
+	ItemService   = "service"
+	ItemRegion    = "region"
+	ItemPlacement = "placement"
+	ItemPolicyPin = "policy_pin"
+)
+
+// Item is a validated descriptor in canonical bytes. Bytes must not be modified.
+type Item struct {
+	ID    string
+	Bytes []byte
+}
+
+// Descriptor is what an item says.
+type Descriptor struct {
+	ID, Kind  string
+	Endpoint  string // "" when absent, as the next two
+	Region    string
+	ExpiresAt string
+	Meta      []byte // canonical object
+}
+
+// ParseItem reads one descriptor in any spelling. A wrong one is a *FieldError, a large one ErrHardLimit.
+func ParseItem(raw []byte) (Item, error) {
+	if len(raw) > 4*MaxDescriptor {
+		return Item{}, fmt.Errorf("%w: descriptor of %d bytes, at most %d", ErrHardLimit, len(raw), MaxDescriptor)
+	}
+	canon, err := canonical(raw, itemDepth)
+	if err != nil {
+		return Item{}, err
+	}
+	return itemOf("", canon)
+}
+
+// itemOf checks the canonical descriptor at path.
+func itemOf(path string, canon []byte) (Item, error) {
+	if len(canon) > MaxDescriptor {
+		return Item{}, fmt.Errorf("%w: descriptor %s of %d bytes, at most %d", ErrHardLimit, path, len(canon), MaxDescriptor)
+	}
+	d, err := descriptor(path, canon)
+	return Item{ID: d.ID, Bytes: canon}, err
+}
+
+// Descriptor gives the members of the item.
+func (it Item) Descriptor() Descriptor {
+	d, err := descriptor("", it.Bytes)
+	if err != nil {
+		panic("record: item was not validated: " + err.Error())
+	}
+	return d
+}
+
+// MarshalJSON gives the canonical descriptor.
+func (it Item) MarshalJSON() ([]byte, error) { return it.Bytes, nil }
+
+// UnmarshalJSON is ParseItem.
+func (it *Item) UnmarshalJSON(raw []byte) (err error) {
+	*it, err = ParseItem(raw)
+	return err
+}
+
+func descriptor(path string, canon []byte) (Descriptor, error) {
+	f := newFields(path, canon)
+	d := Descriptor{
+		ID: f.text("id"), Kind: f.text("kind"), Endpoint: f.textOpt("endpoint"), Region: f.textOpt("region"),
+		ExpiresAt: f.timeOpt("expires_at"), Meta: f.raw("meta"),
+	}
+	if !validID(d.ID) {
+		f.fail("id", "must match [a-z0-9][a-z0-9._:@/#-]{0,199}")
+	}
+	if !slices.Contains([]string{ItemNode, ItemService, ItemRegion, ItemPlacement, ItemPolicyPin}, d.Kind) {
+		f.fail("kind", "must be node, service, region, placement or policy_pin")
+	}
+	if len(d.Endpoint) > MaxEndpoint {
+		f.fail("endpoint", "must be at most %d bytes", MaxEndpoint)
+	}
+	if !bytes.HasPrefix(d.Meta, []byte("{")) {
+		f.fail("meta", "must be an object")
+	}
+	return d, f.done()
+}
+
+// validID says whether s may name a descriptor. Ids are ASCII, so every order of them agrees.
+func validID(s string) bool {
+	if len(s) == 0 || len(s) > maxID {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		switch {
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9':
+		case i > 0 && (c == '.' || c == '_' || c == ':' || c == '@' || c == '/' || c == '#' || c == '-'):
+		default:
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,146 @@
+package record
+
+import (
+	"bytes"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+)
+
+// MaxItems is the most descriptors of one set.
+const MaxItems = 1 << 16
+
+// Items is a set of descriptors, sorted by id, with the Merkle tree over them. It never changes; the zero Items is the empty set.
+type Items struct {
+	sorted []*Item
+	tree   tree
+}
+
+// NewItems makes a set of items in any order. Two of one id are a *FieldError, more than MaxItems ErrHardLimit.
+func NewItems(items []Item) (Items, error) { return Items{}.Apply(items, nil) }
+
+// Apply answers the set with put added or exchanged and remove taken away; s stays as it is. The order of put and of remove does not
+// matter. An id named twice, or removed without being there, is a *FieldError; more than MaxItems is ErrHardLimit. The cost is that of the
+// new descriptors and of the tree right of the first insertion or removal, beside copying 40 bytes per descriptor.
+func (s Items) Apply(put []Item, remove []string) (Items, error) {
+	changes, err := s.changes(put, remove)
+	if err != nil {
+		return Items{}, err
+	}
+	next := Items{sorted: make([]*Item, 0, max(0, len(s.sorted)+len(put)-len(remove)))}
+	leaves, known := make([]hash, 0, cap(next.sorted)), s.tree.level(0)
+	at := 0
+	for _, c := range changes {
+		next.sorted = append(next.sorted, s.sorted[at:c.at]...)
+		leaves = append(leaves, known[at:c.at]...)
+		at = c.at
+		if c.replaces {
+			at++
+		}
+		if c.item != nil {
+			next.sorted = append(next.sorted, c.item)
+			leaves = append(leaves, leafHash(c.item.Bytes))
+		}
+	}
+	next.sorted = append(next.sorted, s.sorted[at:]...)
+	leaves = append(leaves, known[at:]...)
+	if len(next.sorted) > MaxItems {
+		return Items{}, fmt.Errorf("%w: %d descriptors, at most %d", ErrHardLimit, len(next.sorted), MaxItems)
+	}
+	next.tree = newTree(leaves, s.tree)
+	return next, nil
+}
+
+// change is one step of a delta: item takes the place at, or the place before it; nil removes.
+type change struct {
+	id       string
+	item     *Item
+	at       int
+	replaces bool // the set has id, at at
+}
+
+// changes gives the delta sorted by id, each id once. Items are copied, so that one does not keep a whole payload in memory.
+func (s Items) changes(put []Item, remove []string) ([]change, error) {
+	all := make([]change, 0, len(put)+len(remove))
+	for _, it := range put {
+		all = append(all, change{id: it.ID, item: &Item{ID: it.ID, Bytes: bytes.Clone(it.Bytes)}})
+	}
+	for _, id := range remove {
+		all = append(all, change{id: id})
+	}
+	slices.SortFunc(all, func(a, b change) int { return strings.Compare(a.id, b.id) })
+	from := 0
+	for i := range all {
+		c := &all[i]
+		if i > 0 && all[i-1].id == c.id {
+			return nil, fieldf("put", "descriptor %q is named twice", c.id)
+		}
+		at, has := s.search(from, c.id)
+		c.at, c.replaces, from = at, has, at
+		if c.item == nil && !has {
+			return nil, fieldf("remove", "descriptor %q is not in the set", c.id)
+		}
+	}
+	return all, nil
+}
+
+func (s Items) search(from int, id string) (at int, has bool) {
+	at, has = slices.BinarySearchFunc(s.sorted[from:], id, func(it *Item, id string) int { return strings.Compare(it.ID, id) })
+	return from + at, has
+}
+
+// Root is "sha256:" and the hex root of the RFC 6962 tree over the canonical descriptors in order of their ids.
+func (s Items) Root() string { return s.tree.root().String() }
+
+// Len is the number of descriptors.
+func (s Items) Len() int { return len(s.sorted) }
+
+// Get finds a descriptor by id.
+func (s Items) Get(id string) (Item, bool) {
+	at, has := s.search(0, id)
+	if !has {
+		return Item{}, false
+	}
+	return *s.sorted[at], true
+}
+
+// All goes through the set in order of ids.
+func (s Items) All() iter.Seq[Item] {
+	return func(yield func(Item) bool) {
+		for _, it := range s.sorted {
+			if !yield(*it) {
+				return
+			}
+		}
+	}
+}
+
+// Diff gives the smallest delta from one set to another, sorted by id: to equals from.Apply(put, remove).
+func Diff(from, to Items) (put []Item, remove []string) {
+	a, b := from.sorted, to.sorted
+	for len(a) > 0 || len(b) > 0 {
+		switch {
+		case len(b) == 0 || len(a) > 0 && a[0].ID < b[0].ID:
+			remove, a = append(remove, a[0].ID), a[1:]
+		case len(a) == 0 || b[0].ID < a[0].ID:
+			put, b = append(put, *b[0]), b[1:]
+		default:
+			if a[0] != b[0] && !bytes.Equal(a[0].Bytes, b[0].Bytes) {
+				put = append(put, *b[0])
+			}
+			a, b = a[1:], b[1:]
+		}
+	}
+	return put, remove
+}
+
+// become answers the set of exactly items; those that s holds already are shared.
+func (s Items) become(items []Item) (Items, error) {
+	to, err := NewItems(items)
+	if err != nil || len(s.sorted) == 0 {
+		return to, err
+	}
+	put, remove := Diff(s, to)
+	return s.Apply(put, remove)
+}

@@ -1,0 +1,97 @@
+package record
+
+import (
+	"crypto/ed25519"
+	"fmt"
+	"io"
+	"time"
+
+	"ronbox/appliance/b3"
+)
+
+// TypeKey is the type member of a key file.
+const TypeKey = "ron.registry/key/v1"
+
+// maxKeyFile is the most bytes of a key file.
+const maxKeyFile = 4 << 10
+
+// Key is a signer's private key. It prints as its signer only.
+type Key struct {
+	SignerID string
+	private  ed25519.PrivateKey
+}
+
+// NewKey makes a key for a signer from 32 bytes of random.
+func NewKey(signerID string, random io.Reader) (*Key, error) {
+	if !validSignerID(signerID) {
+		return nil, fieldf("signer_id", "must be org:<realm>#<key>")
+	}
+	seed := make([]byte, ed25519.SeedSize)
+	if _, err := io.ReadFull(random, seed); err != nil {
+		return nil, fmt.Errorf("draw a seed: %w", err)
+	}
+	return &Key{SignerID: signerID, private: ed25519.NewKeyFromSeed(seed)}, nil
+}
+
+// ParseKey reads a key file: JSON with type, signer_id, algo, seed and public_key, the last two in standard base64. The public key must be
+// that of the seed.
+func ParseKey(raw []byte) (*Key, error) {
+	if len(raw) > maxKeyFile {
+		return nil, fmt.Errorf("%w: key file of %d bytes, at most %d", ErrHardLimit, len(raw), maxKeyFile)
+	}
+	canon, err := Canonical(raw)
+	if err != nil {
+		return nil, err
+	}
+	f := newFields("", canon)
+	f.is("type", TypeKey)
+	f.is("algo", AlgoEd25519)
+	k, public := &Key{SignerID: f.text("signer_id")}, f.text("public_key")
+	seed, ok := decode64(f.text("seed"), ed25519.SeedSize)
+	if !validSignerID(k.SignerID) {
+		f.fail("signer_id", "must be org:<realm>#<key>")
+	}
+	if !ok {
+		f.fail("seed", "must be standard base64 of 32 bytes")
+	}
+	if err := f.done(); err != nil {
+		return nil, err
+	}
+	k.private = ed25519.NewKeyFromSeed(seed)
+	if public != k.Public() {
+		return nil, fieldf("public_key", "is not the public key of the seed")
+	}
+	return k, nil
+}
+
+// Bytes is the key file, one line. It holds the secret: write it with mode 0600 and never log it.
+func (k *Key) Bytes() []byte {
+	var w writer
+	w.begin()
+	w.text("algo", AlgoEd25519)
+	w.text("public_key", k.Public())
+	w.text("seed", encode64(k.private.Seed()))
+	w.text("signer_id", k.SignerID)
+	w.text("type", TypeKey)
+	w.end()
+	return append(w.out, '\n')
+}
+
+// Public is the public key in standard base64.
+func (k *Key) Public() string { return encode64(k.private.Public().(ed25519.PublicKey)) }
+
+// Sign approves a payload as this signer.
+func (k *Key) Sign(payloadB3 b3.Digest, at time.Time) Approval {
+	return Sign(k.private, k.SignerID, payloadB3, at)
+}
+
+// Signer is the key's active entry in a set.
+func (k *Key) Signer(since uint64) Signer {
+	return Signer{ID: k.SignerID, Algo: AlgoEd25519, PublicKey: k.Public(), Status: StatusActive, SinceVersion: since}
+}
+
+// String names the key without its secret.
+func (k *Key) String() string { return "key of " + k.SignerID }
+
+// GoString is String, so that no verb of fmt prints the seed.
+func (k *Key) GoString() string { return k.String() }
