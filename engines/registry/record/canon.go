@@ -13,8 +13,8 @@ import (
 // MaxDepth is how many objects and arrays may enclose each other in a hashed document.
 const MaxDepth = 16
 
-// maxInteger is 2^53-1, the largest integer that every JSON reader keeps exactly.
-const maxInteger = 1<<53 - 1
+// largest is 2^53-1, the largest integer that every JSON reader keeps exactly.
+const largest = "9007199254740991"
 
 // Canonical answers the one canonical form of the JSON value in raw. Anything that does not have one is a *FieldError: floats, -0, integers
 // beyond ±(2^53-1), null, duplicate members, invalid UTF-8, lone surrogates, more than MaxDepth levels, or a second value.
@@ -186,7 +186,6 @@ func badInteger(lit []byte) string {
 	if len(digits) < len(lit) && digits[0] == '0' {
 		return "-0 is not allowed"
 	}
-	const largest = "9007199254740991"
 	if len(digits) > len(largest) || len(digits) == len(largest) && string(digits) > largest {
 		return "integer beyond 2^53-1"
 	}

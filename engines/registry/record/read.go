@@ -61,13 +61,6 @@ func (f *fields) fail(name, format string, args ...any) {
 	}
 }
 
-// failAt sticks a fault of a nested value, whose path is complete.
-func (f *fields) failAt(err *FieldError) {
-	if f.failed == nil {
-		f.failed = err
-	}
-}
-
 func (f *fields) find(name string) []byte {
 	for i := range f.slots[:f.n] {
 		if s := &f.slots[i]; string(s.name) == name {

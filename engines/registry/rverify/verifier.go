@@ -1,0 +1,153 @@
+package rverify
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines/registry/record"
+)
+
+// State is a verified place in a log: all that checking the next version needs.
+type State struct {
+	Head     record.Head // the zero Head before genesis
+	Origin   string
+	Items    record.Items
+	Signers  *record.SignerSet // in force
+	Epochs   []Epoch           // all so far
+	AuditSeq uint64            // the last audit record verified
+	AuditB3  b3.Digest
+}
+
+// Epoch is one signer set of the log's history.
+type Epoch struct {
+	Version, Epoch uint64
+	SignerSetB3    b3.Digest
+}
+
+// Verifier checks a log version by version and keeps its place between steps.
+type Verifier struct {
+	o       Options
+	at      State
+	due     []commitment // of verified versions whose audit records have not been seen, ascending
+	report  Report
+	problem *Problem
+}
+
+// commitment is what an entry says of the audit chain.
+type commitment struct {
+	version   uint64
+	seq       uint64 // of the last record before the commit
+	sum       b3.Digest
+	payloadB3 b3.Digest
+}
+
+// New begins at an empty log.
+func New(o Options) *Verifier { return Resume(o, State{}) }
+
+// Resume goes on from a state that was verified before.
+func Resume(o Options, s State) *Verifier {
+	return &Verifier{o: o, at: s, report: Report{Head: s.Head}}
+}
+
+// State is the place reached, if nothing was found wrong and no step stopped halfway through the audit records.
+func (v *Verifier) State() (State, bool) { return v.at, v.problem == nil && len(v.due) == 0 }
+
+// Problem is what was found wrong, or nil.
+func (v *Verifier) Problem() *Problem { return v.problem }
+
+// Report says what was checked so far.
+func (v *Verifier) Report() Report {
+	r := v.report
+	r.Problem = v.problem
+	return r
+}
+
+// auditPerVersion bounds a step's audit records by its versions.
+const auditPerVersion = 64
+
+// Step checks up to n more versions, and up to 64 n audit records, of the log that r reads. It answers whether there is more to check
+// before HEAD; the step that reaches it has compared it. The error is a *Problem if the log is bad, then and ever after; else the
+// cause of ctx, after which the same step may be tried again.
+func (v *Verifier) Step(ctx context.Context, r LogReader, n int) (more bool, err error) {
+	if v.problem != nil {
+		return false, v.problem
+	}
+	v.report.OK = false
+	more, err = v.step(ctx, r, max(n, 1))
+	if p := (*Problem)(nil); errors.As(err, &p) {
+		v.problem = p
+		return false, p
+	}
+	if err != nil {
+		return false, err
+	}
+	v.report.OK = !more
+	return more, nil
+}
+
+func (v *Verifier) step(ctx context.Context, r LogReader, n int) (more bool, err error) {
+	head, err := r.Head()
+	if err != nil {
+		return false, problemf(KindIncomplete, 0, "HEAD: %v", err)
+	}
+	if head.Version < v.at.Head.Version {
+		return false, problemf(KindChain, head.Version, "HEAD fell back from version %d", v.at.Head.Version)
+	}
+	budget := n * auditPerVersion
+	if len(v.due) == 0 && v.at.Head.Version < head.Version {
+		if err := v.versions(ctx, r, min(head.Version, v.at.Head.Version+uint64(n))); err != nil {
+			return false, err
+		}
+	}
+	if done, err := v.catchUp(ctx, r, &budget); !done || err != nil {
+		return true, err
+	}
+	if v.o.Progress != nil {
+		v.o.Progress(v.at.Head.Version, head.Version)
+	}
+	if v.at.Head.Version < head.Version {
+		return true, nil
+	}
+	if done, err := v.tail(ctx, r, &budget); !done || err != nil {
+		return true, err
+	}
+	return false, v.ends(r, head)
+}
+
+// ends compares what was verified with where the log says it ends.
+func (v *Verifier) ends(r LogReader, head record.Head) error {
+	switch {
+	case head != v.at.Head:
+		return problemf(KindChain, head.Version, "HEAD says %+v, the log ends with %+v", head, v.at.Head)
+	case head.Version == 0 && !v.o.Genesis.IsZero():
+		return problemf(KindIncomplete, 0, "the log is empty: genesis %s is missing", v.o.Genesis)
+	}
+	if raw, err := r.Entry(head.Version + 1); len(raw) > 0 || err != nil && !errors.Is(err, ErrMissing) {
+		return problemf(KindChain, head.Version+1, "there is an entry beyond HEAD")
+	}
+	if raw, err := r.Payload(head.Version + 1); len(raw) > 0 || err != nil && !errors.Is(err, ErrMissing) {
+		return problemf(KindChain, head.Version+1, "there is a payload beyond HEAD")
+	}
+	return v.epochs(r)
+}
+
+// epochs compares the stored signer sets with those that the payloads installed.
+func (v *Verifier) epochs(r LogReader) error {
+	i := 0
+	for epoch, raw := range r.Epochs() {
+		if i == len(v.at.Epochs) {
+			return problemf(KindChain, 0, "epoch %d was installed by no version", epoch)
+		}
+		want := v.at.Epochs[i]
+		if epoch != want.Epoch || len(raw) < 8 || binary.BigEndian.Uint64(raw) != want.Version || b3.Sum(raw[8:]) != want.SignerSetB3 {
+			return problemf(KindChain, want.Version, "epoch %d is stored otherwise than version %d installed it", epoch, want.Version)
+		}
+		i++
+	}
+	if i < len(v.at.Epochs) {
+		return problemf(KindIncomplete, v.at.Epochs[i].Version, "epoch %d is missing", v.at.Epochs[i].Epoch)
+	}
+	return nil
+}

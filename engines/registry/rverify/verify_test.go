@@ -1,0 +1,175 @@
+package rverify
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines/registry/record"
+)
+
+func verify(t testing.TB, r LogReader, o Options) Report {
+	t.Helper()
+	rep, err := Verify(context.Background(), r, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rep.OK != (rep.Problem == nil) {
+		t.Fatalf("report %+v is of two minds", rep)
+	}
+	return rep
+}
+
+// fan runs all legs at once.
+func fan(ctx context.Context, n int, leg func(context.Context, int) error) error {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { errs[i] = leg(ctx, i) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func TestVerifySoundLog(t *testing.T) {
+	l := newLog(t, 2, 3).fill(t, 9, 2)
+	genesis := l.genesis(t)
+	for _, o := range []Options{{}, {Genesis: genesis}, {Genesis: genesis, Jobs: 3, Fan: fan}} {
+		calls := 0
+		o.Progress = func(done, total uint64) {
+			if calls++; done > total || total != 10 {
+				t.Errorf("progress %d of %d", done, total)
+			}
+		}
+		rep := verify(t, l, o)
+		if !rep.OK || rep.Versions != 10 || rep.Approvals != 3+9*2 || rep.AuditRecords != l.auditSeq || rep.Head != l.head || calls == 0 {
+			t.Errorf("%+v after %d calls: %v", rep, calls, rep.Problem)
+		}
+	}
+	if rep := verify(t, l, Options{From: 9}); !rep.OK || rep.Approvals != 4 || rep.Versions != 10 {
+		t.Errorf("from 9: %+v", rep)
+	}
+	if rep := verify(t, l, Options{Genesis: b3.Sum(nil)}); rep.OK {
+		t.Error("a foreign genesis passed")
+	}
+}
+
+func (l *memLog) genesis(t testing.TB) b3.Digest {
+	t.Helper()
+	p, err := record.ParsePayload(l.payloads[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.B3()
+}
+
+func TestVerifyEmptyLog(t *testing.T) {
+	l := &memLog{}
+	if rep := verify(t, l, Options{}); !rep.OK || rep.Versions != 0 {
+		t.Errorf("%+v", rep)
+	}
+	if rep := verify(t, l, Options{Genesis: b3.Sum(nil)}); rep.OK || rep.Problem.Kind != KindIncomplete {
+		t.Errorf("an empty log passed for one with a genesis: %+v", rep)
+	}
+	l = newLog(t, 1, 1)
+	l.entries, l.payloads, l.epochs, l.head = nil, nil, nil, record.Head{}
+	if rep := verify(t, l, Options{}); rep.OK {
+		t.Error("a log emptied of all but its audit records passed")
+	}
+}
+
+// Whatever the slices, the same is found; a growing log is followed from where the verifier stands.
+func TestStepFollowsALog(t *testing.T) {
+	l := newLog(t, 1, 2)
+	v := New(Options{Genesis: l.genesis(t)})
+	for round := range 6 {
+		l.fill(t, round, 1)
+		for range round * 70 {
+			l.audit(t, record.Audit{Event: "propose.rejected", Decision: record.DecisionReject, Reason: "malformed"})
+		}
+		for steps, more := 0, true; more; steps++ {
+			var err error
+			if more, err = v.Step(t.Context(), l, 1+round%3); err != nil || steps > 100 {
+				t.Fatalf("round %d: %v after %d steps", round, err, steps)
+			}
+		}
+		at, whole := v.State()
+		if !whole || at.Head != l.head || at.AuditSeq != l.auditSeq || at.Items.Root() != l.base.Items.Root() || !v.Report().OK {
+			t.Fatalf("round %d: stands at %+v, the log at %+v", round, at.Head, l.head)
+		}
+		if round == 3 {
+			v = Resume(Options{}, at)
+		}
+	}
+	short := l.clone()
+	short.head.Version--
+	if _, err := v.Step(t.Context(), short, 1); !errors.As(err, new(*Problem)) {
+		t.Errorf("a HEAD that falls back passed: %v", err)
+	}
+	if more, err := v.Step(t.Context(), l, 1); more || !errors.As(err, new(*Problem)) {
+		t.Errorf("a verifier forgot its problem: %v %v", more, err)
+	}
+}
+
+func TestStepStopsWithContext(t *testing.T) {
+	l := newLog(t, 1, 1).fill(t, 5, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	v := New(Options{})
+	if _, err := v.Step(ctx, l, 3); !errors.Is(err, context.Canceled) || v.Problem() != nil {
+		t.Fatalf("err = %v, problem %v", err, v.Problem())
+	}
+	if _, err := Verify(ctx, l, Options{}); !errors.Is(err, context.Canceled) {
+		t.Fatalf("err = %v", err)
+	}
+	for more := true; more; {
+		var err error
+		if more, err = v.Step(t.Context(), l, 3); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A log whose writer does not keep the rules is named for what it breaks.
+func TestVerifyNamesTheRule(t *testing.T) {
+	for _, tt := range []struct {
+		doc  string
+		want Kind
+		edit func(l *memLog, p *record.Payload, approvals []record.Approval) []record.Approval
+	}{
+		{"too few", KindQuorum, func(_ *memLog, _ *record.Payload, a []record.Approval) []record.Approval { return a[:1] }},
+		{"one over another payload", KindSignature, func(l *memLog, _ *record.Payload, a []record.Approval) []record.Approval {
+			a[0].Sig = l.keys[0].Sign(b3.Sum(nil), l.now).Sig
+			return a
+		}},
+		{"one by a stranger", KindQuorum, func(l *memLog, _ *record.Payload, a []record.Approval) []record.Approval {
+			a[1].SignerID = "org:test#stranger"
+			return a
+		}},
+		{"one valid too much is fine", "", func(l *memLog, p *record.Payload, a []record.Approval) []record.Approval {
+			extra := l.keys[2].Sign(p.B3(), l.now)
+			extra.ReceivedAt = a[0].ReceivedAt
+			return append(a, extra)
+		}},
+	} {
+		l := newLog(t, 2, 3)
+		p, items, err := record.Complete(record.Draft{Version: 2, Put: []record.Item{item(t, 1, 1)}}.Bytes(), l.base, l.now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var approvals []record.Approval
+		for _, k := range l.keys[:2] {
+			a := k.Sign(p.B3(), l.now)
+			a.ReceivedAt = record.FormatTime(l.now)
+			approvals = append(approvals, a)
+		}
+		l.commit(t, p, "p_x", tt.edit(l, p, approvals))
+		l.base.Items = items
+		rep := verify(t, l, Options{})
+		if got := rep.Problem; (tt.want == "") != (got == nil) || got != nil && got.Kind != tt.want {
+			t.Errorf("%s: %v, want %q", tt.doc, got, tt.want)
+		}
+	}
+}
