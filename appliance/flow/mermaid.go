@@ -97,16 +97,16 @@ func (p *picture) node(node, shape string) string {
 	return node
 }
 
-// edgeLabel is "q512 proposals_tx: reject new", with bc for a broadcast.
+// edgeLabel is "q512 registry.proposals_tx: reject new", with bc for a broadcast; a watch and a ticker go without capacity and policy.
 func edgeLabel(s Spec) string {
-	service := s.Service + "."
+	name := s.Service + "." + s.Name
 	switch s.Kind {
 	case KindQueue:
-		return fmt.Sprintf("q%d %s%s: %s", s.Cap, service, s.Name, plain(string(s.Policy)))
+		return fmt.Sprintf("q%d %s: %s", s.Cap, name, plain(string(s.Policy)))
 	case KindBroadcast:
-		return fmt.Sprintf("bc%d %s%s: %s", s.Cap, service, s.Name, plain(string(s.Policy)))
+		return fmt.Sprintf("bc%d %s: %s", s.Cap, name, plain(string(s.Policy)))
 	}
-	return fmt.Sprintf("%s %s%s", s.Kind, service, s.Name)
+	return fmt.Sprintf("%s %s", s.Kind, name)
 }
 
 // plain removes what ends a label.

@@ -46,8 +46,8 @@ func (s *Subscription[T]) wake() {
 	}
 }
 
-// Ready is for a select: it yields when Next may have something, or when the bus has closed. A spare wake-up is possible, a lost one is not:
-// while values are pending after a Next it yields again.
+// Ready is for a select: it yields when Next may have something, or when the bus has closed, which Closed tells after a Next in vain. A
+// spare wake-up is possible, a lost one is not: while values are pending after a Next it yields again.
 func (s *Subscription[T]) Ready() <-chan struct{} {
 	assertFree("Subscription.Ready")
 	return s.ready
@@ -65,7 +65,7 @@ func (s *Subscription[T]) Next() (v T, lagged uint64, ok bool) {
 	s.cursor++
 	s.delivered++
 	lagged, s.told = s.lagged-s.told, s.lagged
-	more := s.cursor < b.next
+	more := s.cursor < b.next || b.closed // a closed bus wakes once more, to be noticed
 	b.mu.Unlock()
 	if more {
 		s.wake()

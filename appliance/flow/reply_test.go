@@ -1,0 +1,137 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var errWork = errors.New("work failed")
+
+// In any sequence of calls a reply is claimed at most once and settled at most once, and the first settlement is the one that counts.
+func TestReplyIsOneShot(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		over, cancel := context.WithCancel(context.Background())
+		cancel()
+		r, state := NewReply[int](), "waiting"
+		var value int
+		var fault error
+		t.Repeat(map[string]func(*rapid.T){
+			"Claim": func(t *rapid.T) {
+				if r.Claim() != (state == "waiting") {
+					t.Fatalf("Claim in state %s", state)
+				}
+				if state == "waiting" {
+					state = "claimed"
+				}
+			},
+			"Answer": func(t *rapid.T) {
+				open := state == "waiting" || state == "claimed"
+				if r.Answer(7) != open {
+					t.Fatalf("Answer in state %s", state)
+				}
+				if open {
+					state, value = "answered", 7
+				}
+			},
+			"Fail": func(t *rapid.T) {
+				open := state == "waiting" || state == "claimed"
+				if r.Fail(errWork) != open {
+					t.Fatalf("Fail in state %s", state)
+				}
+				if open {
+					state, fault = "answered", errWork
+				}
+			},
+			"Wait with an ended context": func(t *rapid.T) {
+				if state == "claimed" {
+					return // would wait out the grace
+				}
+				v, err := r.Wait(over)
+				switch {
+				case state == "answered" && (v != value || err != fault):
+					t.Fatalf("Wait = %d, %v, want %d, %v", v, err, value, fault)
+				case state != "answered" && err != context.Canceled:
+					t.Fatalf("Wait = %v, want the cause of ctx", err)
+				case state == "waiting":
+					state = "left"
+				}
+			},
+			"": func(t *rapid.T) {
+				if r.Canceled() != (state == "left") {
+					t.Fatalf("Canceled in state %s", state)
+				}
+			},
+		})
+	})
+}
+
+// A caller that leaves and a task that claims meet at the same moment: the work is done exactly if the caller was not told otherwise.
+func TestReplyClaimAgainstLeave(t *testing.T) {
+	for range 5000 {
+		r := NewReply[int]()
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		var claimed bool
+		wg.Go(cancel)
+		wg.Go(func() {
+			if claimed = r.Claim(); claimed {
+				r.Answer(1)
+			}
+		})
+		v, err := r.Wait(ctx)
+		wg.Wait()
+		if claimed != (v == 1 && err == nil) || !claimed != (err == context.Canceled) {
+			t.Fatalf("claimed %v, but the caller got %d, %v", claimed, v, err)
+		}
+	}
+}
+
+func TestReplyGrace(t *testing.T) {
+	for _, tt := range []struct {
+		doc    string
+		answer time.Duration // after the deadline; 0 for never
+		want   error
+		after  time.Duration
+	}{
+		{"answered within the grace", 249 * time.Millisecond, nil, 249 * time.Millisecond},
+		{"answered after it", 251 * time.Millisecond, ErrUnknown, 250 * time.Millisecond},
+		{"never answered", 0, ErrUnknown, 250 * time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := NewReply[int]()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			r.Claim()
+			if tt.answer > 0 {
+				time.AfterFunc(time.Second+tt.answer, func() { r.Answer(1) })
+			}
+			start := time.Now()
+			_, err := r.Wait(ctx)
+			if took := time.Since(start) - time.Second; err != tt.want || took != tt.after {
+				t.Errorf("%s: Wait = %v, %v after the deadline, want %v after %v", tt.doc, err, took, tt.want, tt.after)
+			}
+		})
+	}
+}
+
+// An unclaimed job is given up at the deadline, to the millisecond, and whoever comes later may not begin it.
+func TestReplyLeavesUnclaimed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := NewReply[int]()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		if _, err := r.Wait(ctx); err != context.DeadlineExceeded || time.Since(start) != time.Second {
+			t.Errorf("Wait = %v after %v", err, time.Since(start))
+		}
+		if !r.Canceled() || r.Claim() || r.Answer(1) || r.Fail(errWork) {
+			t.Error("a job whose caller has left was taken or settled")
+		}
+	})
+}
