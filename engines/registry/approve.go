@@ -1,0 +1,121 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"ronbox/engines"
+	"ronbox/engines/registry/record"
+)
+
+// Approve records a signer's signature under a live proposal. The signature is verified before the call is queued.
+//
+// Errors: ErrNotFound, ErrExpired, *StateError; record.ErrInvalidSig, *record.RevokedKeyError, record.ErrClockSkew;
+// *DuplicateApprovalError; ErrForbidden when the actor may act for another signer only; those of Propose that may pass.
+func (e *Engine) Approve(ctx context.Context, actor engines.Actor, id string, a record.Approval, corrID string) (Approved, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.Timeouts.Approve.D())
+	defer cancel()
+	prop, pid, err := e.livingProposal(ctx, id)
+	if err != nil {
+		return Approved{}, err
+	}
+	if actor.Signer != "" && actor.Signer != a.SignerID {
+		return Approved{}, fmt.Errorf("approve for %.60s: %w: the token names another signer", a.SignerID, ErrForbidden)
+	}
+	req, err := e.checkApproval(ctx, pid, prop, a)
+	if err != nil {
+		e.m.approvals["rejected"](1)
+		return Approved{}, err
+	}
+	out, err := e.submit(ctx, e.approvals, req, actor, corrID)
+	e.m.refusedApproval(err)
+	return out.approved, err
+}
+
+// checkApproval judges the signature and its time; whether its key still counts is the pipeline's to say.
+func (e *Engine) checkApproval(ctx context.Context, id ulid.ULID, prop *proposal, a record.Approval) (approveReq, error) {
+	signer, ok := e.Head().Signers.Find(a.SignerID)
+	if !ok {
+		return approveReq{}, fmt.Errorf("signer %.60q is in no set in force: %w", a.SignerID, record.ErrInvalidSig)
+	}
+	now := e.now()
+	if err := a.CheckClock(prop.payload.CreatedAt, now, e.cfg.Approvals.MaxSkew.D()); err != nil {
+		return approveReq{}, err
+	}
+	release, err := e.verifySlot(ctx)
+	if err != nil {
+		return approveReq{}, err
+	}
+	defer release()
+	begun := time.Now()
+	if err := record.VerifyApproval(a, signer, prop.row.PayloadB3); err != nil {
+		return approveReq{}, err
+	}
+	e.m.approvalSeconds(time.Since(begun).Seconds())
+	a.ReceivedAt = record.FormatTime(now)
+	return approveReq{id: id, approval: a, key: keyOf(signer)}, nil
+}
+
+// Commit makes a proposal the next version, if its approvals reach the quorum. Committing it again answers the same.
+//
+// Errors: ErrNotFound, ErrExpired, *StateError; *record.QuorumError, *record.RevokedKeyError; record.ErrVersionSkew while a
+// version below it in its stack waits, record.ErrChainMismatch when HEAD moved; those of Propose that may pass. After
+// flow.ErrUnknown or *TimeoutError the same call finds out what became of it.
+func (e *Engine) Commit(ctx context.Context, actor engines.Actor, id, corrID string) (Committed, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.Timeouts.Commit.D())
+	defer cancel()
+	pid, err := parseID(id)
+	if err != nil {
+		return Committed{}, err
+	}
+	if e.current.Load().live[pid] == nil {
+		how, known, err := e.readOutcome(ctx, pid)
+		if err != nil {
+			return Committed{}, err
+		}
+		if known && how.State == StateCommitted {
+			return how.replay(), nil
+		}
+		return Committed{}, endedError(pid, how, known)
+	}
+	if err := e.ready(); err != nil {
+		return Committed{}, err
+	}
+	a, err := e.submit(ctx, e.approvals, commitReq{id: pid}, actor, corrID)
+	return a.committed, err
+}
+
+// Withdraw ends a live proposal for the capability that proposed it, and with it all that is stacked on it. Another's is
+// ErrForbidden.
+func (e *Engine) Withdraw(ctx context.Context, actor engines.Actor, id, corrID string) error {
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.Timeouts.Approve.D())
+	defer cancel()
+	_, pid, err := e.livingProposal(ctx, id)
+	if err != nil {
+		return err
+	}
+	_, err = e.submit(ctx, e.approvals, withdrawReq{id: pid}, actor, corrID)
+	return err
+}
+
+// livingProposal finds what a write is about, or says why there is none.
+func (e *Engine) livingProposal(ctx context.Context, id string) (*proposal, ulid.ULID, error) {
+	pid, err := parseID(id)
+	if err != nil {
+		return nil, pid, err
+	}
+	if err := e.ready(); err != nil {
+		return nil, pid, err
+	}
+	if prop := e.current.Load().live[pid]; prop != nil {
+		return prop, pid, nil
+	}
+	how, known, err := e.readOutcome(ctx, pid)
+	if err != nil {
+		return nil, pid, err
+	}
+	return nil, pid, endedError(pid, how, known)
+}

@@ -1,0 +1,156 @@
+package registry
+
+import (
+	"fmt"
+
+	"github.com/oklog/ulid/v2"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines/registry/record"
+)
+
+// Batch is the registry's one command: ops decided by the pipeline on the HEAD and audit head it names, all bytes and
+// times included. Apply only guards and writes. Ops stand or fall together.
+type Batch struct {
+	Head   HeadRef  `cbor:"1,keyasint"` // HEAD that Ops[0] builds on
+	Audit  AuditRef `cbor:"2,keyasint"` // audit head that Ops[0] is chained to
+	Limits Limits   `cbor:"3,keyasint"`
+	Ops    []Op     `cbor:"4,keyasint"`
+}
+
+// HeadRef names a HEAD; the zero HeadRef is the empty log.
+type HeadRef struct {
+	Version uint64    `cbor:"1,keyasint"`
+	Hash    b3.Digest `cbor:"2,keyasint"`
+}
+
+// AuditRef names the last record of the audit chain; the zero AuditRef is the empty chain.
+type AuditRef struct {
+	Seq uint64    `cbor:"1,keyasint"`
+	B3  b3.Digest `cbor:"2,keyasint"`
+}
+
+// Limits are the config values that decide whether a proposal is taken.
+type Limits struct {
+	MaxPending int   `cbor:"1,keyasint"`
+	MaxPerCap  int   `cbor:"2,keyasint"`
+	MaxStack   int   `cbor:"3,keyasint"`
+	MaxBytes   int64 `cbor:"4,keyasint"`
+}
+
+// OpKind says what an Op does.
+type OpKind uint8
+
+// The kinds. Their numbers are stored and never reused.
+const (
+	OpGenesis OpKind = iota + 1
+	OpPropose
+	OpApprove
+	OpCommit
+	OpWithdraw
+	OpExpire
+	OpStale
+	OpReject // a refusal, kept in the audit chain only
+)
+
+// Op is one decided step. Audit is its record, canonical and chained to the op before it. Which of the other members
+// are set follows from Do.
+type Op struct {
+	Do      OpKind     `cbor:"1,keyasint"`
+	Audit   []byte     `cbor:"2,keyasint"`
+	ID      ulid.ULID  `cbor:"3,keyasint"`           // proposal; all but Reject
+	Propose *ProposeOp `cbor:"4,keyasint,omitempty"` // Propose
+	Approve *ApproveOp `cbor:"5,keyasint,omitempty"` // Approve
+	Commit  *CommitOp  `cbor:"6,keyasint,omitempty"` // Commit, Genesis
+	End     *EndOp     `cbor:"7,keyasint,omitempty"` // Withdraw, Expire, Stale
+}
+
+// ProposeOp enters a proposal.
+type ProposeOp struct {
+	Version   uint64    `cbor:"1,keyasint"`
+	PayloadB3 b3.Digest `cbor:"2,keyasint"`
+	PrevHash  b3.Digest `cbor:"3,keyasint"`
+	Owner     string    `cbor:"4,keyasint"`
+	CreatedMS int64     `cbor:"5,keyasint"`
+	ExpiresMS int64     `cbor:"6,keyasint"`
+	Bytes     int64     `cbor:"7,keyasint"` // of the canonical payload
+	Packed    []byte    `cbor:"8,keyasint"` // codec byte and payload
+}
+
+// ApproveOp records a signature. Key is the BLAKE3 of the public key's 32 bytes.
+type ApproveOp struct {
+	Key      b3.Digest `cbor:"1,keyasint"`
+	Approval []byte    `cbor:"2,keyasint"`
+	AtMS     int64     `cbor:"3,keyasint"`
+}
+
+// CommitOp appends a version. Packed, Set and Origin are genesis's alone: any other payload is in reg/prop already.
+type CommitOp struct {
+	Version     uint64    `cbor:"1,keyasint"`
+	Hash        b3.Digest `cbor:"2,keyasint"` // of Entry
+	PayloadB3   b3.Digest `cbor:"3,keyasint"`
+	PrevHash    b3.Digest `cbor:"4,keyasint"` // payload_b3 of the version before
+	CommittedAt string    `cbor:"5,keyasint"`
+	Epoch       uint64    `cbor:"6,keyasint"`
+	AtMS        int64     `cbor:"7,keyasint"`
+	Entry       []byte    `cbor:"8,keyasint"`
+	Packed      []byte    `cbor:"9,keyasint,omitempty"`
+	Set         []byte    `cbor:"10,keyasint,omitempty"` // canonical signer set that this version installs
+	Origin      string    `cbor:"11,keyasint,omitempty"`
+}
+
+func (c *CommitOp) outcome() doneRow {
+	return doneRow{State: StateCommitted, Version: c.Version, PayloadB3: c.PayloadB3, AtMS: c.AtMS, CommittedAt: c.CommittedAt, Hash: c.Hash}
+}
+
+// EndOp ends a proposal without a version.
+type EndOp struct {
+	Owner string `cbor:"1,keyasint,omitempty"` // Withdraw: must be the proposal's
+	AtMS  int64  `cbor:"2,keyasint"`
+}
+
+// Kind names the command in journals.
+func (Batch) Kind() string { return "registry.batch/1" }
+
+// Size is about the bytes that b writes.
+func (b Batch) Size() int {
+	n := 256
+	for i := range b.Ops {
+		n += b.Ops[i].size()
+	}
+	return n
+}
+
+func (o *Op) size() int {
+	n := 128 + len(o.Audit)
+	if o.Propose != nil {
+		n += len(o.Propose.Packed) + 128
+	}
+	if o.Approve != nil {
+		n += len(o.Approve.Approval)
+	}
+	if o.Commit != nil {
+		n += len(o.Commit.Entry) + len(o.Commit.Packed) + len(o.Commit.Set)
+	}
+	return n
+}
+
+// BatchResult is what Apply answers: the two heads after the batch.
+type BatchResult struct {
+	Head  HeadRef
+	Audit AuditRef
+}
+
+// GuardError says which guard refused a batch, and for which op; -1 is the batch's own compare-and-set. To a caller it is
+// record.ErrChainMismatch: what it built on has moved.
+type GuardError struct {
+	Op    int
+	Guard string
+}
+
+func (e *GuardError) Error() string {
+	return fmt.Sprintf("registry batch: op %d: guard %q does not hold", e.Op, e.Guard)
+}
+
+// Is makes it record.ErrChainMismatch.
+func (e *GuardError) Is(target error) bool { return target == record.ErrChainMismatch }

@@ -1,0 +1,120 @@
+package registry
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/dgraph-io/ristretto/v2"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+	"ronbox/engines/registry/record"
+)
+
+// cacheBytes bounds the cache of materialised sets and encoded versions.
+const cacheBytes = 64 << 20
+
+// cacheSetBuf is how many sets ristretto holds back before it drops them.
+const cacheSetBuf = 32 * 1024
+
+// cache keeps what can be made again from the log: item sets by the payload that they result from, and encoded version
+// documents. A miss is normal: sets are lossy and late. Values are immutable.
+type cache struct {
+	r *ristretto.Cache[[]byte, any]
+}
+
+func cacheSpec() flow.Spec {
+	return flow.Spec{
+		Service: service, Name: "version_cache", Kind: flow.KindQueue, Cap: cacheSetBuf, Policy: "drop new",
+		Producers: []string{flow.HTTP, taskPipeline}, Doc: "set buffer inside the cache of old versions; a drop is a later miss",
+	}
+}
+
+// newCache starts the cache's own goroutines; close ends them.
+func newCache() (*cache, error) {
+	r, err := ristretto.NewCache(&ristretto.Config[[]byte, any]{
+		NumCounters: 10_000, MaxCost: cacheBytes, BufferItems: 64, IgnoreInternalCost: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("version cache: %w", err)
+	}
+	return &cache{r: r}, nil
+}
+
+func (c *cache) close() { c.r.Close() }
+
+// cachedItems carries its key, because the cache keeps only a hash of it.
+type cachedItems struct {
+	payload b3.Digest
+	items   record.Items
+}
+
+func itemsKey(payload b3.Digest) []byte { return append([]byte("i"), payload[:]...) }
+
+// items gives the set that a payload results in. A nil cache knows nothing.
+func (c *cache) items(payload b3.Digest) (record.Items, bool) {
+	if c == nil {
+		return record.Items{}, false
+	}
+	v, _ := c.r.Get(itemsKey(payload))
+	hit, ok := v.(*cachedItems)
+	if !ok || hit.payload != payload {
+		return record.Items{}, false
+	}
+	return hit.items, true
+}
+
+func (c *cache) putItems(payload b3.Digest, items record.Items) {
+	if c == nil {
+		return
+	}
+	c.r.Set(itemsKey(payload), &cachedItems{payload: payload, items: items}, itemsCost(items))
+}
+
+// itemCost is what an item holds beside its bytes: headers, id and leaf hash.
+const itemCost = 128
+
+// itemsCost counts bytes that several sets share with each of them, so the cache holds less than it counts.
+func itemsCost(items record.Items) int64 {
+	n := int64(itemCost)
+	for it := range items.All() {
+		n += int64(len(it.Bytes)) + itemCost
+	}
+	return n
+}
+
+type docKey struct {
+	version   uint64
+	withItems bool
+}
+
+func (k docKey) bytes() []byte {
+	b := binary.BigEndian.AppendUint64([]byte("d"), k.version)
+	if k.withItems {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+type cachedDoc struct {
+	key docKey
+	doc VersionDoc
+}
+
+func (c *cache) doc(k docKey) (VersionDoc, bool) {
+	if c == nil {
+		return VersionDoc{}, false
+	}
+	v, _ := c.r.Get(k.bytes())
+	hit, ok := v.(*cachedDoc)
+	if !ok || hit.key != k {
+		return VersionDoc{}, false
+	}
+	return hit.doc, true
+}
+
+func (c *cache) putDoc(k docKey, doc VersionDoc) {
+	if c != nil {
+		c.r.Set(k.bytes(), &cachedDoc{key: k, doc: doc}, int64(len(doc.Body))+itemCost)
+	}
+}

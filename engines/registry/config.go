@@ -1,0 +1,173 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/unit"
+)
+
+// Config is the section [registry]. No key of it touches signers or thresholds: those come from signed versions only.
+type Config struct {
+	Origin        string          `toml:"origin"` // name of the log; empty: ronbox.local/<node id>
+	Bus           BusConfig       `toml:"bus"`
+	Queues        QueuesConfig    `toml:"queues"`
+	Limits        LimitsConfig    `toml:"limits"`
+	Timeouts      TimeoutsConfig  `toml:"timeouts"`
+	DrainDeadline unit.Duration   `toml:"drain_deadline"`
+	Proposals     ProposalsConfig `toml:"proposals"`
+	Approvals     ApprovalsConfig `toml:"approvals"`
+	Verify        VerifyConfig    `toml:"verify"`
+	SSE           SSEConfig       `toml:"sse"`
+	Bootstrap     BootstrapConfig `toml:"bootstrap"`
+}
+
+// BusConfig bounds the broadcasts of the registry.
+type BusConfig struct {
+	ChannelBound int  `toml:"channel_bound"` // events a slow reader may lag behind before it jumps
+	EmitUpdates  bool `toml:"emit_updates"`  // whether the publisher tells the node of new versions
+}
+
+// QueuesConfig bounds the queues into the pipeline.
+type QueuesConfig struct {
+	Proposals int `toml:"proposals"`
+	Approvals int `toml:"approvals"`
+}
+
+// LimitsConfig bounds the requests in flight, above the queues, so that the queues' refusal is met first.
+type LimitsConfig struct {
+	Inflight int `toml:"inflight"`
+}
+
+// TimeoutsConfig shortens the deadline a caller brings.
+type TimeoutsConfig struct {
+	Propose unit.Duration `toml:"propose"`
+	Approve unit.Duration `toml:"approve"`
+	Commit  unit.Duration `toml:"commit"`
+}
+
+// ProposalsConfig bounds what waits for signatures.
+type ProposalsConfig struct {
+	TTL        unit.Duration `toml:"ttl"`
+	MaxPending int           `toml:"max_pending"`
+	MaxPerCap  int           `toml:"max_per_cap"` // per capability
+	MaxStack   int           `toml:"max_stack"`   // versions above HEAD
+	MaxBytes   unit.Size     `toml:"max_bytes"`   // canonical payload bytes of all pending
+}
+
+// ApprovalsConfig bounds how wrong a signer's clock may be.
+type ApprovalsConfig struct {
+	MaxSkew unit.Duration `toml:"max_skew"`
+}
+
+// VerifyConfig paces the deep verifier.
+type VerifyConfig struct {
+	Slice    unit.Duration `toml:"slice"`
+	Period   unit.Duration `toml:"period"`
+	FullPass unit.Duration `toml:"full_pass"`
+}
+
+// SSEConfig bounds the event streams.
+type SSEConfig struct {
+	Ping       unit.Duration `toml:"ping"`
+	MaxClients int           `toml:"max_clients"`
+	MaxPerIP   int           `toml:"max_per_ip"`
+	ReplayMax  int           `toml:"replay_max"` // versions a stream replays before it says lagged instead
+}
+
+// BootstrapConfig pins what the log may begin with.
+type BootstrapConfig struct {
+	TrustRootsHash string `toml:"trust_roots_hash"` // payload_b3 of genesis; empty: any
+}
+
+// DefaultConfig gives every default.
+func DefaultConfig() Config {
+	return Config{
+		Bus:           BusConfig{ChannelBound: 1024, EmitUpdates: true},
+		Queues:        QueuesConfig{Proposals: 512, Approvals: 512},
+		Limits:        LimitsConfig{Inflight: 1024},
+		Timeouts:      TimeoutsConfig{Propose: seconds(2), Approve: seconds(2), Commit: seconds(4)},
+		DrainDeadline: seconds(3),
+		Proposals: ProposalsConfig{
+			TTL: unit.Duration(72 * time.Hour), MaxPending: 256, MaxPerCap: 32, MaxStack: 8, MaxBytes: 64 << 20,
+		},
+		Approvals: ApprovalsConfig{MaxSkew: unit.Duration(5 * time.Minute)},
+		Verify: VerifyConfig{
+			Slice:    unit.Duration(20 * time.Millisecond),
+			Period:   unit.Duration(200 * time.Millisecond),
+			FullPass: unit.Duration(24 * time.Hour),
+		},
+		SSE: SSEConfig{Ping: seconds(15), MaxClients: 256, MaxPerIP: 8, ReplayMax: 1000},
+	}
+}
+
+func seconds(n int) unit.Duration { return unit.Duration(time.Duration(n) * time.Second) }
+
+// Validate joins every fault of c.
+func (c Config) Validate() error {
+	return errors.Join(
+		c.validateOrigin(),
+		c.validateBounds(),
+		between("drain_deadline", c.DrainDeadline, 100*time.Millisecond, 30*time.Second),
+		between("timeouts.propose", c.Timeouts.Propose, time.Millisecond, 5*time.Second),
+		between("timeouts.approve", c.Timeouts.Approve, time.Millisecond, 5*time.Second),
+		between("timeouts.commit", c.Timeouts.Commit, time.Millisecond, 5*time.Second),
+		between("proposals.ttl", c.Proposals.TTL, time.Minute, 30*24*time.Hour),
+		between("approvals.max_skew", c.Approvals.MaxSkew, 0, time.Hour),
+		between("verify.slice", c.Verify.Slice, time.Millisecond, c.Verify.Period.D()/2),
+		between("verify.period", c.Verify.Period, 2*time.Millisecond, time.Minute),
+		between("verify.full_pass", c.Verify.FullPass, time.Minute, 30*24*time.Hour),
+		between("sse.ping", c.SSE.Ping, time.Second, 5*time.Minute),
+		c.validateRoots(),
+	)
+}
+
+func (c Config) validateBounds() error {
+	return errors.Join(
+		within("bus.channel_bound", int64(c.Bus.ChannelBound), 64, 65_536),
+		within("queues.proposals", int64(c.Queues.Proposals), 1, int64(c.Limits.Inflight)-1),
+		within("queues.approvals", int64(c.Queues.Approvals), 1, int64(c.Limits.Inflight)-1),
+		within("limits.inflight", int64(c.Limits.Inflight), 2, 65_536),
+		within("proposals.max_pending", int64(c.Proposals.MaxPending), 1, 4096),
+		within("proposals.max_per_cap", int64(c.Proposals.MaxPerCap), 1, int64(c.Proposals.MaxPending)),
+		within("proposals.max_stack", int64(c.Proposals.MaxStack), 1, 8),
+		within("proposals.max_bytes", c.Proposals.MaxBytes.Bytes(), 1<<20, 1<<30),
+		within("sse.max_clients", int64(c.SSE.MaxClients), 1, 65_536),
+		within("sse.max_per_ip", int64(c.SSE.MaxPerIP), 1, int64(c.SSE.MaxClients)),
+		within("sse.replay_max", int64(c.SSE.ReplayMax), 1, 100_000),
+	)
+}
+
+func (c Config) validateOrigin() error {
+	if strings.ContainsAny(c.Origin, ": +\t\r\n") || len(c.Origin) > 200 {
+		return fmt.Errorf("origin = %q: must be a URL without schema, at most 200 bytes, without ':', '+' or space", c.Origin)
+	}
+	return nil
+}
+
+func (c Config) validateRoots() error {
+	if c.Bootstrap.TrustRootsHash == "" {
+		return nil
+	}
+	if _, err := b3.Parse(c.Bootstrap.TrustRootsHash); err != nil {
+		return fmt.Errorf("bootstrap.trust_roots_hash: %w", err)
+	}
+	return nil
+}
+
+func between(key string, v unit.Duration, lo, hi time.Duration) error {
+	if v.D() < lo || v.D() > hi {
+		return fmt.Errorf("%s = %s: must be %s..%s", key, v, unit.Duration(lo), unit.Duration(hi))
+	}
+	return nil
+}
+
+func within(key string, v, lo, hi int64) error {
+	if v < lo || v > hi {
+		return fmt.Errorf("%s = %d: must be %d..%d", key, v, lo, hi)
+	}
+	return nil
+}

@@ -1,0 +1,28 @@
+// Package registry keeps the node's authoritative, append-only, signed list of descriptors: states are proposed,
+// approved by M of N signers, committed by one pipeline, and never edited after.
+//
+// # Invariants
+//
+//  1. Only the pipeline task advances HEAD, and it does so by a compare-and-set on {version, hash} inside the store's
+//     transaction. Versions rise by exactly one.
+//  2. A version exists only with signatures of at least the threshold of distinct keys in force, checked again in the
+//     transaction's decision and offline by anyone. Nothing bypasses the quorum.
+//  3. A batch stands or falls whole: one failed guard refuses all its ops, because later ops hash what earlier ones wrote.
+//  4. Each accepted mutation and each refusal of an authenticated caller that reached the pipeline is one record of the
+//     audit chain, in the same transaction.
+//  5. What readers see (State behind one atomic pointer) is published after the sync, before the broadcast, before the
+//     answer: who saw an answer reads its own write. Published values are never mutated.
+//  6. Every accepted job is answered exactly once: done, refused, cancelled or unknown, shutdown and panics included.
+//  7. A proposal leaves pending once, for committed, expired, stale or withdrawn.
+//
+// # Tasks and queues
+//
+// Tasks: pipeline (sole producer of commands), publisher (committed_tx to updated), deep_verifier (read-only, slices).
+// Queues: proposals_tx and approvals_tx (reject new), fed by HTTP, read by the pipeline. Broadcasts: committed_tx and
+// updated (drop oldest). Ticks: pipeline_tick, verify_tick (missed ticks merge). The cache of old versions hides a set
+// buffer that drops when full.
+//
+// # Lock order
+//
+// none: state is published through atomic pointers and owned by one task each.
+package registry

@@ -1,0 +1,80 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+)
+
+// What a caller can meet beside the record's own faults (*record.FieldError, record.ErrInvalidSig, …), flow.ErrBusy,
+// flow.ErrClosed, flow.ErrCanceled, flow.ErrUnknown, the causes of a context and the store's errors.
+var (
+	ErrNotFound = errors.New("not found")
+	// ErrExpired: the proposal's time is over; final.
+	ErrExpired = errors.New("proposal has expired")
+	// ErrPruned: the version was there and its bytes were removed by retention; final.
+	ErrPruned = errors.New("version is pruned")
+	// ErrConflict: the proposal is in a state that does not allow the call; final.
+	ErrConflict = errors.New("conflict")
+	// ErrForbidden: the caller is known and may not do this.
+	ErrForbidden = errors.New("forbidden")
+	// ErrRange: the asked range of versions is empty, reversed or too wide.
+	ErrRange = errors.New("range of versions is not served")
+)
+
+// Causes of NotReadyError.
+const (
+	CauseNoGenesis    = "no_genesis"
+	CauseChainError   = "chain_error"
+	CauseClockBehind  = "clock_behind"
+	CauseLoading      = "loading"
+	CausePipelineDown = "pipeline_down"
+)
+
+// NotReadyError says that the registry takes no writes now, and why. The same call may succeed later.
+type NotReadyError struct{ Cause string }
+
+func (e *NotReadyError) Error() string { return "registry is not ready: " + e.Cause }
+
+// DuplicateApprovalError says that the key has approved this proposal before. Identical tells a retry, whose signature
+// is the recorded one, from a second signature.
+type DuplicateApprovalError struct {
+	SignerID  string
+	Identical bool
+}
+
+func (e *DuplicateApprovalError) Error() string {
+	return fmt.Sprintf("signer %s has approved this proposal before", e.SignerID)
+}
+
+// StateError says that the proposal has left pending for State. It is ErrConflict.
+type StateError struct{ ID, State string }
+
+func (e *StateError) Error() string { return fmt.Sprintf("proposal %s is %s", e.ID, e.State) }
+
+// Is makes it ErrConflict.
+func (e *StateError) Is(target error) bool { return target == ErrConflict }
+
+// PendingLimitError says that too much waits for signatures already. A proposal that is committed, withdrawn or expired
+// makes room.
+type PendingLimitError struct {
+	Limit string // "proposals.max_pending", "proposals.max_per_cap" or "proposals.max_bytes"
+	Max   int64
+}
+
+func (e *PendingLimitError) Error() string {
+	return fmt.Sprintf("pending proposals are at the limit %s = %d", e.Limit, e.Max)
+}
+
+// TimeoutError says that the deadline passed before the pipeline began: nothing was written.
+type TimeoutError struct{ Op string }
+
+func (e *TimeoutError) Error() string {
+	return e.Op + ": deadline passed while queued, nothing was written"
+}
+
+// GenesisMismatchError says that the log does not begin with the pinned genesis.
+type GenesisMismatchError struct{ Want, Has string }
+
+func (e *GenesisMismatchError) Error() string {
+	return fmt.Sprintf("genesis is %s, trust roots pin %s", e.Has, e.Want)
+}

@@ -1,0 +1,119 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/oklog/ulid/v2"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines/registry/record"
+	"ronbox/store"
+)
+
+// rawState is what one read transaction copies out of the file; it is parsed after the transaction has ended.
+type rawState struct {
+	head      headRow
+	audit     AuditRef
+	min       uint64
+	origin    string
+	genesis   []byte
+	set       []byte // canonical signer set in force
+	payload   []byte // packed, of HEAD
+	ids       []ulid.ULID
+	props     []storedProp
+	approvals map[ulid.ULID][][]byte
+}
+
+// load reads HEAD, its items and the live proposals. Bytes are counted by Recover alone, so they are carried over.
+func (e *Engine) load(ctx context.Context) (*state, error) {
+	var raw rawState
+	if err := e.view(ctx, func(r store.Reader) error { raw = readState(r); return nil }); err != nil {
+		return nil, err
+	}
+	view, err := e.viewOf(ctx, raw)
+	if err != nil {
+		return nil, err
+	}
+	s := newState(view)
+	s.audit, s.logBytes = raw.audit, e.current.Load().logBytes
+	for i, id := range raw.ids {
+		prop, err := e.proposalOf(id, raw.props[i], raw.approvals[id], view.Signers)
+		if err != nil {
+			return nil, fmt.Errorf("proposal %s: %w", idText(id), err)
+		}
+		s.enter(prop)
+	}
+	return s, nil
+}
+
+func readState(r store.Reader) rawState {
+	var s rawState
+	s.head, _ = metaHead.Get(r, keyHead)
+	s.audit, _ = metaAudit.Get(r, keyAuditHead)
+	s.min, _ = metaNumber.Get(r, keyMin)
+	s.genesis, _ = metaRaw.Get(r, keyGenesis)
+	origin, _ := metaRaw.Get(r, keyOrigin)
+	s.origin = string(origin)
+	s.payload, _ = payloads.Get(r, s.head.Version)
+	installed, _ := epochs.Get(r, uint32(s.head.Epoch))
+	s.set = installed.set
+	for id, p := range props.All(r) {
+		s.ids, s.props = append(s.ids, id), append(s.props, p)
+	}
+	s.approvals = map[ulid.ULID][][]byte{}
+	for k, raw := range approvals.All(r) {
+		s.approvals[k.id] = append(s.approvals[k.id], raw)
+	}
+	return s
+}
+
+// viewOf builds the view of the HEAD read. Items come from the published view where it is the same HEAD.
+func (e *Engine) viewOf(ctx context.Context, raw rawState) (*HeadView, error) {
+	v := HeadView{Head: raw.head.record(), Origin: raw.origin, Incarnation: e.store.Info().Incarnation, MinVersion: raw.min}
+	if raw.head.Version == 0 {
+		return newHeadView(v), nil
+	}
+	copy(v.genesis[:], raw.genesis)
+	var err error
+	if v.Signers, err = record.ParseSignerSet(raw.set); err != nil {
+		return nil, fmt.Errorf("signer set of epoch %d: %w", raw.head.Epoch, err)
+	}
+	payload, err := e.codec.payload(raw.payload)
+	if err != nil {
+		return nil, fmt.Errorf("payload of HEAD: %w", err)
+	}
+	v.Expiry = payload.Expiry
+	if now := e.Head(); now.ref() == raw.head.ref() {
+		v.Items = now.Items
+	} else if v.Items, err = e.materialise(ctx, raw.head.Version); err != nil {
+		return nil, err
+	}
+	if v.Items.Root() != payload.ItemsRoot {
+		return nil, fmt.Errorf("items of HEAD: root %s, signed %s: %w", v.Items.Root(), payload.ItemsRoot, store.ErrCorrupt)
+	}
+	return newHeadView(v), nil
+}
+
+func (e *Engine) proposalOf(id ulid.ULID, p storedProp, rawApprovals [][]byte, set *record.SignerSet) (*proposal, error) {
+	payload, err := e.codec.payload(p.packed)
+	if err != nil {
+		return nil, err
+	}
+	out := &proposal{id: id, row: p.row, payload: payload, packed: p.packed}
+	for _, raw := range rawApprovals {
+		a, err := record.ParseApproval(raw)
+		if err != nil {
+			return nil, err
+		}
+		signer, ok := set.Find(a.SignerID)
+		if !ok {
+			return nil, fmt.Errorf("approval by %s, who is in no signer set: %w", a.SignerID, store.ErrCorrupt)
+		}
+		out.approvals, out.keys = append(out.approvals, a), append(out.keys, keyOf(signer))
+	}
+	return out, nil
+}
+
+// keyOf is the digest under which a signer's approvals are kept.
+func keyOf(s record.Signer) b3.Digest { return b3.Sum(s.Key()) }

@@ -1,0 +1,155 @@
+package registry
+
+import (
+	"errors"
+	"strings"
+
+	"ronbox/appliance/obs"
+	"ronbox/engines/registry/record"
+)
+
+// metrics are the registry's series, resolved once, so that all of them show from the start.
+type metrics struct {
+	reg             *obs.Metrics
+	casFail         func(int)
+	timeouts        func(int)
+	canceled        func(int)
+	updates         map[string]func(int) // accepted, rejected, superseded
+	proposals       map[string]func(int) // by state
+	approvals       map[string]func(int) // accepted, rejected, duplicate
+	commits         func(int)
+	recoveries      map[string]func(int)
+	chainErrors     func(int)
+	overflow        func(int)
+	commitSeconds   func(float64)
+	auditSeconds    func(float64)
+	approvalSeconds func(float64)
+}
+
+var latencySeconds = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2, 5}
+
+func registryFamilies() []obs.Family {
+	return []obs.Family{
+		{Name: "registry_updates_total", Type: obs.Counter, Labels: []string{"result"}, Help: "Proposals that were accepted, rejected or superseded by another."},
+		{Name: "registry_pending_proposals", Type: obs.Gauge, Help: "Proposals that wait for signatures or a commit."},
+		{Name: "registry_signers", Type: obs.Gauge, Labels: []string{"org"}, Help: "Active signers in force, by realm."},
+		{Name: "commit_latency_seconds", Type: obs.Histogram, Buckets: latencySeconds, Help: "Time from handing a batch to the store to its sync."},
+		{Name: "audit_chain_verify_seconds", Type: obs.Histogram, Buckets: latencySeconds, Help: "Time of one slice of verification of the log."},
+		{Name: "registry_recoveries_total", Type: obs.Counter, Labels: []string{"kind"}, Help: "Boots that read the log, after an orderly stop or a crash."},
+		{Name: "bus_overflow_dropped_total", Type: obs.Counter, Help: "Versions the publisher could not tell of one by one."},
+		{Name: "registry_storage_bytes", Type: obs.Gauge, Help: "Stored bytes of log entries and payloads."},
+		{Name: "registry_log_segments", Type: obs.Gauge, Help: "Segments of 256 versions in the log."},
+		{Name: "registry_config_version", Type: obs.Gauge, Help: "Number of the registry's configuration in force."},
+		{Name: "registry_head_version", Type: obs.Gauge, Help: "Version of HEAD; 0 before genesis."},
+		{Name: "registry_min_version", Type: obs.Gauge, Help: "Oldest version kept."},
+		{Name: "registry_deep_verified_version", Type: obs.Gauge, Help: "Version up to which the running pass of the deep verifier is."},
+		{Name: "registry_chain_errors_total", Type: obs.Counter, Help: "Faults found in the stored log."},
+		{Name: "registry_approval_verify_seconds", Type: obs.Histogram, Buckets: latencySeconds, Help: "Time to verify one approval's signature."},
+		{Name: "governance_proposals_total", Type: obs.Counter, Labels: []string{"status"}, Help: "Proposals by the state they entered."},
+		{Name: "governance_approvals_total", Type: obs.Counter, Labels: []string{"result"}, Help: "Approvals by result."},
+		{Name: "governance_commits_total", Type: obs.Counter, Help: "Versions committed."},
+	}
+}
+
+func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
+	reg.Declare(registryFamilies()...)
+	m := &metrics{
+		reg:             reg,
+		casFail:         reg.Counter("commit_cas_fail_total", service),
+		timeouts:        series(reg, "io_timeouts_total", "op", "read", "write", "commit")["commit"],
+		canceled:        reg.Counter("tasks_canceled_total", service, "kind", taskPipeline),
+		updates:         series(reg, "registry_updates_total", "result", "accepted", "rejected", "superseded"),
+		proposals:       series(reg, "governance_proposals_total", "status", StatePending, StateCommitted, StateExpired, StateStale, StateWithdrawn),
+		approvals:       series(reg, "governance_approvals_total", "result", "accepted", "rejected", "duplicate"),
+		commits:         reg.Counter("governance_commits_total", service),
+		recoveries:      series(reg, "registry_recoveries_total", "kind", "startup", "crash"),
+		chainErrors:     reg.Counter("registry_chain_errors_total", service),
+		overflow:        reg.Counter("bus_overflow_dropped_total", service),
+		commitSeconds:   reg.Histogram("commit_latency_seconds", service),
+		auditSeconds:    reg.Histogram("audit_chain_verify_seconds", service),
+		approvalSeconds: reg.Histogram("registry_approval_verify_seconds", service),
+	}
+	reg.Counter("storage_backoff_total", service, "op", "commit")
+	series(reg, "busy_rejections_total", "endpoint", "propose", "approve", "commit", "withdraw", "genesis") // counted with the answer
+	m.gauges(e)
+	return m
+}
+
+// series resolves one counter for each value of a label.
+func series(reg *obs.Metrics, family, label string, values ...string) map[string]func(int) {
+	out := make(map[string]func(int), len(values))
+	for _, v := range values {
+		out[v] = reg.Counter(family, service, label, v)
+	}
+	return out
+}
+
+// segmentVersions is how many versions a segment of the log holds.
+const segmentVersions = 256
+
+func (m *metrics) gauges(e *Engine) {
+	m.reg.Gauge("registry_pending_proposals", service, func() float64 { return float64(len(e.current.Load().live)) })
+	m.reg.Gauge("registry_storage_bytes", service, func() float64 { return float64(e.current.Load().logBytes) })
+	m.reg.Gauge("registry_log_segments", service, func() float64 {
+		return float64((e.Head().Head.Version + segmentVersions - 1) / segmentVersions)
+	})
+	m.reg.Set("registry_config_version", service)(1)
+	m.reg.Gauge("registry_head_version", service, func() float64 { return float64(e.Head().Head.Version) })
+	m.reg.Gauge("registry_min_version", service, func() float64 { return float64(e.Head().MinVersion) })
+	m.reg.Gauge("registry_deep_verified_version", service, func() float64 { return float64(e.verifiedTo.Load()) })
+}
+
+// refusedApproval books what the pipeline answered; what it took is booked with its batch.
+func (m *metrics) refusedApproval(err error) {
+	var duplicate *DuplicateApprovalError
+	switch {
+	case errors.As(err, &duplicate):
+		m.approvals["duplicate"](1)
+	case err != nil && reasonOf(err) != "":
+		m.approvals["rejected"](1)
+	}
+}
+
+// count books a batch that is in the file.
+func (m *metrics) count(made *plan) {
+	for state, n := range made.counts.proposals {
+		m.proposals[state](n)
+	}
+	m.updates["accepted"](made.counts.committed)
+	m.updates["superseded"](made.counts.proposals[StateStale])
+	m.updates["rejected"](made.counts.rejected)
+	m.approvals["accepted"](made.counts.approved)
+	m.commits(made.counts.committed)
+	if made.next.view.Signers != made.from.view.Signers {
+		m.signers(made.next.view.Signers)
+	}
+}
+
+// maxOrgs bounds the label org; realms beyond it count as "other".
+const maxOrgs = 64
+
+// signers books the set in force.
+func (m *metrics) signers(set *record.SignerSet) {
+	if set == nil {
+		return
+	}
+	byOrg := map[string]int{}
+	for _, s := range set.Signers {
+		org := orgOf(s.ID)
+		if _, known := byOrg[org]; !known && len(byOrg) >= maxOrgs {
+			org = "other"
+		}
+		if s.Status == record.StatusActive {
+			byOrg[org]++
+		}
+	}
+	for org, n := range byOrg {
+		m.reg.Set("registry_signers", service, "org", org)(float64(n))
+	}
+}
+
+// orgOf is the realm of a signer id, "org:<realm>#<key>".
+func orgOf(signerID string) string {
+	realm, _, _ := strings.Cut(strings.TrimPrefix(signerID, "org:"), "#")
+	return realm
+}

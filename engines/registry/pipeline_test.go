@@ -1,0 +1,471 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	dto "github.com/prometheus/client_model/go"
+
+	"ronbox/appliance/flow"
+	"ronbox/engines"
+	"ronbox/engines/registry/record"
+	"ronbox/store"
+)
+
+// stack proposes versions 2..n+1, each on the one before.
+func (r *rig) stack(n int) []Proposed {
+	r.t.Helper()
+	out := []Proposed{r.propose(2, "s2")}
+	for v := uint64(3); len(out) < n; v++ {
+		p, err := r.e.Propose(r.ctx(), alice, deltaOn(v, fmt.Sprintf("s%d", v), out[len(out)-1].PayloadB3), "", "")
+		if err != nil {
+			r.t.Fatalf("stack version %d: %v", v, err)
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func (r *rig) stateOf(p Proposed) string {
+	r.t.Helper()
+	got, err := r.e.Proposal(r.ctx(), p.ID)
+	if err != nil {
+		r.t.Fatalf("proposal %s: %v", p.ID, err)
+	}
+	return got.State
+}
+
+func TestStackCommitsInOrder(t *testing.T) {
+	r, s := newRig(t).start(), newSigners(1, 1)
+	r.genesis(s)
+	stack := r.stack(8)
+	for _, p := range stack {
+		r.approve(p, s.keys[0])
+	}
+	if _, err := r.e.Commit(r.ctx(), alice, stack[1].ID, ""); !errors.Is(err, record.ErrVersionSkew) {
+		t.Errorf("commit above an uncommitted one: %v", err)
+	}
+	if _, err := r.e.Propose(r.ctx(), alice, deltaOn(10, "x", stack[7].PayloadB3), "", ""); !errors.Is(err, record.ErrVersionSkew) {
+		t.Errorf("a ninth: %v", err)
+	}
+	for i, p := range stack {
+		if c := r.commit(p); c.Version != uint64(i+2) {
+			t.Errorf("commit %d: %+v", i, c)
+		}
+	}
+	if r.e.Head().Items.Len() != 8 {
+		t.Errorf("items = %d", r.e.Head().Items.Len())
+	}
+}
+
+func TestLosersGoStaleWithTheirStack(t *testing.T) {
+	r, s := newRig(t).start(), newSigners(1, 1)
+	r.genesis(s)
+	loser := r.propose(2, "loser")
+	onLoser, err := r.e.Propose(r.ctx(), alice, deltaOn(3, "child", loser.PayloadB3), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	winner := r.propose(2, "winner")
+	onWinner, err := r.e.Propose(r.ctx(), alice, deltaOn(3, "heir", winner.PayloadB3), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.approve(winner, s.keys[0])
+	r.commit(winner)
+	for p, want := range map[string]string{loser.ID: StateStale, onLoser.ID: StateStale, winner.ID: StateCommitted, onWinner.ID: StatePending} {
+		if got := r.stateOf(Proposed{ID: p}); got != want {
+			t.Errorf("%s: %s, want %s", p, got, want)
+		}
+	}
+	var state *StateError
+	if _, err := r.e.Commit(r.ctx(), alice, loser.ID, ""); !errors.As(err, &state) || state.State != StateStale {
+		t.Errorf("commit of a stale one: %v", err)
+	}
+}
+
+func TestWithdraw(t *testing.T) {
+	r := newRig(t).start()
+	r.genesis(newSigners(1, 1))
+	stack := r.stack(2)
+	if err := r.e.Withdraw(r.ctx(), engines.Actor{CapID: "bob"}, stack[0].ID, ""); !errors.Is(err, ErrForbidden) {
+		t.Errorf("by another: %v", err)
+	}
+	if err := r.e.Withdraw(r.ctx(), engines.Actor{}, stack[0].ID, ""); !errors.Is(err, ErrForbidden) {
+		t.Errorf("by nobody: %v", err)
+	}
+	if err := r.e.Withdraw(r.ctx(), alice, stack[0].ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.stateOf(stack[0]); got != StateWithdrawn {
+		t.Errorf("state = %s", got)
+	}
+	if got := r.stateOf(stack[1]); got != StateStale {
+		t.Errorf("what stood on it is %s", got)
+	}
+	if err := r.e.Withdraw(r.ctx(), alice, stack[0].ID, ""); !errors.Is(err, ErrConflict) {
+		t.Errorf("again: %v", err)
+	}
+	uid := uint32(7)
+	peer := engines.Actor{Principal: "uid:7", UID: &uid}
+	p, err := r.e.Propose(r.ctx(), peer, delta(2, "x"), "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.e.Withdraw(r.ctx(), peer, p.ID, ""); err != nil {
+		t.Errorf("a socket peer's own: %v", err)
+	}
+}
+
+func TestExpiryIsExactAndSwept(t *testing.T) {
+	r, s := newRig(t, func(c *Config) { c.Proposals.TTL = 60e9 }).start(), newSigners(1, 1)
+	r.genesis(s)
+	stack := r.stack(2)
+	r.approve(stack[0], s.keys[0])
+	r.advance(time.Minute - time.Second)
+	if got := r.stateOf(stack[0]); got != StatePending {
+		t.Fatalf("before its time: %s", got)
+	}
+	r.advance(time.Second)
+	if _, err := r.e.Commit(r.ctx(), alice, stack[0].ID, ""); !errors.Is(err, ErrExpired) {
+		t.Errorf("commit at the last instant: %v", err)
+	}
+	if _, err := r.e.Approve(r.ctx(), alice, stack[0].ID, s.keys[0].Sign(stack[0].PayloadB3, r.now()), ""); !errors.Is(err, ErrExpired) {
+		t.Errorf("approve after expiry: %v", err)
+	}
+	r.waitFor("both to be swept", func() bool { return len(r.e.current.Load().live) == 0 })
+	if got := r.stateOf(stack[0]); got != StateExpired {
+		t.Errorf("state = %s", got)
+	}
+	if again := r.propose(2, "s2"); again.ID == stack[0].ID {
+		t.Error("an expired proposal came back to life")
+	}
+}
+
+func TestIdleSweep(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Proposals.TTL = 60e9 }).start()
+	r.genesis(newSigners(1, 1))
+	p := r.propose(2, "b")
+	r.advance(time.Hour)
+	r.waitFor("the tick to sweep", func() bool { return len(r.e.current.Load().live) == 0 })
+	if got := r.stateOf(p); got != StateExpired {
+		t.Errorf("state = %s", got)
+	}
+}
+
+// waitFor polls what another goroutine does in real time.
+func (r *rig) waitFor(what string, ok func() bool) {
+	r.t.Helper()
+	deadline := time.NewTimer(10 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			r.t.Fatalf("waited 10 s for %s", what)
+		}
+	}
+}
+
+func TestPendingLimits(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Proposals.MaxPending, c.Proposals.MaxPerCap = 3, 2 }).start()
+	r.genesis(newSigners(1, 1))
+	var limit *PendingLimitError
+	propose := func(who, id string) error {
+		_, err := r.e.Propose(r.ctx(), engines.Actor{CapID: who}, delta(2, id), "", "")
+		return err
+	}
+	for _, tt := range []struct{ who, id, limit string }{
+		{"a", "1", ""}, {"a", "2", ""}, {"a", "3", "proposals.max_per_cap"}, {"b", "4", ""}, {"c", "5", "proposals.max_pending"},
+	} {
+		err := propose(tt.who, tt.id)
+		if (err == nil) != (tt.limit == "") || err != nil && (!errors.As(err, &limit) || limit.Limit != tt.limit) {
+			t.Errorf("%s proposes %s: %v, want %q", tt.who, tt.id, err, tt.limit)
+		}
+	}
+}
+
+// A full queue refuses at once, counts each refusal, and nothing of it is ever written.
+func TestFullQueueIsBusy(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Queues.Proposals = 4 }).start()
+	r.genesis(newSigners(1, 1))
+	r.stop()
+	r.open() // and no pipeline: nothing leaves the queue
+	ctx, cancel := context.WithCancel(r.ctx())
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() { _, _ = r.e.Propose(ctx, alice, delta(2, fmt.Sprintf("queued%d", i)), "", "") })
+	}
+	r.waitFor("the queue to fill", func() bool { return r.e.proposals.Len() == 4 })
+	for i := range 10 {
+		if _, err := r.e.Propose(r.ctx(), alice, delta(2, fmt.Sprintf("over%d", i)), "", ""); !errors.Is(err, flow.ErrBusy) {
+			t.Errorf("refusal %d: %v", i, err)
+		}
+	}
+	if n := r.metric("queue_dropped_total", "queue", "proposals"); n != 10 {
+		t.Errorf("queue_dropped_total = %v, want 10", n)
+	}
+	if n := r.metric("queue_depth", "queue", "proposals"); n != 4 {
+		t.Errorf("queue_depth = %v, want 4", n)
+	}
+	cancel() // the callers leave while queued
+	wg.Wait()
+	r.start()
+	r.waitFor("the queue to drain", func() bool { return r.e.proposals.Len() == 0 })
+	p := r.propose(2, "after")
+	if live := r.e.current.Load().live; len(live) != 1 || live[mustID(p.ID)] == nil {
+		t.Errorf("%d proposals, want the last alone", len(live))
+	}
+	if rec := r.lastAudit(); rec.Event != "proposal.created" || rec.Seq != 2 {
+		t.Errorf("last audit record = %+v: something else was written", rec)
+	}
+}
+
+func mustID(s string) (id ulid.ULID) {
+	id, err := parseID(s)
+	if err != nil {
+		panic(err)
+	}
+	return id
+}
+
+// metric reads one series of the registry.
+func (r *rig) metric(name string, pairs ...string) float64 {
+	r.t.Helper()
+	families, err := r.metrics.Registry().Gather()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	want := map[string]string{"service": service}
+	for i := 0; i < len(pairs); i += 2 {
+		want[pairs[i]] = pairs[i+1]
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name && matches(m, want) {
+				return m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			}
+		}
+	}
+	r.t.Errorf("no series %s%v", name, want)
+	return -1
+}
+
+func matches(m *dto.Metric, want map[string]string) bool {
+	n := 0
+	for _, l := range m.GetLabel() {
+		if v, ok := want[l.GetName()]; ok && v == l.GetValue() {
+			n++
+		}
+	}
+	return n == len(want)
+}
+
+func (r *rig) lastAudit() *record.Audit {
+	r.t.Helper()
+	var raw []byte
+	if err := r.store.View(r.ctx(), func(rd store.Reader) error {
+		ref, _ := metaAudit.Get(rd, keyAuditHead)
+		raw, _ = audits.Get(rd, ref.Seq)
+		return nil
+	}); err != nil {
+		r.t.Fatal(err)
+	}
+	rec, err := record.ParseAudit(raw)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return rec
+}
+
+func TestExpiredDeadlineWritesNothing(t *testing.T) {
+	r := newRig(t).start()
+	r.genesis(newSigners(1, 1))
+	r.stop()
+	r.open()
+	ctx, cancel := context.WithTimeout(r.ctx(), 20*time.Millisecond)
+	defer cancel()
+	var late *TimeoutError
+	if _, err := r.e.Propose(ctx, alice, delta(2, "late"), "", ""); !errors.As(err, &late) {
+		t.Errorf("err = %v, want a TimeoutError", err)
+	}
+	r.start()
+	r.propose(2, "b")
+	if n := len(r.e.current.Load().live); n != 1 {
+		t.Errorf("%d proposals, want 1", n)
+	}
+	if n := r.metric("io_timeouts_total", "op", "commit"); n != 1 {
+		t.Errorf("io_timeouts_total = %v", n)
+	}
+}
+
+// Refusals that reach the pipeline are in the audit chain with the words of their reason; repeats are not.
+func TestRefusalsAreChained(t *testing.T) {
+	r, s := newRig(t).start(), newSigners(2, 2)
+	r.genesis(s)
+	p := r.propose(2, "b")
+	r.approve(p, s.keys[0])
+	if _, err := r.e.Commit(r.ctx(), alice, p.ID, "corr-q"); !errors.Is(err, record.ErrQuorum) {
+		t.Fatal(err)
+	}
+	rec := r.lastAudit()
+	if rec.Event != "commit.rejected" || rec.Reason != "quorum" || rec.Decision != record.DecisionReject || rec.CorrID != "corr-q" ||
+		rec.Actor.CapID != alice.CapID || rec.ProposalID != p.ID {
+		t.Errorf("record = %+v", rec)
+	}
+	r.approve(p, s.keys[1])
+	r.commit(p)
+	before := r.lastAudit().Seq
+	r.commit(p)
+	if after := r.lastAudit().Seq; after != before {
+		t.Errorf("a repeat was chained: %d, %d", before, after)
+	}
+	if r.metric("registry_updates_total", "result", "rejected") != 1 || r.metric("governance_commits_total") != 2 {
+		t.Error("counters do not agree")
+	}
+}
+
+func TestRestartReadsEverythingAgain(t *testing.T) {
+	r, s := newRig(t).start(), newSigners(2, 2)
+	r.genesis(s, "a")
+	done := r.propose(2, "b")
+	r.approve(done, s.keys...)
+	c := r.commit(done)
+	waiting := r.propose(3, "c")
+	r.approve(waiting, s.keys[0])
+	before := r.e.Head()
+	r.stop()
+
+	r.open()
+	r.start()
+	head := r.e.Head()
+	if string(head.JSON) != string(before.JSON) || head.ETag != before.ETag || head.Items.Root() != before.Items.Root() || head.genesis != before.genesis {
+		t.Errorf("head = %s, was %s", head.JSON, before.JSON)
+	}
+	if again := r.commit(done); !again.Replayed || again.Hash != c.Hash {
+		t.Errorf("commit again = %+v", again)
+	}
+	r.approve(waiting, s.keys[1])
+	if c := r.commit(waiting); c.Version != 3 {
+		t.Errorf("commit of the one that waited = %+v", c)
+	}
+	if r.metric("registry_recoveries_total", "kind", "startup") != 1 {
+		t.Error("the recovery was not counted")
+	}
+}
+
+// Every queued job is answered when the intake closes.
+func TestDrainAnswersAll(t *testing.T) {
+	r := newRig(t).start()
+	r.genesis(newSigners(1, 1))
+	var wg sync.WaitGroup
+	answers := make([]error, 64)
+	for i := range answers {
+		wg.Go(func() {
+			_, answers[i] = r.e.Propose(r.ctx(), engines.Actor{CapID: fmt.Sprint(i)}, delta(2, fmt.Sprint("d", i)), "", "")
+		})
+	}
+	r.stop()
+	wg.Wait()
+	for i, err := range answers {
+		if err != nil && !errors.Is(err, flow.ErrClosed) && !errors.Is(err, flow.ErrCanceled) {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+}
+
+// poison makes the pipeline panic in the middle of a batch.
+type poison struct{ commitReq }
+
+func (poison) decide(*plan, *job) (answer, error) { panic("poisoned job") }
+
+func TestPanicAnswersAndRestarts(t *testing.T) {
+	r := newRig(t).start()
+	r.genesis(newSigners(1, 1))
+	if _, err := r.e.submit(r.ctx(), r.e.approvals, poison{}, alice, ""); !errors.Is(err, flow.ErrCanceled) {
+		t.Errorf("the job that panicked: %v", err)
+	}
+	r.propose(2, "b")
+	if r.metric("service_restarts_total", "task", taskPipeline) != 1 {
+		t.Error("the pipeline was not restarted once")
+	}
+}
+
+// Another writer moves HEAD under the pipeline: it notices, reads the file again and goes on.
+func TestForeignWriteIsNoticed(t *testing.T) {
+	r, s := newRig(t).start(), newSigners(1, 1)
+	r.genesis(s)
+	p := r.propose(2, "b")
+	r.approve(p, s.keys[0])
+	st := r.e.current.Load()
+	foreign := r.e.newPlan(r.ctx(), st, r.now().UTC().Truncate(time.Millisecond))
+	foreign.reject(&job{req: commitReq{id: mustID(p.ID)}, actor: alice, ctx: r.ctx()}, "foreign")
+	if _, err := store.Commit(r.ctx(), r.store, store.Work, foreign.batch()); err != nil {
+		t.Fatal(err)
+	}
+	if c := r.commit(p); c.Version != 2 {
+		t.Errorf("commit = %+v", c)
+	}
+	if n := r.metric("commit_cas_fail_total"); n != 1 {
+		t.Errorf("commit_cas_fail_total = %v, want 1", n)
+	}
+	if n := r.metric("backoff_retries_total", "op", "commit"); n != 1 {
+		t.Errorf("backoff_retries_total = %v, want 1", n)
+	}
+}
+
+func TestTopology(t *testing.T) {
+	r := newRig(t)
+	r.catalog.DeclareTask(r.e.Tasks()...)
+	if err := r.catalog.Check(); err != nil && strings.Contains(err.Error(), "flow: registry.") {
+		t.Error(err)
+	}
+	text := r.catalog.Markdown()
+	for _, name := range []string{"`proposals_tx` | queue | 512 | http", "`approvals_tx` | queue | 512 | http", "`committed_tx` | broadcast | 1024 | pipeline"} {
+		if !strings.Contains(text, name) {
+			t.Errorf("no %q in\n%s", name, text)
+		}
+	}
+}
+
+func TestReadiness(t *testing.T) {
+	r := newRig(t)
+	at := time.Now()
+	sample := func(n int) {
+		for range n {
+			at = at.Add(time.Second)
+			r.board.Sample(at)
+		}
+	}
+	sample(1)
+	if rep := r.board.Report(service, ""); rep.Ready || !strings.Contains(rep.Causes["registry.commit_ready"], CausePipelineDown) {
+		t.Errorf("without a pipeline: %+v", rep)
+	}
+	r.start()
+	r.waitFor("the publisher", func() bool { return r.e.running.Load() })
+	sample(8)
+	if rep := r.board.Report("", ""); !rep.Ready || !rep.Degraded || !strings.Contains(rep.Causes["registry.genesis"], CauseNoGenesis) {
+		t.Errorf("before genesis: %+v", rep)
+	}
+	r.genesis(newSigners(1, 1))
+	sample(8)
+	if rep := r.board.Report(service, ""); !rep.Ready {
+		t.Errorf("after genesis: %+v", rep)
+	}
+	r.advance(-time.Hour)
+	sample(8)
+	if rep := r.board.Report("", ""); rep.WriteReady || !rep.ReadReady {
+		t.Errorf("with a clock behind HEAD: %+v", rep)
+	}
+	if _, err := r.e.Propose(r.ctx(), alice, delta(2, "b"), "", ""); !isCause(err, CauseClockBehind) {
+		t.Errorf("propose with a clock behind HEAD: %v", err)
+	}
+}

@@ -1,0 +1,212 @@
+package registry
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+
+	"github.com/oklog/ulid/v2"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines"
+	"ronbox/engines/registry/record"
+)
+
+// Propose enters the next descriptor set, whole or as a delta, to be approved. What the draft leaves out is filled in; the
+// canonical payload is then to be had under the proposal. wantB3, unless "", must be the digest of the completed payload.
+// Proposing the same payload again answers the live proposal.
+//
+// It never waits for room, and for an answer only until ctx or timeouts.propose ends. A *record.FieldError,
+// record.ErrHardLimit, ErrVersionSkew or ErrChainMismatch is final for this draft; after flow.ErrBusy, *NotReadyError,
+// *PendingLimitError or *TimeoutError the same call may succeed later.
+func (e *Engine) Propose(ctx context.Context, actor engines.Actor, payload []byte, wantB3, corrID string) (Proposed, error) {
+	if err := e.ready(); err != nil {
+		return Proposed{}, err
+	}
+	st := e.current.Load()
+	if st.view.Head.Version == 0 {
+		return Proposed{}, &NotReadyError{Cause: CauseNoGenesis}
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.Timeouts.Propose.D())
+	defer cancel()
+	p, err := e.complete(st, payload, wantB3)
+	if err != nil {
+		return Proposed{}, err
+	}
+	id, err := e.newID()
+	if err != nil {
+		return Proposed{}, err
+	}
+	req := proposeReq{id: id, payload: p, packed: e.codec.pack(p.Bytes())}
+	a, err := e.submit(ctx, e.proposals, req, actor, corrID)
+	return a.proposed, err
+}
+
+// complete finds what the draft builds on, fills it in and checks it. The resulting items are kept for the commit.
+func (e *Engine) complete(st *state, draft []byte, wantB3 string) (*record.Payload, error) {
+	want, err := wantedDigest(wantB3)
+	if err != nil {
+		return nil, err
+	}
+	base, err := e.baseOf(st, draft)
+	if err != nil {
+		return nil, err
+	}
+	p, items, err := record.Complete(draft, base, e.now())
+	if err != nil {
+		return nil, err
+	}
+	if err := takenKind(p); err != nil {
+		return nil, err
+	}
+	if want != (b3.Digest{}) && want != p.B3() {
+		return nil, &record.FieldError{Field: "payload_b3", Reason: "the completed payload has " + p.B3().String()}
+	}
+	e.cache.Load().putItems(p.B3(), items)
+	return p, nil
+}
+
+func wantedDigest(s string) (b3.Digest, error) {
+	if s == "" {
+		return b3.Digest{}, nil
+	}
+	d, err := b3.Parse(s)
+	if err != nil {
+		return b3.Digest{}, &record.FieldError{Field: "payload_b3", Reason: err.Error()}
+	}
+	return d, nil
+}
+
+// takenKind refuses the kinds that this release does not take.
+func takenKind(p *record.Payload) error {
+	switch {
+	case p.Kind != record.KindUpdate:
+		return &record.FieldError{Field: "kind", Reason: fmt.Sprintf("this release takes %q, not %q", record.KindUpdate, p.Kind)}
+	case p.SignerSet != nil:
+		return &record.FieldError{Field: "signer_set", Reason: "this release takes no change of the signer set"}
+	}
+	return nil
+}
+
+// baseOf finds what a draft builds on: HEAD for the next version, else the live proposal that its prev_hash names.
+func (e *Engine) baseOf(st *state, draft []byte) (record.Base, error) {
+	hint, err := record.PeekDraft(draft)
+	if err != nil {
+		return record.Base{}, err
+	}
+	head := st.view.base()
+	if hint.Version <= head.Version+1 { // an old version is refused against HEAD
+		return head, nil
+	}
+	if hint.Version > head.Version+uint64(e.limits.MaxStack) {
+		return record.Base{}, fmt.Errorf("version %d, HEAD is %d: %w", hint.Version, head.Version, record.ErrVersionSkew)
+	}
+	parent, err := st.checkBase(hint.Version, hint.PrevHash, e.limits.MaxStack)
+	if err != nil {
+		return record.Base{}, fmt.Errorf("a proposal above HEAD+1 names the proposal it builds on by prev_hash: %w", err)
+	}
+	return e.stackedBase(st, parent)
+}
+
+// stackedBase is the base that a live proposal will be.
+func (e *Engine) stackedBase(st *state, p *proposal) (record.Base, error) {
+	below := st.view.base()
+	if p.row.PrevHash != st.view.Head.PayloadB3 {
+		parent := st.byPayload(p.row.PrevHash)
+		if parent == nil {
+			return record.Base{}, record.ErrChainMismatch
+		}
+		var err error
+		if below, err = e.stackedBase(st, parent); err != nil {
+			return record.Base{}, err
+		}
+	}
+	items, err := e.itemsAfter(p.payload, below)
+	if err != nil {
+		return record.Base{}, err
+	}
+	below.Version, below.PayloadB3, below.Items = p.row.Version, p.row.PayloadB3, items
+	return below, nil
+}
+
+// Genesis begins the log: version 1, a full set with the first signer set, approved by each of its active keys. It is
+// refused with ErrConflict once there is a HEAD.
+func (e *Engine) Genesis(ctx context.Context, actor engines.Actor, payload []byte, given []record.Approval, corrID string) (Committed, error) {
+	if err := e.ready(); err != nil {
+		return Committed{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.Timeouts.Commit.D())
+	defer cancel()
+	req, err := e.genesisRequest(ctx, payload, given)
+	if err != nil {
+		return Committed{}, err
+	}
+	a, err := e.submit(ctx, e.proposals, req, actor, corrID)
+	return a.committed, err
+}
+
+func (e *Engine) genesisRequest(ctx context.Context, payload []byte, given []record.Approval) (genesisReq, error) {
+	if e.Head().Head.Version > 0 {
+		return genesisReq{}, fmt.Errorf("genesis: %w: the log has begun", ErrConflict)
+	}
+	p, err := record.ParsePayload(payload)
+	if err != nil {
+		return genesisReq{}, err
+	}
+	if p.Kind != record.KindGenesis {
+		return genesisReq{}, &record.FieldError{Field: "kind", Reason: "a log begins with " + record.KindGenesis}
+	}
+	if pin := e.cfg.Bootstrap.TrustRootsHash; pin != "" && pin != p.B3().String() {
+		return genesisReq{}, &record.FieldError{Field: "payload", Reason: "trust roots pin " + pin + ", this is " + p.B3().String()}
+	}
+	items, err := p.Check(record.Base{Origin: e.Origin()})
+	if err != nil {
+		return genesisReq{}, err
+	}
+	counted, err := e.genesisQuorum(ctx, p, given)
+	if err != nil {
+		return genesisReq{}, err
+	}
+	id, err := e.newID()
+	return genesisReq{id: id, payload: p, packed: e.codec.pack(p.Bytes()), approvals: counted, items: items}, err
+}
+
+// genesisQuorum wants every active key: each proves that its owner has it.
+func (e *Engine) genesisQuorum(ctx context.Context, p *record.Payload, given []record.Approval) ([]record.Approval, error) {
+	release, err := e.verifySlot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	received := record.FormatTime(e.now())
+	stamped := make([]record.Approval, 0, len(given))
+	for _, a := range given {
+		a.ReceivedAt = received
+		stamped = append(stamped, a)
+	}
+	return record.Quorum(p.SignerSet, 1, stamped, p.B3(), p.SignerSet.Active())
+}
+
+// newID draws a proposal id: its first part is the time, so that ids sort by age.
+func (e *Engine) newID() (ulid.ULID, error) {
+	id, err := ulid.New(ulid.Timestamp(e.now()), rand.Reader)
+	if err != nil {
+		return id, fmt.Errorf("draw a proposal id: %w", err)
+	}
+	return id, nil
+}
+
+// verifySlot waits for one of the slots in which signatures are verified, so that they cannot starve the rest of the node.
+func (e *Engine) verifySlot(ctx context.Context) (release func(), err error) {
+	select {
+	case e.verify <- struct{}{}:
+		return func() { <-e.verify }, nil
+	case <-ctx.Done():
+		if err := context.Cause(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			return nil, err
+		}
+		e.m.timeouts(1)
+		return nil, &TimeoutError{Op: "verify"}
+	}
+}

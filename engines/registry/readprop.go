@@ -1,0 +1,100 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+
+	"ronbox/engines/registry/record"
+)
+
+// maxProposalPage bounds a page of proposals.
+const maxProposalPage = 100
+
+// Proposals gives a page of the live proposals, oldest first, from behind cursor ("" for the first page). A limit outside
+// 1..100 is 100.
+func (e *Engine) Proposals(_ context.Context, cursor string, limit int) (ProposalList, error) {
+	if limit < 1 || limit > maxProposalPage {
+		limit = maxProposalPage
+	}
+	st := e.current.Load()
+	var out ProposalList
+	after, err := parseCursor(cursor)
+	if err != nil {
+		return out, err
+	}
+	for _, p := range st.sorted() {
+		if after != "" && idText(p.id) <= after {
+			continue
+		}
+		if len(out.Proposals) == limit {
+			out.Next = out.Proposals[limit-1].ID
+			break
+		}
+		out.Proposals = append(out.Proposals, e.describe(st, p))
+	}
+	return out, nil
+}
+
+func parseCursor(s string) (string, error) {
+	if s == "" {
+		return "", nil
+	}
+	if _, err := parseID(s); err != nil {
+		return "", &record.FieldError{Field: "cursor", Reason: "is not one that a list gave"}
+	}
+	return s, nil
+}
+
+// Proposal gives a proposal, live or ended.
+func (e *Engine) Proposal(ctx context.Context, id string) (Proposal, error) {
+	pid, err := parseID(id)
+	if err != nil {
+		return Proposal{}, err
+	}
+	st := e.current.Load()
+	if p := st.live[pid]; p != nil {
+		return e.describe(st, p), nil
+	}
+	how, known, err := e.readOutcome(ctx, pid)
+	if err != nil {
+		return Proposal{}, err
+	}
+	if !known {
+		return Proposal{}, fmt.Errorf("proposal %s: %w", id, ErrNotFound)
+	}
+	return Proposal{ID: id, State: how.State, Version: how.Version, PayloadB3: how.PayloadB3}, nil
+}
+
+// describe words a live proposal. One whose time is over is expired, swept or not.
+func (e *Engine) describe(st *state, p *proposal) Proposal {
+	out := Proposal{
+		ID: idText(p.id), State: StatePending, Version: p.row.Version, PayloadB3: p.row.PayloadB3, PrevHash: p.row.PrevHash,
+		Kind: p.payload.Kind, Mode: p.payload.Mode, CreatedAt: p.payload.CreatedAt, ExpiresAt: p.expiresAt(),
+		ItemsCount: p.payload.ItemsCount, ItemsRoot: p.payload.ItemsRoot, SignerSetB3: p.payload.SignerSetB3,
+		Approvals: p.approvals, Quorum: quorumOf(st.view.Signers),
+	}
+	if p.expired(e.now()) {
+		out.State = StateExpired
+	}
+	return out
+}
+
+// ProposalPayload gives the exact bytes that signers of a live proposal sign the digest of. A committed one's are those of
+// its version.
+func (e *Engine) ProposalPayload(ctx context.Context, id string) ([]byte, error) {
+	pid, err := parseID(id)
+	if err != nil {
+		return nil, err
+	}
+	if p := e.current.Load().live[pid]; p != nil {
+		return p.payload.Bytes(), nil
+	}
+	how, known, err := e.readOutcome(ctx, pid)
+	if err != nil {
+		return nil, err
+	}
+	if known && how.State == StateCommitted {
+		return e.PayloadBytes(ctx, how.Version)
+	}
+	return nil, endedError(pid, how, known)
+}

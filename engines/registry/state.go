@@ -1,0 +1,136 @@
+package registry
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines/registry/record"
+)
+
+// state is HEAD with all that waits above it. A published state is never changed: the pipeline works on a clone.
+type state struct {
+	view     *HeadView
+	live     map[ulid.ULID]*proposal
+	byB3     map[b3.Digest]ulid.ULID
+	sums     pendingSums
+	audit    AuditRef
+	logBytes int64 // stored bytes of entries and payloads
+}
+
+// proposal is a live proposal, immutable: an approval makes a new one.
+type proposal struct {
+	id        ulid.ULID
+	row       propRow
+	payload   *record.Payload
+	packed    []byte
+	approvals []record.Approval
+	keys      []b3.Digest // of their public keys, in step with approvals
+}
+
+func (p *proposal) expired(now time.Time) bool { return now.UnixMilli() >= p.row.ExpiresMS }
+
+func (p *proposal) expiresAt() string { return record.FormatTime(time.UnixMilli(p.row.ExpiresMS)) }
+
+// approved is p with one more approval.
+func (p *proposal) approved(a record.Approval, key b3.Digest) *proposal {
+	next := *p
+	next.approvals = append(slices.Clip(p.approvals), a)
+	next.keys = append(slices.Clip(p.keys), key)
+	return &next
+}
+
+func newState(view *HeadView) *state {
+	return &state{
+		view: view, live: map[ulid.ULID]*proposal{}, byB3: map[b3.Digest]ulid.ULID{},
+		sums: pendingSums{byOwner: map[string]int{}},
+	}
+}
+
+func (s *state) clone() *state {
+	next := *s
+	next.live, next.byB3, next.sums.byOwner = maps.Clone(s.live), maps.Clone(s.byB3), maps.Clone(s.sums.byOwner)
+	return &next
+}
+
+func (s *state) enter(p *proposal) {
+	s.live[p.id] = p
+	s.byB3[p.row.PayloadB3] = p.id
+	s.sums.add(p.row, 1)
+}
+
+func (s *state) remove(p *proposal) {
+	delete(s.live, p.id)
+	delete(s.byB3, p.row.PayloadB3)
+	if s.sums.add(p.row, -1); s.sums.byOwner[p.row.Owner] == 0 {
+		delete(s.sums.byOwner, p.row.Owner)
+	}
+}
+
+// byPayload gives the live proposal of a payload, or nil.
+func (s *state) byPayload(payload b3.Digest) *proposal {
+	id, ok := s.byB3[payload]
+	if !ok {
+		return nil
+	}
+	return s.live[id]
+}
+
+// checkBase judges where a payload would stand: on HEAD, or on a live proposal for the version before it, which it answers
+// (nil for HEAD).
+func (s *state) checkBase(version uint64, prev b3.Digest, maxStack int) (*proposal, error) {
+	next := s.view.Head.Version + 1
+	switch {
+	case version < next || version >= next+uint64(maxStack):
+		return nil, record.ErrVersionSkew
+	case version == next && prev == s.view.Head.PayloadB3:
+		return nil, nil
+	case version == next:
+		return nil, record.ErrChainMismatch
+	}
+	base := s.byPayload(prev)
+	if base == nil || base.row.Version != version-1 {
+		return nil, record.ErrChainMismatch
+	}
+	return base, nil
+}
+
+// sorted lists the live proposals by id, which is by age.
+func (s *state) sorted() []*proposal {
+	return slices.SortedFunc(maps.Values(s.live), func(a, b *proposal) int { return a.id.Compare(b.id) })
+}
+
+// orphans lists the live proposals that no longer stand on HEAD or on a live proposal, parents before children.
+func (s *state) orphans() []*proposal {
+	byVersion := slices.SortedFunc(maps.Values(s.live), func(a, b *proposal) int {
+		return cmp.Or(cmp.Compare(a.row.Version, b.row.Version), a.id.Compare(b.id))
+	})
+	var out []*proposal
+	sound := map[b3.Digest]uint64{s.view.Head.PayloadB3: s.view.Head.Version}
+	for _, p := range byVersion {
+		if version, ok := sound[p.row.PrevHash]; ok && version == p.row.Version-1 {
+			sound[p.row.PayloadB3] = p.row.Version
+		} else {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// expired lists up to most live proposals whose time is over, oldest first.
+func (s *state) expired(now time.Time, most int) []*proposal {
+	var out []*proposal
+	for _, p := range s.live {
+		if p.expired(now) {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(a, b *proposal) int {
+		return cmp.Or(cmp.Compare(a.row.ExpiresMS, b.row.ExpiresMS), a.id.Compare(b.id))
+	})
+	return out[:min(len(out), most)]
+}

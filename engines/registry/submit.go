@@ -1,0 +1,150 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"ronbox/appliance/flow"
+	"ronbox/store"
+)
+
+// plan decides jobs one after the other until the batch is full. Jobs whose deadline has passed are answered here: nothing
+// was written for them.
+func (p *pipeline) plan(ctx context.Context, jobs []*job) *plan {
+	made := p.e.newPlan(ctx, p.cur, p.clock())
+	made.expire(p.cur.expired(made.now, maxSweep))
+	for _, j := range slices.Clone(jobs) {
+		if made.size >= maxBatchBytes {
+			break
+		}
+		if j.ctx.Err() != nil {
+			p.release(j)
+			j.reply.Fail(context.Cause(j.ctx))
+			continue
+		}
+		made.decide(j)
+	}
+	return made
+}
+
+// submit hands the batch to the store. What it publishes is published by the committer, after the sync and before any
+// answer, so that an answer that comes too late for its caller loses nothing.
+func (p *pipeline) submit(ctx context.Context, made *plan) error {
+	ctx, cancel := context.WithDeadline(ctx, made.deadline())
+	defer cancel()
+	p.sent = true
+	begun := time.Now()
+	_, err := store.Commit(ctx, p.e.store, store.Work, made.batch(), func(BatchResult) { p.e.publish(made) })
+	p.e.m.commitSeconds(time.Since(begun).Seconds())
+	var guard *GuardError
+	switch {
+	case err == nil:
+		p.sent = false
+		return nil
+	case errors.As(err, &guard):
+		p.sent, p.stale = false, true
+		p.e.m.casFail(1)
+		p.offend(made, guard)
+		return err
+	case errors.Is(err, store.ErrUnknown):
+		p.stale = true // it may yet get into the file
+		return err
+	}
+	p.sent = false
+	return err
+}
+
+// deadline is the latest of the callers', or a short one when nobody waits.
+func (made *plan) deadline() time.Time {
+	latest := time.Now().Add(sweepDeadline)
+	for j := range made.verdict {
+		if at, ok := j.ctx.Deadline(); !ok {
+			latest = latest.Add(sweepDeadline)
+		} else if at.After(latest) {
+			latest = at
+		}
+	}
+	return latest
+}
+
+// publish makes a synced batch visible: state first, then the bus. It runs in the committer and must not wait.
+func (e *Engine) publish(made *plan) {
+	e.current.Store(made.next)
+	for _, ev := range made.events {
+		e.committed.Publish(ev)
+	}
+	e.m.count(made)
+}
+
+// offend answers the job whose op a guard refused; the others are built again.
+func (p *pipeline) offend(made *plan, guard *GuardError) {
+	if guard.Op < 0 || made.of[guard.Op] == nil {
+		return // the batch's own compare-and-set, or a sweep: nobody's fault
+	}
+	j := made.of[guard.Op]
+	p.release(j)
+	j.reply.Fail(guard)
+}
+
+// succeed answers everyone in the batch.
+func (p *pipeline) succeed(made *plan) {
+	p.cur = made.next
+	for j, v := range made.verdict {
+		p.release(j)
+		if v.err != nil {
+			j.reply.Fail(v.err)
+		} else {
+			j.reply.Answer(v.answer)
+		}
+	}
+}
+
+// fail answers everyone in a batch that did not get into the file: refusals and repeats as decided, the rest with why.
+func (p *pipeline) fail(made *plan, why error) {
+	p.sent = false
+	for j, v := range made.verdict {
+		p.release(j)
+		switch {
+		case v.err != nil:
+			j.reply.Fail(v.err)
+		case !v.op:
+			j.reply.Answer(v.answer)
+		default:
+			j.reply.Fail(why)
+		}
+	}
+}
+
+// release takes j off the list of jobs that are owed an answer; the caller answers it at once.
+func (p *pipeline) release(j *job) {
+	p.held = slices.DeleteFunc(p.held, func(h *job) bool { return h == j })
+}
+
+// answerHeld answers what this life of the pipeline still owes when it ends early: unknown once the store has had it.
+func (p *pipeline) answerHeld() {
+	why := flow.ErrCanceled
+	if p.sent {
+		why = flow.ErrUnknown
+	}
+	for _, j := range p.held {
+		j.reply.Fail(why)
+	}
+	if n := len(p.held); n > 0 {
+		p.e.m.canceled(n)
+	}
+	p.held = nil
+}
+
+// abort ends the pipeline at once: what waits in its queues is answered too, since nothing will read them again.
+func (p *pipeline) abort(ctx context.Context) error {
+	for _, q := range []*flow.Queue[*job]{p.e.proposals, p.e.approvals} {
+		left := q.Discard("aborted")
+		for _, j := range left {
+			j.reply.Fail(flow.ErrCanceled)
+		}
+		p.e.m.canceled(len(left))
+	}
+	return context.Cause(ctx)
+}
