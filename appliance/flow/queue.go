@@ -40,6 +40,10 @@ func NewQueue[T any](c *Catalog, s Spec) *Queue[T] {
 
 // TrySend enqueues v, or returns ErrBusy if the queue is full or ErrClosed if it is closed; both count as dropped. It never blocks.
 func (q *Queue[T]) TrySend(v T) error {
+	if len(q.items) == cap(q.items) && q.state.Load() < shut {
+		q.dropped(1) // full and open: refused without a shared write, since this is the path of overload
+		return ErrBusy
+	}
 	if !q.enter() {
 		return ErrClosed
 	}
