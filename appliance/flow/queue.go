@@ -70,6 +70,11 @@ func (q *Queue[T]) Send(ctx context.Context, v T) error {
 	}
 	defer q.leave()
 	select {
+	case q.items <- v: // there is room, as a rule
+		return nil
+	default:
+	}
+	select {
 	case q.items <- v:
 		return nil
 	case <-q.closing:

@@ -67,6 +67,9 @@ func (r *Reply[T]) Canceled() bool {
 // gets 250 ms more, then ErrUnknown: it may take effect or not. Only one caller may wait, once.
 func (r *Reply[T]) Wait(ctx context.Context) (T, error) {
 	assertFree("Reply.Wait")
+	if r.state.Load() == replyAnswered {
+		return r.value, r.err
+	}
 	select {
 	case <-r.done:
 		return r.value, r.err
