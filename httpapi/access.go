@@ -1,0 +1,173 @@
+package httpapi
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"ronbox/appliance/obs"
+	"ronbox/engines"
+	"ronbox/httpapi/auth"
+)
+
+// bound is a route under one method: the handler in its stages, and the series it counts in.
+type bound struct {
+	route    *Route
+	method   string // also a metric label: of a closed set
+	run      handler
+	inflight atomic.Int64
+	latency  func(seconds float64)
+	byStatus statusCounter
+	busy     func(n int) // nil where nothing can be full
+}
+
+// statusCounter resolves a status' series when it is first met, so that only what happens is exposed.
+type statusCounter struct {
+	resolve func(status int) func(n int)
+	seen    sync.Map // status to func(int)
+}
+
+func (s *statusCounter) inc(status int) {
+	f, ok := s.seen.Load(status)
+	if !ok {
+		f, _ = s.seen.LoadOrStore(status, s.resolve(status))
+	}
+	f.(func(int))(1)
+}
+
+// bind fits a route for one of its methods.
+func (s *Server) bind(r *Route, method string) *bound {
+	m, b := s.d.Metrics, &bound{route: r, method: method}
+	b.latency = m.Histogram("request_latency_seconds", r.Service, "route", r.Pattern, "method", method)
+	b.byStatus.resolve = func(status int) func(int) {
+		return m.Counter("http_requests_total", r.Service,
+			"route", r.Pattern, "method", method, "status", strconv.Itoa(status))
+	}
+	if r.Endpoint != "" {
+		b.busy = m.Counter("busy_rejections_total", r.Service, "endpoint", r.Endpoint)
+	}
+	b.run = s.fit(b)
+	return b
+}
+
+// watchInflight exposes how many calls of a route are inside, over all its methods.
+func watchInflight(m *obs.Metrics, r *Route, all []*bound) {
+	m.Gauge("inflight_requests", r.Service, func() (n float64) {
+		for _, b := range all {
+			n += float64(b.inflight.Load())
+		}
+		return n
+	}, "route", r.Pattern)
+}
+
+// account is where a call is timed, counted, logged, and where its error is told.
+func account(s *Server, b *bound, next handler) handler {
+	return func(c *call) error {
+		b.inflight.Add(1)
+		defer b.inflight.Add(-1)
+		if err := s.limitIO(c); err != nil {
+			return err // the connection is gone already
+		}
+		err := next(c)
+		if err == nil {
+			s.settle(c, b, nil)
+			return nil
+		}
+		told := s.tell(c, b, err)
+		s.settle(c, b, err)
+		if !told {
+			return http.ErrAbortHandler // half an answer must not look like a whole one
+		}
+		return nil
+	}
+}
+
+// limitIO bounds how long the answer may take to write and, if there is a body, how long that may take to arrive:
+// also one that nobody reads, since net/http reads the rest of it.
+func (s *Server) limitIO(c *call) error {
+	control := c.control()
+	err := control.SetWriteDeadline(c.started.Add(c.route.Deadline + s.cfg.WriteTimeout.D()))
+	if err == nil && c.r.ContentLength != 0 {
+		err = control.SetReadDeadline(c.started.Add(s.cfg.ReadTimeout.D()))
+	}
+	if errors.Is(err, http.ErrNotSupported) {
+		return nil
+	}
+	return err
+}
+
+// settle counts and logs a call that has been answered.
+func (s *Server) settle(c *call, b *bound, err error) {
+	status := c.status
+	if status == 0 {
+		status = http.StatusOK // net/http says so for a handler that wrote nothing
+	}
+	b.byStatus.inc(status)
+	took := time.Since(c.started)
+	if b.route.Class != ClassStream {
+		b.latency(took.Seconds())
+	}
+	if err == nil && status >= http.StatusBadRequest {
+		s.rejected(c.route.Service, reasonDegraded)
+	}
+	s.log(c, b.method, status, took, err)
+}
+
+// log says what was answered: what fails, what is refused for who asks, and what changes something; the rest at debug.
+func (s *Server) log(c *call, method string, status int, took time.Duration, err error) {
+	level := logLevel(c.route, status)
+	if level == hclog.Debug && !s.d.Log.IsDebug() {
+		return
+	}
+	fields := []any{
+		"corr_id", c.corrID, "route", c.route.Pattern, "method", method,
+		"status", status, "latency_ms", float64(took.Microseconds()) / 1000, "peer_addr", c.peer.String(),
+	}
+	fields = append(fields, whoFields(c.actor)...)
+	if err != nil {
+		fields = append(append(fields, "reason", c.reason, "error", err.Error()), errorFields(err)...)
+	}
+	s.d.Log.Log(level, "http.request", fields...)
+}
+
+func logLevel(r *Route, status int) hclog.Level {
+	switch {
+	case r.Class == ClassBypass && status != http.StatusInternalServerError:
+		return hclog.Debug
+	case status >= http.StatusInternalServerError:
+		return hclog.Warn
+	case r.writes(), status == http.StatusUnauthorized, status == http.StatusForbidden:
+		return hclog.Info
+	}
+	return hclog.Debug
+}
+
+func whoFields(a engines.Actor) []any {
+	if a.Anonymous() {
+		return nil
+	}
+	return []any{"cap_id", a.CapID, "principal", a.Principal}
+}
+
+// errorFields are what an error keeps from the caller.
+func errorFields(err error) []any {
+	var p *panicError
+	var invalid *auth.InvalidError
+	var denied *auth.DeniedError
+	switch {
+	case errors.As(err, &p):
+		return []any{"stack", string(p.stack)}
+	case errors.As(err, &invalid):
+		return []any{"auth_stage", invalid.Stage, "auth_reason", invalid.Reason, "tid", invalid.TID}
+	case errors.As(err, &denied):
+		return []any{"tid", denied.TID, "kid", denied.Kid, "tenant", denied.Tenant, "scope", denied.Scope,
+			"auth_reason", strings.Join(denied.Reasons, "; ")}
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/julienschmidt/httprouter"
+
+	"ronbox/engines"
+)
+
+// call is one request on its way through the middleware, and the ResponseWriter that watches its answer. It lives on
+// the goroutine of its connection only.
+type call struct {
+	w      http.ResponseWriter
+	r      *http.Request
+	route  *Route
+	params httprouter.Params
+	peer   *peer
+
+	corrID   string
+	actor    engines.Actor
+	query    url.Values // nil without one
+	body     []byte
+	deadline time.Time // zero: none
+	status   int       // 0 until the header is written
+	reason   string    // of the problem told, if any
+	started  time.Time
+
+	ctx    context.Context // nil until someone waits
+	cancel context.CancelFunc
+}
+
+// context is the request's, ending at the deadline. It is made when first asked for: a read from memory waits for
+// nothing, and pays no timer.
+func (c *call) context() context.Context {
+	if c.ctx == nil {
+		c.ctx = c.r.Context()
+		if !c.deadline.IsZero() {
+			c.ctx, c.cancel = context.WithDeadline(c.ctx, c.deadline)
+		}
+	}
+	return c.ctx
+}
+
+// release frees what context holds.
+func (c *call) release() {
+	if c.cancel != nil {
+		c.cancel()
+	}
+}
+
+// param is a path parameter, "" when the pattern has none of that name.
+func (c *call) param(name string) string { return c.params.ByName(name) }
+
+// Header is the answer's.
+func (c *call) Header() http.Header { return c.w.Header() }
+
+// WriteHeader notes the status.
+func (c *call) WriteHeader(status int) {
+	if c.status == 0 {
+		c.status = status
+	}
+	c.w.WriteHeader(status)
+}
+
+// Write answers 200 unless WriteHeader came before.
+func (c *call) Write(b []byte) (int, error) {
+	if c.status == 0 {
+		c.status = http.StatusOK
+	}
+	return c.w.Write(b)
+}
+
+// control reaches the deadlines and the buffer of the connection.
+func (c *call) control() *http.ResponseController { return http.NewResponseController(c.w) }
+
+// Unwrap gives http.ResponseController the connection's own writer.
+func (c *call) Unwrap() http.ResponseWriter { return c.w }
+
+// peer is who is at the other end of a connection.
+type peer struct {
+	addr   netip.Addr // of a TCP peer
+	socket bool       // over the admin socket, as uid
+	uid    uint32
+}
+
+// String is for logs.
+func (p *peer) String() string {
+	switch {
+	case p.socket:
+		return "uid:" + strconv.FormatUint(uint64(p.uid), 10)
+	case p.addr.IsValid():
+		return p.addr.String()
+	}
+	return ""
+}
+
+type peerKey struct{}
+
+// nobody is the peer of a request that came over no listener of ours, as in a test.
+var nobody = &peer{}
+
+func peerOf(r *http.Request) *peer {
+	if p, ok := r.Context().Value(peerKey{}).(*peer); ok {
+		return p
+	}
+	return nobody
+}

@@ -1,0 +1,271 @@
+package httpapi
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"ronbox/appliance/unit"
+	"ronbox/engines/registry"
+)
+
+// readStatus reads one answer's status, 0 when the connection just ends.
+func readStatus(t *testing.T, c net.Conn) int {
+	t.Helper()
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
+		return 0
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, resp.Body)
+	_ = resp.Body.Close()
+	return resp.StatusCode
+}
+
+func TestSlowHeadersAreClosed(t *testing.T) {
+	r := newRig(t, func(c *Config, _ *Deps) { c.ReadTimeout = unit.Duration(100 * time.Millisecond) }).listening(t)
+	for _, begun := range []string{"", "GET /registry/he", "GET /registry/head HTTP/1.1\r\nHost: x\r\nX-A: "} {
+		c := r.dial(t)
+		if _, err := io.WriteString(c, begun); err != nil {
+			t.Fatal(err)
+		}
+		if got := readStatus(t, c); got != 0 && got != http.StatusBadRequest {
+			t.Errorf("%q: %d, want the connection closed", begun, got)
+		}
+		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%q: the connection is still open: %v", begun, err)
+		}
+	}
+	if r.reg.calls != 0 {
+		t.Error("a half request reached the engine")
+	}
+}
+
+func TestHugeHeadersAreRefused(t *testing.T) {
+	r := newRig(t).listening(t)
+	c := r.dial(t)
+	_, _ = io.WriteString(c, "GET /registry/head HTTP/1.1\r\nHost: x\r\nX-Big: "+strings.Repeat("x", 64<<10)+"\r\n\r\n")
+	if got := readStatus(t, c); got != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("%d, want 431", got)
+	}
+}
+
+func TestConnectionsAreCapped(t *testing.T) {
+	r := newRig(t, func(c *Config, _ *Deps) { c.MaxConns = 2 }).listening(t)
+	get := "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+	first, second := r.dial(t), r.dial(t)
+	for _, c := range []net.Conn{first, second} { // both are accepted before the third knocks
+		_, _ = io.WriteString(c, get)
+		if got := readStatus(t, c); got != http.StatusOK {
+			t.Fatalf("%d below the cap", got)
+		}
+	}
+	if got := readStatus(t, r.dial(t)); got != http.StatusServiceUnavailable {
+		t.Errorf("%d over the cap, want a canned 503", got)
+	}
+	if got := sum(t, r.metrics, "conn_rejects_total", "reason", rejectTotal); got != 1 {
+		t.Errorf("conn_rejects_total = %v, want 1", got)
+	}
+	if got := sum(t, r.metrics, "conns_open", "listener", "http"); got != 2 {
+		t.Errorf("conns_open = %v, want 2", got)
+	}
+	_, _ = io.WriteString(first, "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+	if got := readStatus(t, first); got != http.StatusOK {
+		t.Fatal(got)
+	}
+	waitFor(t, "a place to come free", func() bool { return r.tcp.conns.n.Load() == 1 })
+	c := r.dial(t)
+	_, _ = io.WriteString(c, get)
+	if got := readStatus(t, c); got != http.StatusOK {
+		t.Errorf("%d, want the freed place", got)
+	}
+}
+
+// waitFor polls what another goroutine is about to do.
+func waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	poll, end := time.NewTicker(time.Millisecond), time.After(5*time.Second)
+	defer poll.Stop()
+	for !ok() {
+		select {
+		case <-poll.C:
+		case <-end:
+			t.Fatalf("no %s in 5 s", what)
+		}
+	}
+}
+
+func withSocket(path string) func(*Config, *Deps) {
+	return func(_ *Config, d *Deps) { d.UDS.Path = path }
+}
+
+func TestSocketIsTheOwnersOnly(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "admin.sock")
+	r := newRig(t, withSocket(path)).listening(t)
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 || info.Mode().Type() != os.ModeSocket {
+		t.Fatalf("%v %v, want a socket 0600", info.Mode(), err)
+	}
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	_, _ = io.WriteString(c, "POST /registry/commit/"+proposal+" HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+	if got := readStatus(t, c); got != http.StatusCreated {
+		t.Errorf("%d, want the own uid to be let in", got)
+	}
+	if uid := r.reg.actor.UID; uid == nil || *uid != uint32(os.Getuid()) {
+		t.Errorf("actor = %+v, want the own uid", r.reg.actor)
+	}
+}
+
+func TestSocketRefusesOthers(t *testing.T) {
+	if !uidAllowed(0) || !uidAllowed(uint32(os.Getuid())) || uidAllowed(uint32(os.Getuid())+1) || uidAllowed(65534) && os.Getuid() != 65534 {
+		t.Error("the own uid and root are let in, and nobody else")
+	}
+	path := filepath.Join(t.TempDir(), "admin.sock")
+	r := newRig(t, withSocket(path))
+	r.admin.may = func(uint32) bool { return false }
+	r.listening(t)
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	if got := readStatus(t, c); got != 0 {
+		t.Errorf("a stranger got %d, want nothing", got)
+	}
+	if got := sum(t, r.metrics, "conn_rejects_total", "reason", rejectPeer); got != 1 {
+		t.Errorf("conn_rejects_total = %v, want 1", got)
+	}
+	waitFor(t, "place to come free", func() bool { return r.admin.conns.n.Load() == 0 })
+}
+
+func TestStaleSocketIsReplacedAndOtherFilesAreNot(t *testing.T) {
+	dir := t.TempDir()
+	stale := filepath.Join(dir, "stale.sock")
+	old, err := net.ListenUnix("unix", &net.UnixAddr{Name: stale})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old.SetUnlinkOnClose(false)
+	_ = old.Close()
+	newRig(t, withSocket(stale)).listening(t)
+
+	plain := filepath.Join(dir, "plain")
+	if err := os.WriteFile(plain, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, withSocket(plain))
+	if err := r.Listen(t.Context()); err == nil || !strings.Contains(err.Error(), "not a socket") {
+		t.Errorf("err = %v, want a refusal to remove a file", err)
+	}
+	if raw, _ := os.ReadFile(plain); string(raw) != "mine" {
+		t.Error("the file is gone")
+	}
+	if _, err := net.Dial("tcp", r.Addr()); err == nil {
+		t.Error("TCP stayed open after Listen failed")
+	}
+}
+
+func TestSocketPathThatCannotBe(t *testing.T) {
+	long := filepath.Join(t.TempDir(), strings.Repeat("x", 120))
+	if err := (UDSConfig{Path: long}).Validate(); err == nil {
+		t.Error("Validate took a path of more than 107 bytes")
+	}
+	if _, err := listenSocket(t.Context(), long); err == nil {
+		t.Error("listenSocket took it")
+	}
+}
+
+func TestAddressInUseIsAnError(t *testing.T) {
+	r := newRig(t).listening(t)
+	if err := newRig(t, func(c *Config, _ *Deps) { c.Bind = r.Addr() }).Listen(t.Context()); err == nil {
+		t.Error("bound twice")
+	}
+}
+
+// A task that is started again finds its listener gone and comes back on the same address.
+func TestTaskComesBackOnItsAddress(t *testing.T) {
+	r := newRig(t).listening(t)
+	addr := r.Addr()
+	r2 := newRig(t, func(c *Config, _ *Deps) { c.Bind = "127.0.0.1:0" })
+	if err := r2.Listen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	was := r2.Addr()
+	_ = r2.tcp.close()
+	done := make(chan error, 1)
+	go func() { done <- r2.tcp.run(t.Context()) }()
+	waitFor(t, "listener", func() bool { return !r2.tcp.open.Load().closed.Load() })
+	if r2.Addr() != was || addr == was {
+		t.Errorf("came back on %s, was %s", r2.Addr(), was)
+	}
+	if err := r2.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("run after shutdown: %v, want nil", err)
+	}
+}
+
+// Shutdown waits for calls in hand, and cuts them when its time is over.
+func TestShutdownWaitsThenCuts(t *testing.T) {
+	for _, tt := range []struct {
+		doc, timeout string
+		within       time.Duration
+		status       int
+	}{{"in time", "0.1", 5 * time.Second, http.StatusGatewayTimeout}, {"too late", "4", 50 * time.Millisecond, 0}} {
+		r := newRig(t).listening(t)
+		r.reg.wait = true
+		c := r.dial(t)
+		_, _ = io.WriteString(c, "POST /registry/commit/"+proposal+" HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good\r\n"+
+			"Request-Timeout: "+tt.timeout+"\r\nContent-Length: 0\r\n\r\n")
+		waitFor(t, "call", func() bool { return r.tcp.calls.Load() == 1 })
+		ctx, cancel := context.WithTimeout(t.Context(), tt.within)
+		if err := r.Shutdown(ctx); err != nil {
+			t.Errorf("%s: Shutdown: %v", tt.doc, err)
+		}
+		cancel()
+		if got := readStatus(t, c); got != tt.status {
+			t.Errorf("%s: %d, want %d", tt.doc, got, tt.status)
+		}
+	}
+}
+
+func TestShutdownSaysWhatRunsOn(t *testing.T) {
+	r := newRig(t).listening(t)
+	hold := make(chan struct{})
+	r.reg.since = func(uint64, int) ([]registry.Event, error) { <-hold; return nil, nil }
+	f := r.stream(t, "1")
+	f.want("retry: 3000", hello3)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := r.Shutdown(ctx); err == nil || !strings.Contains(err.Error(), "1 calls run on") {
+		t.Errorf("err = %v, want one call that runs on", err)
+	}
+	close(hold)
+}
+
+func TestShutdownDoesNotMindSilentConnections(t *testing.T) {
+	r := newRig(t).listening(t)
+	r.dial(t)
+	waitFor(t, "connection", func() bool { return r.tcp.conns.n.Load() == 1 })
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := r.Shutdown(ctx); err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+}

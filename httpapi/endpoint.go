@@ -1,0 +1,165 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"ronbox/appliance/flow"
+)
+
+// endpoint is one address with the server behind it.
+type endpoint struct {
+	s       *Server
+	name    string // of its task
+	network string // "tcp" or "unix"
+	bind    string
+	http    *http.Server
+	may     func(uid uint32) bool // which peers of a socket are let in
+	conns   *limiter
+	calls   atomic.Int64                // handlers running
+	rejects map[string]func(n int)      // by reason
+	open    atomic.Pointer[capListener] // nil before listen
+}
+
+// Reasons of conn_rejects_total.
+const (
+	rejectTotal = "total"
+	rejectPeer  = "peer"
+)
+
+func (s *Server) newEndpoint(name, network, bind string, limit int) *endpoint {
+	m := s.d.Metrics
+	e := &endpoint{s: s, name: name, network: network, bind: bind, may: uidAllowed, conns: newLimiter(limit),
+		rejects: map[string]func(int){
+			rejectTotal: m.Counter("conn_rejects_total", serviceNode, "reason", rejectTotal),
+			rejectPeer:  m.Counter("conn_rejects_total", serviceNode, "reason", rejectPeer),
+		}}
+	m.Gauge("conns_open", serviceNode, func() float64 { return float64(e.conns.n.Load()) }, "listener", name)
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	e.http = &http.Server{
+		Handler:           e,
+		Protocols:         protocols,
+		ReadHeaderTimeout: s.cfg.ReadTimeout.D(),
+		IdleTimeout:       s.cfg.IdleTimeout.D(),
+		MaxHeaderBytes:    int(s.cfg.MaxHeader.Bytes()),
+		ConnContext:       withPeer,
+		ErrorLog:          s.d.Log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
+	}
+	return e
+}
+
+// withPeer puts who is at the other end into the context of every request of c.
+func withPeer(ctx context.Context, c net.Conn) context.Context {
+	if t, ok := c.(interface{ who() *peer }); ok {
+		return context.WithValue(ctx, peerKey{}, t.who())
+	}
+	return ctx
+}
+
+// listen opens the address; a second call after close opens it again.
+func (e *endpoint) listen(ctx context.Context) error {
+	inner, err := e.openSocket(ctx)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", e.bind, err)
+	}
+	e.bind = inner.Addr().String() // a restart must come back on the port that 0 gave
+	e.open.Store(&capListener{Listener: inner, e: e})
+	return nil
+}
+
+func (e *endpoint) openSocket(ctx context.Context) (net.Listener, error) {
+	if e.network == "unix" {
+		return listenSocket(ctx, e.bind)
+	}
+	var lc net.ListenConfig
+	return lc.Listen(ctx, e.network, e.bind)
+}
+
+func (e *endpoint) addr() string {
+	if l := e.open.Load(); l != nil {
+		return l.Addr().String()
+	}
+	return ""
+}
+
+func (e *endpoint) close() error {
+	if l := e.open.Load(); l != nil {
+		return l.Close()
+	}
+	return nil
+}
+
+func (e *endpoint) task(doc string) flow.Task {
+	return flow.Task{Service: serviceNode, Name: e.name, Count: 1, Restart: flow.Always, Doc: doc, Run: e.run}
+}
+
+// run accepts until shutdown. A run after a failure finds its listener closed and opens the address anew.
+func (e *endpoint) run(ctx context.Context) error {
+	l := e.open.Load()
+	if l == nil || l.closed.Load() {
+		if err := e.listen(ctx); err != nil {
+			return err
+		}
+		l = e.open.Load()
+	}
+	stop := context.AfterFunc(ctx, func() { _ = e.http.Close() })
+	defer stop()
+	err := e.http.Serve(l)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// ServeHTTP counts who is inside.
+func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	e.calls.Add(1)
+	defer e.calls.Add(-1)
+	e.s.router.ServeHTTP(w, r)
+}
+
+// shutdown lets the calls in hand finish until ctx ends, then cuts the connections. Only a handler that runs on even
+// so is an error; a connection that never asked is not.
+func (e *endpoint) shutdown(ctx context.Context) error {
+	if e.http.Shutdown(ctx) == nil {
+		return e.close()
+	}
+	err := errors.Join(e.http.Close(), e.close())
+	if left := e.settled(cutGrace); left > 0 {
+		return errors.Join(err, fmt.Errorf("%s: %d calls run on", e.name, left))
+	}
+	return err
+}
+
+const (
+	cutGrace = 250 * time.Millisecond // for handlers whose context has ended to return
+	cutPoll  = 5 * time.Millisecond
+)
+
+// settled waits for the handlers to return and says how many have not.
+func (e *endpoint) settled(within time.Duration) int64 {
+	poll, over := time.NewTicker(cutPoll), time.After(within)
+	defer poll.Stop()
+	for {
+		left := e.calls.Load()
+		if left == 0 {
+			return 0
+		}
+		select {
+		case <-poll.C:
+		case <-over:
+			return left
+		}
+	}
+}

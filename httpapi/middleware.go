@@ -1,0 +1,106 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"runtime/debug"
+)
+
+// A stage is one ring around the handler of a route. It is fitted once, when the route is bound, so that a route pays
+// only for the stages that concern it.
+type stage struct {
+	name string
+	on   func(*Route) bool
+	wrap func(s *Server, b *bound, next handler) handler
+}
+
+// stages are the rings, outermost first. The order is the contract: what counts lies outside what can fail, what
+// refuses early costs little, and no body is read before it is known who sends it.
+func stages() []stage {
+	return []stage{
+		{"corr_id", every, correlate},
+		{"access", every, account},
+		{"recover", every, recovered},
+		{"bypass", bypassing, limitBypass},
+		{"gate", guarded, passGate},
+		{"deadline", guarded, limitTime},
+		{"inflight", takesPlace, limitInflight},
+		{"auth", protected, authorize},
+		{"content", guarded, checkContent},
+		{"body", takesBody, readBody},
+		{"query", every, checkQuery},
+	}
+}
+
+func every(*Route) bool        { return true }
+func bypassing(r *Route) bool  { return r.Class == ClassBypass }
+func guarded(r *Route) bool    { return r.Class != ClassBypass }
+func takesPlace(r *Route) bool { return r.Class != ClassBypass && r.Class != ClassStream }
+func protected(r *Route) bool  { return guarded(r) && (r.Scope != "" || r.Class == ClassAdmin) }
+func takesBody(r *Route) bool  { return guarded(r) && r.Body != NoBody }
+
+// fit wraps the handler of b in its stages.
+func (s *Server) fit(b *bound) handler {
+	h, all := b.route.handle, stages()
+	for i := len(all) - 1; i >= 0; i-- {
+		if all[i].on(b.route) {
+			h = all[i].wrap(s, b, h)
+		}
+	}
+	return h
+}
+
+// correlate keeps the caller's correlation id when it is a ULID or a UUID, else makes one, and echoes it.
+func correlate(s *Server, _ *bound, next handler) handler {
+	return func(c *call) error {
+		if c.corrID = c.r.Header.Get(corrHeader); !isULID(c.corrID) && !isUUID(c.corrID) {
+			c.corrID = newCorrID(s.now())
+		}
+		c.Header()[corrHeader] = []string{c.corrID}
+		return next(c)
+	}
+}
+
+// panicError is a panic of a handler, told as an internal error and logged with its stack once.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
+
+// recovered turns a panic into an error, so that it is told, counted and logged like any other.
+func recovered(_ *Server, _ *bound, next handler) handler {
+	return func(c *call) (err error) {
+		defer func() {
+			v := recover()
+			if v == nil {
+				return
+			}
+			if v == http.ErrAbortHandler { // net/http's own way to drop a connection
+				err = http.ErrAbortHandler
+				return
+			}
+			err = &panicError{value: v, stack: debug.Stack()}
+		}()
+		return next(c)
+	}
+}
+
+// limitBypass bounds the requests that nothing else bounds.
+func limitBypass(s *Server, _ *bound, next handler) handler { return s.bypass.around(next) }
+
+// limitInflight holds one of the service's places while the call runs.
+func limitInflight(s *Server, b *bound, next handler) handler {
+	return s.inflight[b.route.Service].around(next)
+}
+
+// passGate asks the drain gate.
+func passGate(s *Server, _ *bound, next handler) handler {
+	return func(c *call) error {
+		if err := s.gate.admit(c); err != nil {
+			return err
+		}
+		return next(c)
+	}
+}

@@ -1,0 +1,150 @@
+package httpapi
+
+import (
+	"bytes"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+func TestStagesStandInTheirOrder(t *testing.T) {
+	var names []string
+	for _, st := range stages() {
+		names = append(names, st.name)
+	}
+	want := []string{"corr_id", "access", "recover", "bypass", "gate", "deadline", "inflight", "auth", "content", "body", "query"}
+	if !slices.Equal(names, want) {
+		t.Errorf("stages %v, want %v", names, want)
+	}
+}
+
+func TestCorrelationIsKeptOrMade(t *testing.T) {
+	r := newRig(t)
+	for _, tt := range []struct {
+		given string
+		kept  bool
+	}{
+		{"01ARZ3NDEKTSV4RRFFQ69G5FAV", true}, {"7fffffff-ffff-4fff-bfff-ffffffffffff", true}, {"7FFFFFFF-FFFF-4FFF-BFFF-FFFFFFFFFFFF", true},
+		{"", false}, {"x", false}, {"81ARZ3NDEKTSV4RRFFQ69G5FAV", false}, {"01arz3ndektsv4rrffq69g5fav", false},
+		{"01ARZ3NDEKTSV4RRFFQ69G5FAI", false}, {"7fffffff-ffff-4fff-bfff-fffffffffff", false}, {"7fffffffffff-4fff-bfff-ffff-ffffffffff", false},
+	} {
+		for _, path := range []string{"/registry/head", "/nowhere"} {
+			got := r.do("GET", path, "", header{"X-Corr-ID": tt.given}).Header().Get("X-Corr-ID")
+			if tt.kept != (got == tt.given) || !isULID(got) && !isUUID(got) {
+				t.Errorf("X-Corr-ID %q on %s: echoed %q", tt.given, path, got)
+			}
+		}
+	}
+}
+
+func TestAPanicIsToldCountedAndLoggedOnce(t *testing.T) {
+	var out bytes.Buffer
+	r := newRig(t, func(_ *Config, d *Deps) {
+		d.Log = hclog.New(&hclog.LoggerOptions{Output: &out, Level: hclog.Info})
+	})
+	w := r.do("GET", "/registry/signers", "", nil) // the fake has none: a nil dereference
+	p := problemIn(t, w.Body.String())
+	if w.Code != http.StatusInternalServerError || p.Reason != "internal" || p.Detail != "" {
+		t.Errorf("%d %+v", w.Code, p)
+	}
+	if got := strings.Count(out.String(), "stack="); got != 1 || !strings.Contains(out.String(), "goroutine") {
+		t.Errorf("%d stacks in the log: %s", got, out.String())
+	}
+	if got := sum(t, r.metrics, "rejected_total", "reason", "internal"); got != 1 {
+		t.Errorf("rejected_total{internal} = %v", got)
+	}
+	if got := r.inflight[serviceRegistry].n.Load(); got != 0 {
+		t.Errorf("%d places not given back", got)
+	}
+}
+
+// Half an answer must not look whole: the connection is cut.
+func TestAPanicAfterTheHeaderCutsTheConnection(t *testing.T) {
+	r := newRig(t).listening(t)
+	b, _ := r.router.registry[http.MethodGet].match("/registry/head")
+	b.run = r.fit(&bound{route: &Route{Pattern: "/x", Service: serviceNode, Class: ClassBypass, Deadline: bypassDeadline, handle: func(c *call) error {
+		c.Header().Set("Content-Length", "10")
+		_, _ = c.Write([]byte("half"))
+		panic("boom")
+	}}, latency: b.latency, byStatus: statusCounter{resolve: b.byStatus.resolve}})
+	resp, err := r.client.Get(r.url + "/registry/head")
+	if err == nil {
+		_, err = resp.Body.Read(make([]byte, 100))
+		_ = resp.Body.Close()
+	}
+	if err == nil {
+		t.Error("half an answer was taken for a whole one")
+	}
+}
+
+func TestLabelsNeverComeFromARequest(t *testing.T) {
+	r := newRig(t)
+	series := func() int {
+		all, err := r.metrics.Registry().Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, f := range all {
+			n += len(f.GetMetric())
+		}
+		return n
+	}
+	touch := func(i uint64) {
+		r.do("GET", "/registry/"+formatUint(i+1), "", nil)
+		r.do("GET", "/nowhere/"+formatUint(i), "", nil)
+		r.do("METHOD"+formatUint(i), "/registry/head", "", nil)
+		r.do("GET", "/registry/head?q="+formatUint(i), "", nil)
+	}
+	touch(0)
+	before := series()
+	for i := range uint64(1000) {
+		touch(i)
+	}
+	if after := series(); after != before {
+		t.Errorf("%d series became %d", before, after)
+	}
+}
+
+func TestEveryRouteIsWhole(t *testing.T) {
+	r := newRig(t)
+	seen := map[string]bool{}
+	for _, route := range r.Routes() {
+		key := route.Method + " " + route.Pattern
+		switch {
+		case seen[key]:
+			t.Errorf("%s is there twice", key)
+		case route.handle == nil || route.Service == "":
+			t.Errorf("%s lacks a handler or a service", key)
+		case route.Class != ClassStream && route.Deadline <= 0:
+			t.Errorf("%s has no deadline", key)
+		case route.Class == ClassWrite && (route.Scope == "" || route.Endpoint == ""):
+			t.Errorf("%s writes without a scope or an endpoint", key)
+		case route.Class != ClassBypass && route.Endpoint == "":
+			t.Errorf("%s can be full and has no endpoint to count it under", key)
+		case route.Class == ClassAdmin && route.Scope != scopeAdmin:
+			t.Errorf("%s is for the operator and asks for %q", key, route.Scope)
+		case (route.Class == ClassRead || route.Class == ClassStream) && route.Method != http.MethodGet:
+			t.Errorf("%s reads", key)
+		case r.inflight[route.Service] == nil:
+			t.Errorf("%s: service %s has no in-flight limit", key, route.Service)
+		}
+		seen[key] = true
+	}
+}
+
+func TestConfigFaultsAreAllTold(t *testing.T) {
+	if err := DefaultConfig().Validate(); err != nil {
+		t.Errorf("defaults: %v", err)
+	}
+	bad := Config{Bind: "nowhere", MetricsAllow: []string{"x"}}
+	err := bad.Validate()
+	for _, key := range []string{"bind", "metrics_allow", "max_conns", "max_header", "max_body_bytes", "read_timeout", "write_timeout", "idle_timeout"} {
+		if err == nil || !strings.Contains(err.Error(), key) {
+			t.Errorf("%v does not name %s", err, key)
+		}
+	}
+}

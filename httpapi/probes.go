@@ -1,0 +1,84 @@
+package httpapi
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"ronbox/appliance/obs"
+	"ronbox/httpapi/wire"
+)
+
+// getHealthz serves GET /healthz: the process answers.
+func getHealthz(c *call) error {
+	h := c.Header()
+	h["Content-Type"] = []string{"text/plain; charset=utf-8"}
+	h["Cache-Control"] = []string{cacheNone}
+	_, _ = c.Write([]byte("ok\n"))
+	return nil
+}
+
+// getReadyz serves GET /readyz?service=&plane=.
+func (s *Server) getReadyz(c *call) error {
+	service, plane := c.query.Get("service"), c.query.Get("plane")
+	if plane != "" && plane != "read" && plane != "write" {
+		return &QueryError{"plane", "must be read or write"}
+	}
+	r := s.d.Board.Report(service, plane)
+	if service != "" && len(r.Services) == 0 {
+		return &QueryError{"service", "is not one of this node"}
+	}
+	s.applyGate(&r, plane)
+	body := readyBody(r)
+	head := s.d.Registry.Head()
+	body.Incarnation, body.Version, body.HeadB3 = head.Incarnation, head.Head.Version, head.Head.Hash.String()
+	if r.Ready {
+		return respond(c, http.StatusOK, body)
+	}
+	c.Header().Set("Retry-After", strconv.Itoa(r.RetryAfter))
+	return respond(c, http.StatusServiceUnavailable, body)
+}
+
+// applyGate makes a report say what the gate does, whatever the probes still say.
+func (s *Server) applyGate(r *obs.Report, plane string) {
+	g := s.gate.load()
+	if g == GateOpen {
+		return
+	}
+	r.WriteReady = false
+	r.Missing = append(r.Missing, serviceNode+"."+g.String())
+	r.ReadReady = r.ReadReady && g == GateDraining
+	r.Ready = r.Ready && plane == "read" && g == GateDraining
+	if g != GateStarting {
+		r.RetryAfter = s.retryAfter(waitDrain)
+	} else if r.RetryAfter == 0 {
+		r.RetryAfter = degradedRetry
+	}
+}
+
+func readyBody(r obs.Report) wire.Ready {
+	out := wire.Ready{
+		Ready: r.Ready, WriteReady: r.WriteReady, Degraded: r.Degraded, Missing: slices.Sorted(slices.Values(r.Missing)),
+		RetryAfter: r.RetryAfter, Services: make(map[string]wire.ServiceReady, len(r.Services)),
+	}
+	for name, sr := range maps.All(r.Services) {
+		out.Services[name] = wire.ServiceReady(sr)
+	}
+	return out
+}
+
+// getVersionInfo serves GET /version.
+func (s *Server) getVersionInfo(c *call) error { return respond(c, http.StatusOK, s.d.Node.Version()) }
+
+// getMetrics serves GET /metrics to who may scrape.
+func (s *Server) getMetrics() handler {
+	scrape := s.d.Metrics.Handler()
+	return func(c *call) error {
+		if err := s.mayScrape(c); err != nil {
+			return err
+		}
+		scrape.ServeHTTP(c, c.r)
+		return nil
+	}
+}

@@ -1,0 +1,264 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"ronbox/appliance/flow"
+	"ronbox/engines/registry"
+	"ronbox/engines/registry/record"
+	"ronbox/httpapi/auth"
+	"ronbox/store"
+)
+
+type problemCase struct {
+	err    error
+	status int
+	reason string
+	code   string
+	retry  bool
+}
+
+func problemCases() []problemCase {
+	return []problemCase{
+		{&BodyError{"payload", "is missing"}, 400, "malformed", "Malformed", false},
+		{&QueryError{"from", "is missing"}, 400, "malformed", "Malformed", false},
+		{&HeaderError{"Deadline", "is not a time"}, 400, "bad_header", "Malformed", false},
+		{errNoBody, 400, "malformed", "Malformed", false},
+		{errBodyCut, 400, "malformed", "Malformed", false},
+		{auth.ErrSpec, 400, "malformed", "Malformed", false},
+		{errLength, 411, "length_required", "LengthRequired", false},
+		{errBodyCap, 413, "body_cap", "PayloadTooLarge", false},
+		{errMediaType, 415, "unsupported_type", "UnsupportedType", false},
+		{errBodySlow, 408, "timeout", "Timeout", true},
+		{errNoRoute, 404, "not_found", "NotFound", false},
+		{&methodError{[]string{"GET"}}, 405, "method", "MethodNotAllowed", false},
+		{auth.ErrUnauthenticated, 401, "unauth", "Unauthorized", false},
+		{&auth.InvalidError{}, 401, "unauth", "Unauthorized", false},
+		{&auth.DeniedError{}, 403, "forbidden", "Forbidden", false},
+		{errInflight, 429, "inflight", "Busy", true},
+		{errStreams, 429, "conn_cap", "Busy", true},
+		{errDraining, 503, "draining", "Draining", true},
+		{errStarting, 503, "degraded", "NotReady", true},
+		{record.ErrMalformed, 400, "malformed", "Malformed", false},
+		{&record.FieldError{Field: "items.0.id", Reason: "is empty"}, 400, "malformed", "Malformed", false},
+		{record.ErrHardLimit, 413, "hard_limit", "HardLimitExceeded", false},
+		{record.ErrChainMismatch, 409, "chain_mismatch", "ChainMismatch", false},
+		{record.ErrVersionSkew, 409, "version_skew", "VersionSkew", false},
+		{record.ErrInvalidSig, 422, "invalid_sig", "InvalidSig", false},
+		{&record.RevokedKeyError{SignerID: "org:a#1", Status: "revoked"}, 422, "revoked_key", "RevokedKey", false},
+		{record.ErrRevokedKey, 422, "revoked_key", "RevokedKey", false},
+		{&record.QuorumError{Have: 1, Need: 2}, 422, "quorum", "QuorumFailed", false},
+		{record.ErrQuorum, 422, "quorum", "QuorumFailed", false},
+		{record.ErrClockSkew, 422, "clock_skew", "ClockSkew", false},
+		{registry.ErrNotFound, 404, "not_found", "NotFound", false},
+		{registry.ErrExpired, 410, "expired", "Expired", false},
+		{registry.ErrPruned, 410, "pruned", "Pruned", false},
+		{registry.ErrConflict, 409, "conflict", "Conflict", false},
+		{&registry.StateError{ID: proposal, State: "stale"}, 409, "conflict", "Conflict", false},
+		{registry.ErrForbidden, 403, "forbidden", "Forbidden", false},
+		{registry.ErrRange, 400, "malformed", "Malformed", false},
+		{&registry.DuplicateApprovalError{SignerID: "a", Identical: true}, 409, "duplicate_approval", "DuplicateApproval", false},
+		{&registry.PendingLimitError{Limit: "proposals.max_pending", Max: 256}, 429, "busy", "Busy", true},
+		{&registry.NotReadyError{Cause: "no_genesis"}, 503, "degraded", "NotReady", true},
+		{&registry.TimeoutError{Op: "commit"}, 504, "timeout", "Timeout", true},
+		{store.ErrPoisoned, 503, "store_failed", "StoreFailed", true},
+		{&store.PoisonError{Cause: errors.New("EIO"), Unknown: true}, 503, "store_failed", "StoreFailed", true},
+		{store.ErrFull, 507, "store_full", "StoreFull", true},
+		{store.ErrSlow, 503, "degraded", "StorageBusy", true},
+		{store.ErrRestored, 503, "restored", "NotReady", true},
+		{store.ErrTimeout, 504, "timeout", "Timeout", true},
+		{flow.ErrBusy, 429, "busy", "Busy", true},
+		{flow.ErrClosed, 503, "draining", "Draining", true},
+		{flow.ErrUnknown, 504, "commit_unknown", "Timeout", true},
+		{flow.ErrCanceled, 503, "canceled", "Canceled", false},
+		{flow.ErrAborted, 503, "canceled", "Canceled", false},
+		{context.DeadlineExceeded, 504, "timeout", "Timeout", true},
+		{context.Canceled, 503, "canceled", "Canceled", false},
+		{store.ErrInternal, 500, "internal", "Internal", false},
+		{store.ErrCorrupt, 500, "internal", "Internal", false},
+		{store.ErrDied, 500, "internal", "Internal", false},
+		{&panicError{value: "boom"}, 500, "internal", "Internal", false},
+		{errors.New("what is this"), 500, "internal", "Internal", false},
+	}
+}
+
+func TestEveryErrorIsToldAndCountedOnce(t *testing.T) {
+	for _, tt := range problemCases() {
+		r := newRig(t)
+		r.reg.set(fmt.Errorf("commit %s: %w", proposal, tt.err))
+		w := r.do(http.MethodPost, "/registry/commit/"+proposal, "", writer)
+		p := problemIn(t, w.Body.String())
+		if w.Code != tt.status || p.Status != tt.status || p.Reason != tt.reason || p.Code != tt.code || p.Retryable != tt.retry {
+			t.Errorf("%v: %d %+v, want %d %s %s retry %v", tt.err, w.Code, p, tt.status, tt.reason, tt.code, tt.retry)
+		}
+		if p.Service != "registry" || p.Type != "urn:ronbox:problem:registry:"+tt.reason || p.CorrID != w.Header().Get("X-Corr-ID") {
+			t.Errorf("%v: told as %+v", tt.err, p)
+		}
+		if got := sum(t, r.metrics, "rejected_total", "reason", tt.reason, "service", "registry"); got != 1 {
+			t.Errorf("%v: rejected_total{%s} = %v, want 1", tt.err, tt.reason, got)
+		}
+		if got := sum(t, r.metrics, "rejected_total"); got != 1 {
+			t.Errorf("%v: rejected_total over all = %v, want 1", tt.err, got)
+		}
+		busy := 0.0
+		if tt.status == http.StatusTooManyRequests {
+			busy = 1
+		}
+		if got := sum(t, r.metrics, "busy_rejections_total", "endpoint", "commit"); got != busy {
+			t.Errorf("%v: busy_rejections_total = %v, want %v", tt.err, got, busy)
+		}
+		if got := sum(t, r.metrics, "http_requests_total", "route", "/registry/commit/:id", "status", strconv.Itoa(tt.status)); got != 1 {
+			t.Errorf("%v: http_requests_total = %v, want 1", tt.err, got)
+		}
+	}
+}
+
+func TestRetryAfterFollowsTheReason(t *testing.T) {
+	for _, tt := range []struct {
+		err      error
+		min, max int
+	}{
+		{flow.ErrBusy, 1, 2}, {&registry.NotReadyError{Cause: "loading"}, 5, 5}, {store.ErrPoisoned, 5, 5},
+		{flow.ErrClosed, 10, 10}, {registry.ErrNotFound, 0, 0},
+	} {
+		r := newRig(t)
+		r.reg.set(tt.err)
+		w := r.do(http.MethodPost, "/registry/commit/"+proposal, "", writer)
+		got, _ := strconv.Atoi(w.Header().Get("Retry-After"))
+		if got < tt.min || got > tt.max || got != problemIn(t, w.Body.String()).RetryAfter {
+			t.Errorf("%v: Retry-After = %q, want %d..%d, as in the body", tt.err, w.Header().Get("Retry-After"), tt.min, tt.max)
+		}
+	}
+}
+
+func TestDetailsSayWhatTheCallerCanUse(t *testing.T) {
+	for _, tt := range []struct {
+		err        error
+		key        string
+		want       any
+		hidesCause bool
+	}{
+		{&BodyError{"payload.version", "x"}, "field", "payload.version", false},
+		{&record.FieldError{Field: "items.0.id"}, "field", "items.0.id", false},
+		{&record.QuorumError{Have: 1, Need: 2}, "need", 2.0, false},
+		{&record.RevokedKeyError{Status: "retired"}, "status", "retired", false},
+		{&registry.DuplicateApprovalError{Identical: true}, "identical", true, false},
+		{&registry.NotReadyError{Cause: "no_genesis"}, "cause", "no_genesis", false},
+		{flow.ErrUnknown, "outcome", "unknown", true},
+		{&store.PoisonError{Cause: errors.New("EIO")}, "outcome", "unknown", true},
+		{&registry.TimeoutError{Op: "commit"}, "outcome", "none", false},
+		{&auth.DeniedError{Reasons: []string{"scope"}}, "", nil, true},
+	} {
+		r := newRig(t)
+		r.reg.set(tt.err)
+		p := problemIn(t, r.do(http.MethodPost, "/registry/commit/"+proposal, "", writer).Body.String())
+		if tt.key != "" && p.Details[tt.key] != tt.want {
+			t.Errorf("%v: details = %v, want %s = %v", tt.err, p.Details, tt.key, tt.want)
+		}
+		if tt.hidesCause != (p.Detail == "") {
+			t.Errorf("%v: detail = %q", tt.err, p.Detail)
+		}
+	}
+}
+
+func TestUnauthenticatedIsChallenged(t *testing.T) {
+	w := newRig(t).do(http.MethodPost, "/registry/commit/"+proposal, "", nil)
+	if w.Code != http.StatusUnauthorized || w.Header().Get("WWW-Authenticate") == "" {
+		t.Errorf("%d, WWW-Authenticate %q", w.Code, w.Header().Get("WWW-Authenticate"))
+	}
+}
+
+// notTold are errors that no request can meet, and those that are internal by intent.
+var notTold = map[string]string{
+	"flow.ErrEnded":                 "of a task, for the supervisor",
+	"flow.PanicError":               "internal",
+	"registry.GuardError":           "is record.ErrChainMismatch",
+	"store.ErrBusy":                 "is flow.ErrBusy",
+	"store.ErrClosed":               "is flow.ErrClosed",
+	"store.ErrUnknown":              "is flow.ErrUnknown",
+	"store.ErrDied":                 "internal; with PoisonError it is ErrPoisoned",
+	"store.ErrInternal":             "internal",
+	"store.ErrCorrupt":              "internal",
+	"store.ErrLocked":               "at boot",
+	"store.ErrSchema":               "at boot",
+	"store.ErrNetwork":              "at boot",
+	"store.PoisonError":             "is ErrPoisoned",
+	"store.LockedError":             "at boot",
+	"store.RowError":                "is ErrCorrupt",
+	"store.CommandError":            "is ErrInternal",
+	"auth.InvalidError":             "is ErrUnauthenticated",
+	"registry.GenesisMismatchError": "at boot",
+}
+
+func TestEveryErrorOfTheEnginesHasARow(t *testing.T) {
+	src, err := os.ReadFile("problem.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pkg, dir := range map[string]string{
+		"store": "../store", "flow": "../appliance/flow", "record": "../engines/registry/record",
+		"registry": "../engines/registry", "auth": "auth",
+	} {
+		names := exportedErrors(t, dir)
+		if len(names) == 0 {
+			t.Errorf("%s: no errors found: the scan is broken", dir)
+		}
+		for _, n := range names {
+			full := pkg + "." + n
+			if _, ok := notTold[full]; !ok && !strings.Contains(string(src), full) {
+				t.Errorf("%s has no row in problem.go", full)
+			}
+		}
+	}
+}
+
+// exportedErrors lists ErrX variables and XError types of the package in dir.
+func exportedErrors(t *testing.T, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, f := range files {
+		if strings.HasSuffix(f, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), f, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range parsed.Decls {
+			g, ok := d.(*ast.GenDecl)
+			if !ok {
+				continue
+			}
+			for _, s := range g.Specs {
+				switch s := s.(type) {
+				case *ast.ValueSpec:
+					for _, n := range s.Names {
+						if strings.HasPrefix(n.Name, "Err") && n.IsExported() {
+							out = append(out, n.Name)
+						}
+					}
+				case *ast.TypeSpec:
+					if strings.HasSuffix(s.Name.Name, "Error") && s.Name.IsExported() {
+						out = append(out, s.Name.Name)
+					}
+				}
+			}
+		}
+	}
+	return out
+}

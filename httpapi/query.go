@@ -1,0 +1,72 @@
+package httpapi
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+)
+
+// QueryError says which query parameter is wrong. It never repeats the value.
+type QueryError struct{ Param, Reason string }
+
+func (e *QueryError) Error() string { return "query parameter " + e.Param + ": " + e.Reason }
+
+// checkQuery refuses parameters that the route does not know, so that a misspelt one is not ignored.
+func checkQuery(_ *Server, b *bound, next handler) handler {
+	return func(c *call) error {
+		if c.r.URL.RawQuery == "" {
+			return next(c)
+		}
+		q, err := url.ParseQuery(c.r.URL.RawQuery)
+		if err != nil {
+			return &QueryError{"", "the query is malformed"}
+		}
+		for name, values := range q {
+			if !slices.Contains(b.route.Query, name) {
+				return &QueryError{clip(name), "is not known here"}
+			}
+			if len(values) > 1 {
+				return &QueryError{name, "given more than once"}
+			}
+		}
+		c.query = q
+		return next(c)
+	}
+}
+
+// number reads a canonical decimal of 1..most; absent is fallback.
+func (c *call) number(name string, fallback, most uint64) (uint64, error) {
+	v := c.query.Get(name)
+	if v == "" && !c.query.Has(name) {
+		return fallback, nil
+	}
+	if !canonicalInt(v) {
+		return 0, &QueryError{name, "must be a whole number from 1"}
+	}
+	n, err := strconv.ParseUint(v, 10, 64)
+	if err != nil || n > most {
+		return 0, &QueryError{name, "must be at most " + strconv.FormatUint(most, 10)}
+	}
+	return n, nil
+}
+
+// required is number for a parameter that must be there.
+func (c *call) required(name string, most uint64) (uint64, error) {
+	if !c.query.Has(name) {
+		return 0, &QueryError{name, "is missing"}
+	}
+	return c.number(name, 0, most)
+}
+
+// canonicalInt tells [1-9][0-9]{0,15}: one spelling for each number.
+func canonicalInt(s string) bool {
+	if len(s) == 0 || len(s) > 16 || s[0] == '0' {
+		return false
+	}
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return true
+}

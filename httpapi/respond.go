@@ -1,0 +1,85 @@
+package httpapi
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+)
+
+const (
+	cacheNone      = "no-store"
+	cacheAsk       = "no-cache"
+	cacheForever   = "public, max-age=31536000, immutable"
+	typeJSON       = "application/json"
+	replayedHeader = "Idempotent-Replayed"
+)
+
+// respond answers with v as JSON, not to be kept.
+func respond(c *call, status int, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return c.send(status, cacheNone, body)
+}
+
+// send answers with JSON that is ready.
+func (c *call) send(status int, cache string, body []byte) error {
+	h := c.Header()
+	h["Content-Type"] = []string{typeJSON}
+	h["Cache-Control"] = []string{cache}
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	c.WriteHeader(status)
+	_, _ = c.Write(body) // who does not read it has left
+	return nil
+}
+
+// sendTagged answers 304 to who has the bytes already.
+func (c *call) sendTagged(cache, etag string, body []byte) error {
+	h := c.Header()
+	h["Etag"] = []string{etag}
+	if matches(c.r.Header["If-None-Match"], etag) {
+		h["Cache-Control"] = []string{cache}
+		c.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	return c.send(http.StatusOK, cache, body)
+}
+
+// matches compares weakly, as RFC 9110 wants it of If-None-Match.
+func matches(given []string, etag string) bool {
+	for _, line := range given {
+		for one := range strings.SplitSeq(line, ",") {
+			one = strings.TrimSpace(one)
+			if one == "*" || strings.TrimPrefix(one, "W/") == etag {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// respondCached answers 200 with v as JSON, to be kept as cache says.
+func respondCached(c *call, cache string, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return c.send(http.StatusOK, cache, body)
+}
+
+// empty answers 204.
+func (c *call) empty() error {
+	c.Header()["Cache-Control"] = []string{cacheNone}
+	c.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// markReplayed says that an earlier request did the work.
+func (c *call) markReplayed(yes bool) {
+	if yes {
+		c.Header().Set(replayedHeader, "true")
+	}
+}

@@ -1,0 +1,291 @@
+package httpapi
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"ronbox/appliance/flow"
+	"ronbox/appliance/obs"
+	"ronbox/appliance/unit"
+	"ronbox/engines"
+	"ronbox/engines/registry"
+	"ronbox/engines/registry/record"
+	"ronbox/httpapi/auth"
+	"ronbox/httpapi/wire"
+	"ronbox/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const proposal = "p_01ARZ3NDEKTSV4RRFFQ69G5FAV"
+
+// fakeRegistry answers from its fields; err, when set, is what every call gets.
+type fakeRegistry struct {
+	RegistryReader
+	mu     sync.Mutex
+	head   registry.HeadView
+	err    error
+	replay bool
+	wait   bool // until the context ends
+	calls  int
+	actor  engines.Actor
+	since  func(after uint64, limit int) ([]registry.Event, error)
+	bus    *flow.Broadcast[registry.Event]
+}
+
+func (f *fakeRegistry) call(ctx context.Context, by engines.Actor) error {
+	f.mu.Lock()
+	f.calls++
+	f.actor = by
+	err, wait := f.err, f.wait
+	f.mu.Unlock()
+	if wait {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+func (f *fakeRegistry) set(err error) { f.mu.Lock(); f.err = err; f.mu.Unlock() }
+func (f *fakeRegistry) moveHead(v uint64) {
+	f.mu.Lock()
+	f.head = headView(v)
+	f.mu.Unlock()
+}
+
+func headView(v uint64) registry.HeadView {
+	return registry.HeadView{
+		Head: record.Head{Version: v}, MinVersion: 1, Incarnation: "01INCARNATION",
+		JSON: []byte(`{"version":` + formatUint(v) + `}`), ETag: `"b3:` + formatUint(v) + `"`,
+	}
+}
+
+func (f *fakeRegistry) Head() *registry.HeadView {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	h := f.head
+	return &h
+}
+
+func (f *fakeRegistry) Version(ctx context.Context, v uint64, items bool) (registry.VersionDoc, error) {
+	body := `{"version":` + formatUint(v) + `}`
+	if items {
+		body = `{"version":` + formatUint(v) + `,"items":[]}`
+	}
+	return registry.VersionDoc{Version: v, Body: []byte(body), ETag: `"v` + formatUint(v) + `"`}, f.call(ctx, engines.Actor{})
+}
+
+func (f *fakeRegistry) PayloadBytes(ctx context.Context, v uint64) ([]byte, error) {
+	return []byte(`{"payload":` + formatUint(v) + `}`), f.call(ctx, engines.Actor{})
+}
+
+func (f *fakeRegistry) EntryBytes(ctx context.Context, v uint64) ([]byte, error) {
+	return []byte(`{"entry":` + formatUint(v) + `}`), f.call(ctx, engines.Actor{})
+}
+
+func (f *fakeRegistry) Status(ctx context.Context, v uint64) (registry.VersionStatus, error) {
+	return registry.VersionStatus{CoveredBy: v}, f.call(ctx, engines.Actor{})
+}
+
+func (f *fakeRegistry) Diff(ctx context.Context, _, _ uint64) (registry.Diff, error) {
+	return registry.Diff{Put: []record.Item{{ID: "a", Bytes: []byte(`{"id":"a"}`)}}, Remove: []string{"b"}}, f.call(ctx, engines.Actor{})
+}
+
+func (f *fakeRegistry) Proposals(ctx context.Context, cursor string, limit int) (registry.ProposalList, error) {
+	return registry.ProposalList{Proposals: []registry.Proposal{{ID: proposal, Version: uint64(limit), Kind: cursor}}}, f.call(ctx, engines.Actor{})
+}
+
+func (f *fakeRegistry) Proposal(ctx context.Context, id string) (registry.Proposal, error) {
+	return registry.Proposal{ID: id, State: registry.StatePending}, f.call(ctx, engines.Actor{})
+}
+
+func (f *fakeRegistry) ProposalPayload(ctx context.Context, _ string) ([]byte, error) {
+	return []byte(`{"type":"x"}`), f.call(ctx, engines.Actor{})
+}
+
+func (f *fakeRegistry) Propose(ctx context.Context, by engines.Actor, _ []byte, _, _ string) (registry.Proposed, error) {
+	return registry.Proposed{ID: proposal, ExpiresAt: "2026-01-01T00:00:00Z", Replayed: f.replay}, f.call(ctx, by)
+}
+
+func (f *fakeRegistry) Approve(ctx context.Context, by engines.Actor, _ string, _ record.Approval, _ string) (registry.Approved, error) {
+	return registry.Approved{Approvals: 1, Quorum: registry.Quorum{M: 1, N: 2}}, f.call(ctx, by)
+}
+
+func (f *fakeRegistry) Commit(ctx context.Context, by engines.Actor, _, _ string) (registry.Committed, error) {
+	return registry.Committed{Version: 2, Replayed: f.replay}, f.call(ctx, by)
+}
+
+func (f *fakeRegistry) Withdraw(ctx context.Context, by engines.Actor, _, _ string) error {
+	return f.call(ctx, by)
+}
+
+func (f *fakeRegistry) Genesis(ctx context.Context, by engines.Actor, _ []byte, _ []record.Approval, _ string) (registry.Committed, error) {
+	return registry.Committed{Version: 1}, f.call(ctx, by)
+}
+
+func (f *fakeRegistry) Subscribe(consumer string) *flow.Subscription[registry.Event] {
+	return f.bus.Subscribe(consumer)
+}
+
+func (f *fakeRegistry) Since(_ context.Context, after uint64, limit int) ([]registry.Event, error) {
+	return f.since(after, limit)
+}
+
+// fakeNode is a node that does what it is told at once.
+type fakeNode struct {
+	err     error
+	drained chan string
+	steps   int // of progress
+}
+
+func (n *fakeNode) Status() wire.Status       { return wire.Status{NodeID: "n1", Phase: "Running"} }
+func (n *fakeNode) Version() wire.VersionInfo { return wire.VersionInfo{Version: "v0"} }
+func (n *fakeNode) Drain(reason string)       { n.drained <- reason }
+func (n *fakeNode) DBInfo(context.Context) (wire.DBInfo, error) {
+	return wire.DBInfo{File: "ronbox.db"}, n.err
+}
+func (n *fakeNode) AcceptRestore(context.Context, engines.Actor, string) error { return n.err }
+func (n *fakeNode) Mint(_ context.Context, _ engines.Actor, m wire.MintRequest) (wire.Token, error) {
+	return wire.Token{Token: strings.Join(m.Scopes, "+")}, n.err
+}
+
+func (n *fakeNode) Snapshot(_ context.Context, dir string, progress func(done, total int64)) (wire.Snapshot, error) {
+	for i := range n.steps {
+		progress(int64(i+1), int64(n.steps))
+	}
+	return wire.Snapshot{File: filepath.Join(dir, "s.db"), B3: "b3:1", Seq: 7}, n.err
+}
+
+// fakeAuth lets in the token "good", knows "bad", and nothing else.
+type fakeAuth struct{}
+
+func (fakeAuth) Check(token string, r auth.Request) (engines.Actor, error) {
+	switch token {
+	case "good":
+		return engines.Actor{CapID: "tid", Principal: "alice"}, nil
+	case "bad":
+		return engines.Actor{}, &auth.DeniedError{Scope: r.Scope, Reasons: []string{"scope"}}
+	}
+	return engines.Actor{}, &auth.InvalidError{Stage: "token", Reason: "garbled"}
+}
+
+type rig struct {
+	*Server
+	reg     *fakeRegistry
+	node    *fakeNode
+	metrics *obs.Metrics
+	phase   *flow.Watch[flow.Phase]
+	store   *store.Store // under a real engine only
+	client  *http.Client
+	url     string
+}
+
+// newRig makes a server with an open gate that listens nowhere.
+func newRig(t testing.TB, change ...func(*Config, *Deps)) *rig {
+	t.Helper()
+	m := obs.NewMetrics()
+	cat := flow.NewCatalog(m, nil)
+	reg := &fakeRegistry{head: headView(3), bus: flow.NewBroadcast[registry.Event](cat, flow.Spec{
+		Service: "registry", Name: "committed_tx", Cap: 8, Policy: flow.DropOldest,
+		Producers: []string{"pipeline"}, Consumers: []string{"http"},
+	})}
+	phase := flow.NewWatch(cat, flow.Spec{
+		Service: "node", Name: "lifecycle", Cap: 1, Policy: flow.LastWins, Producers: []string{"supervisor"}, Consumers: []string{"http"},
+	}, flow.Running)
+	node := &fakeNode{drained: make(chan string, 1)}
+	cfg, d := DefaultConfig(), Deps{
+		Catalog: cat, Metrics: m, Board: obs.NewBoard(m), Auth: fakeAuth{}, Node: node, Registry: reg, Lifecycle: phase,
+		SSE:      registry.SSEConfig{Ping: unit.Duration(time.Minute), MaxClients: 256, MaxPerIP: 8, ReplayMax: 1000},
+		Inflight: 1024, DrainCap: 5 * time.Second,
+	}
+	cfg.Bind = "127.0.0.1:0"
+	for _, f := range change {
+		f(&cfg, &d)
+	}
+	s := New(cfg, d)
+	s.SetGate(GateOpen)
+	return &rig{Server: s, reg: reg, node: node, metrics: m, phase: phase}
+}
+
+// listening starts the rig's tasks, joined at the end of the test.
+func (r *rig) listening(t testing.TB) *rig {
+	t.Helper()
+	if err := r.Listen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for _, task := range r.Tasks() {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			if err := task.Run(ctx); err != nil && ctx.Err() == nil {
+				t.Errorf("task %s: %v", task.Name, err)
+			}
+		}()
+	}
+	transport := &http.Transport{DisableCompression: true}
+	r.client, r.url = &http.Client{Transport: transport}, "http://"+r.Addr()
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		stop, end := context.WithTimeout(context.Background(), time.Second)
+		defer end()
+		_ = r.Shutdown(stop)
+		cancel()
+		wg.Wait()
+	})
+	return r
+}
+
+type header map[string]string
+
+// do runs one request through the table without a network, as a TCP peer.
+func (r *rig) do(method, target, body string, h header) *httptest.ResponseRecorder {
+	return r.as(&peer{}, method, target, body, h)
+}
+
+// socket does so as a peer of the admin socket.
+func (r *rig) socket(method, target, body string, h header) *httptest.ResponseRecorder {
+	return r.as(&peer{socket: true, uid: 7}, method, target, body, h)
+}
+
+func (r *rig) as(p *peer, method, target, body string, h header) *httptest.ResponseRecorder {
+	var in io.Reader
+	if body != "" {
+		in = strings.NewReader(body)
+	}
+	req := httptest.NewRequest(method, target, in)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for k, v := range h {
+		req.Header.Set(k, v)
+	}
+	w := httptest.NewRecorder()
+	r.Handler().ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), peerKey{}, p)))
+	return w
+}
+
+// dial opens a bare connection, closed at the end of the test.
+func (r *rig) dial(t testing.TB) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", r.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	return c
+}
+
+var writer = header{"Authorization": "Bearer good"}

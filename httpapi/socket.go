@@ -1,0 +1,69 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// listenSocket binds the admin socket, 0600 from its first moment in a directory that only its owner enters. Whatever
+// socket file is there belongs to a process that is gone: the caller holds the data directory.
+func listenSocket(ctx context.Context, path string) (net.Listener, error) {
+	if len(path) > maxSocketPath {
+		return nil, fmt.Errorf("socket path has %d bytes, at most %d fit", len(path), maxSocketPath)
+	}
+	if err := removeStale(path); err != nil {
+		return nil, err
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// removeStale removes a socket, and nothing that is not one.
+func removeStale(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if info.Mode().Type() != fs.ModeSocket {
+		return fmt.Errorf("%s is not a socket", path)
+	}
+	return os.Remove(path)
+}
+
+// peerUID asks the kernel who made the connection. Only the uid is of use: a pid can be another's by now.
+func peerUID(c *net.UnixConn) (uint32, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	var cerr error
+	if err := raw.Control(func(fd uintptr) {
+		cred, cerr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
+		return 0, err
+	}
+	if cerr != nil {
+		return 0, cerr
+	}
+	return cred.Uid, nil
+}
+
+// uidAllowed lets in who runs the node, and root.
+func uidAllowed(uid uint32) bool { return uid == 0 || uid == uint32(os.Getuid()) }

@@ -1,0 +1,58 @@
+package httpapi
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// sse writes frames, each within its own write deadline: a client that stalls is dropped, whatever it has read before.
+type sse struct {
+	c       *call
+	control *http.ResponseController
+	limit   time.Duration
+	buf     []byte
+}
+
+// openSSE writes the headers.
+func openSSE(c *call, limit time.Duration) *sse {
+	h := c.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // nginx would hold frames back
+	c.WriteHeader(http.StatusOK)
+	return &sse{c: c, control: c.control(), limit: limit}
+}
+
+// retry tells the client how long to wait before it comes back.
+func (s *sse) retry(d time.Duration) {
+	s.buf = append(s.buf, "retry: "...)
+	s.buf = strconv.AppendInt(s.buf, d.Milliseconds(), 10)
+	s.buf = append(s.buf, '\n', '\n')
+}
+
+// event adds a frame. data is one line, as JSON always is; id is left out when it is 0.
+func (s *sse) event(name string, id uint64, data []byte) {
+	if id > 0 {
+		s.buf = append(s.buf, "id: "...)
+		s.buf = strconv.AppendUint(s.buf, id, 10)
+		s.buf = append(s.buf, '\n')
+	}
+	s.buf = append(append(append(s.buf, "event: "...), name...), '\n')
+	s.buf = append(append(append(s.buf, "data: "...), data...), '\n', '\n')
+}
+
+// ping adds a comment, which clients skip.
+func (s *sse) ping() { s.buf = append(s.buf, ": ping\n\n"...) }
+
+// flush sends what was added.
+func (s *sse) flush() error {
+	if err := s.control.SetWriteDeadline(time.Now().Add(s.limit)); err != nil {
+		return err
+	}
+	if _, err := s.c.Write(s.buf); err != nil {
+		return err
+	}
+	s.buf = s.buf[:0]
+	return s.control.Flush()
+}

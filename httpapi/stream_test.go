@@ -1,0 +1,281 @@
+package httpapi
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"ronbox/appliance/flow"
+	"ronbox/appliance/unit"
+	"ronbox/engines/registry"
+)
+
+// frames reads an event stream.
+type frames struct {
+	t    *testing.T
+	resp *http.Response
+	r    *bufio.Reader
+	stop context.CancelFunc
+}
+
+func (r *rig) stream(t *testing.T, last string) *frames {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	req, _ := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/registry/stream", nil)
+	if last != "" {
+		req.Header.Set("Last-Event-ID", last)
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &frames{t: t, resp: resp, r: bufio.NewReader(resp.Body), stop: cancel}
+	t.Cleanup(f.close)
+	return f
+}
+
+func (f *frames) close() {
+	f.stop()
+	_ = f.resp.Body.Close()
+}
+
+// next gives the next frame as its lines joined by "|", "" at the end of the stream.
+func (f *frames) next() string {
+	f.t.Helper()
+	var lines []string
+	for {
+		line, err := f.r.ReadString('\n')
+		if err != nil {
+			return strings.Join(lines, "|")
+		}
+		if line = strings.TrimSuffix(line, "\n"); line == "" {
+			return strings.Join(lines, "|")
+		}
+		lines = append(lines, line)
+	}
+}
+
+func (f *frames) want(all ...string) {
+	f.t.Helper()
+	for _, w := range all {
+		if got := f.next(); !strings.HasPrefix(got, w) {
+			f.t.Fatalf("frame %q, want %q", got, w)
+		}
+	}
+}
+
+const hello3 = `event: hello|data: {"incarnation":"01INCARNATION","head":{"version":3}}`
+
+func event(v uint64) registry.Event { return registry.Event{Version: v, Kind: "update"} }
+
+// commit moves HEAD, then tells, as the engine does.
+func (r *rig) commit(v uint64) {
+	r.reg.moveHead(v)
+	r.reg.bus.Publish(event(v))
+}
+
+func TestStreamTellsHelloThenUpdates(t *testing.T) {
+	r := newRig(t).listening(t)
+	f := r.stream(t, "")
+	if f.resp.Header.Get("Content-Type") != "text/event-stream" {
+		t.Errorf("headers %v", f.resp.Header)
+	}
+	f.want("retry: 3000", hello3)
+	r.commit(4)
+	r.commit(5)
+	f.want(`id: 4|event: registry.update|data: {"version":4,`, `id: 5|event: registry.update|data: {"version":5,`)
+}
+
+// An event that HEAD covers already, since it was published between subscribing and reading HEAD, is not told again.
+func TestStreamSkipsWhatHelloCovers(t *testing.T) {
+	r := newRig(t).listening(t)
+	f := r.stream(t, "")
+	f.want("retry: 3000", hello3)
+	r.reg.bus.Publish(event(2))
+	r.reg.bus.Publish(event(3))
+	r.commit(4)
+	f.want("id: 4|")
+}
+
+func TestStreamResumes(t *testing.T) {
+	for _, tt := range []struct {
+		doc, last string
+		head      uint64
+		want      []string
+	}{
+		{"nothing missed", "3", 3, nil},
+		{"two missed", "1", 3, []string{"id: 2|event: registry.update", "id: 3|event: registry.update"}},
+		{"over a page", "1", 150, []string{"id: 2|"}},
+		{"from the beginning", "0", 2, []string{"id: 1|", "id: 2|"}},
+		{"exactly a thousand", "7", 1007, []string{"id: 8|"}},
+		{"more than a thousand", "7", 1008, []string{`id: 1008|event: lagged|data: {"missed":1001,"from":8,"to":1008,"head":{"version":1008}}`}},
+		{"ahead of a restored node", "9", 3, []string{`id: 3|event: lagged|data: {"missed":0,`}},
+	} {
+		r := newRig(t).listening(t)
+		r.reg.moveHead(tt.head)
+		r.reg.since = func(after uint64, limit int) ([]registry.Event, error) {
+			var out []registry.Event
+			for v := after + 1; v <= tt.head && len(out) < limit; v++ {
+				out = append(out, event(v))
+			}
+			return out, nil
+		}
+		f := r.stream(t, tt.last)
+		f.want("retry: 3000", "event: hello")
+		f.want(tt.want...)
+		if tt.doc == "over a page" || tt.doc == "exactly a thousand" {
+			for v := uint64(3); v <= tt.head; v++ {
+				if tt.doc == "exactly a thousand" && v <= 8 {
+					continue
+				}
+				f.want("id: " + formatUint(v) + "|")
+			}
+		}
+		r.commit(tt.head + 1)
+		f.want("id: " + formatUint(tt.head+1) + "|event: registry.update")
+		f.close()
+	}
+}
+
+func TestStreamRefusesAnIDThatIsNone(t *testing.T) {
+	r := newRig(t)
+	for _, id := range []string{"x", "01", "-1", "1.0", "99999999999999999999"} {
+		if w := r.do(http.MethodHead, "/registry/stream", "", header{"Last-Event-ID": id}); w.Code != http.StatusBadRequest {
+			t.Errorf("Last-Event-ID %q: %d, want 400", id, w.Code)
+		}
+	}
+}
+
+func TestStreamEndsWhenReplayFails(t *testing.T) {
+	r := newRig(t).listening(t)
+	r.reg.since = func(uint64, int) ([]registry.Event, error) { return nil, errors.New("store is gone") }
+	f := r.stream(t, "1")
+	f.want("retry: 3000", hello3, "")
+}
+
+// A client whose cursor is overrun is told once how much it missed, and goes on from HEAD.
+func TestStreamTellsLag(t *testing.T) {
+	r := newRig(t)
+	sub := r.reg.bus.Subscribe(consumerSSE)
+	defer sub.Close()
+	for v := uint64(4); v <= 23; v++ {
+		r.commit(v)
+	}
+	rec := &recorder{header: http.Header{}}
+	c := &call{w: rec, r: newRequest(t), route: &Route{}, peer: nobody}
+	st := &stream{s: r.Server, c: c, sub: sub, out: openSSE(c, time.Second), sent: 3}
+	for !drained(st) {
+		if err := st.next(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := strings.Join(strings.Split(rec.body.String()+string(st.out.buf), "\n"), "|")
+	if got != `id: 23|event: lagged|data: {"missed":20,"from":4,"to":23,"head":{"version":23}}||` {
+		t.Errorf("told %s", got)
+	}
+	r.commit(24)
+	if err := st.next(); err != nil || !strings.HasPrefix(string(st.out.buf), "id: 24\n") {
+		t.Errorf("then %v %s, want version 24", err, st.out.buf)
+	}
+}
+
+func drained(st *stream) bool { return st.sub.Stats().Pending == 0 }
+
+func newRequest(t *testing.T) *http.Request {
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/registry/stream", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return req
+}
+
+// recorder is a connection that takes everything, deadlines too.
+type recorder struct {
+	header http.Header
+	body   strings.Builder
+}
+
+func (r *recorder) Header() http.Header              { return r.header }
+func (r *recorder) WriteHeader(int)                  {}
+func (r *recorder) Write(b []byte) (int, error)      { return r.body.Write(b) }
+func (r *recorder) SetWriteDeadline(time.Time) error { return nil }
+func (r *recorder) SetReadDeadline(time.Time) error  { return nil }
+func (r *recorder) FlushError() error                { return nil }
+
+func TestStreamPings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(_ *Config, d *Deps) { d.SSE.Ping = unit.Duration(15 * time.Second) })
+		rec := &recorder{header: http.Header{}}
+		ctx, cancel := context.WithTimeout(t.Context(), 46*time.Second)
+		defer cancel()
+		r.Handler().ServeHTTP(rec, newRequest(t).WithContext(ctx))
+		if got := strings.Count(rec.body.String(), ": ping\n\n"); got != 3 {
+			t.Errorf("%d pings in 46 s, want 3", got)
+		}
+	})
+}
+
+func TestStreamEndsWithTheNode(t *testing.T) {
+	for _, tt := range []struct {
+		doc string
+		end func(*rig)
+	}{
+		{"gate closed", func(r *rig) { r.SetGate(GateClosed) }},
+		{"stopping", func(r *rig) { r.phase.Store(flow.Stopping) }},
+		{"poisoned", func(r *rig) { r.phase.Store(flow.Poisoned) }},
+		{"bus closed", func(r *rig) { r.reg.bus.Close() }},
+	} {
+		r := newRig(t).listening(t)
+		f := r.stream(t, "")
+		f.want("retry: 3000", hello3)
+		r.phase.Store(flow.Draining)
+		r.SetGate(GateDraining)
+		r.commit(4)
+		f.want("id: 4|") // a commit during the drain is still told
+		tt.end(r)
+		f.want("event: shutdown|data: {}", "")
+		if got := r.streams.count(); got != 0 {
+			waitFor(t, "stream to leave", func() bool { return r.streams.count() == 0 })
+		}
+		if err := r.Shutdown(t.Context()); err != nil {
+			t.Errorf("%s: Shutdown: %v", tt.doc, err)
+		}
+	}
+}
+
+func TestStreamsAreCapped(t *testing.T) {
+	r := newRig(t, func(_ *Config, d *Deps) { d.SSE.MaxClients, d.SSE.MaxPerIP = 3, 2 }).listening(t)
+	first, second := r.stream(t, ""), r.stream(t, "")
+	first.want("retry: 3000", hello3)
+	second.want("retry: 3000", hello3)
+	third := r.stream(t, "")
+	if third.resp.StatusCode != http.StatusTooManyRequests || third.resp.Header.Get("Retry-After") == "" {
+		t.Errorf("third of one address: %d, want 429", third.resp.StatusCode)
+	}
+	if got := sum(t, r.metrics, "registry_sse_clients"); got != 2 {
+		t.Errorf("registry_sse_clients = %v, want 2", got)
+	}
+	overSocket := &peer{socket: true}
+	if !r.streams.enter(overSocket) || r.streams.enter(overSocket) {
+		t.Error("a socket peer takes the last place, and no one the one after")
+	}
+	r.streams.leave(overSocket)
+	first.close()
+	waitFor(t, "place to come free", func() bool { return r.streams.count() == 1 })
+	if len(r.streams.byIP) != 1 {
+		t.Errorf("addresses %v, want the one with a stream", r.streams.byIP)
+	}
+	r.stream(t, "").want("retry: 3000", hello3)
+}
+
+func TestStreamHeadAnswersAndEnds(t *testing.T) {
+	w := newRig(t).do(http.MethodHead, "/registry/stream", "", nil)
+	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "text/event-stream" || w.Body.Len() != 0 {
+		t.Errorf("%d %v %q", w.Code, w.Header(), w.Body)
+	}
+}

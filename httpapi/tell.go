@@ -1,0 +1,116 @@
+package httpapi
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"ronbox/httpapi/wire"
+)
+
+// degradedRetry is the Retry-After, in seconds, of a node that cannot do something for now.
+const degradedRetry = 5
+
+// classify finds the row that knows err.
+func (s *Server) classify(err error) row {
+	for _, r := range s.rows {
+		if r.is(err) {
+			return r
+		}
+	}
+	return internalRow()
+}
+
+// tell answers the call with the problem that err is, and counts it. It returns false when an answer had begun.
+func (s *Server) tell(c *call, b *bound, err error) bool {
+	r := s.classify(err)
+	c.reason = r.reason
+	s.rejected(b.route.Service, r.reason)
+	if r.status == http.StatusTooManyRequests && b.busy != nil {
+		b.busy(1)
+	}
+	if c.status != 0 || err == http.ErrAbortHandler {
+		return false
+	}
+	s.writeProblem(c, r, err)
+	return true
+}
+
+func (s *Server) writeProblem(c *call, r row, err error) {
+	p := s.problem(c, r, err)
+	body, merr := json.Marshal(p)
+	if merr != nil { // plain strings and numbers only: cannot happen
+		body = []byte(`{"status":500}`)
+	}
+	h := c.Header()
+	h.Set("Content-Type", wire.ProblemType)
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Del("Etag")
+	if p.RetryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(p.RetryAfter))
+	}
+	if r.status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", `Bearer realm="ronbox"`)
+	}
+	var m *methodError
+	if errors.As(err, &m) {
+		h.Set("Allow", strings.Join(m.allow, ", "))
+	}
+	c.WriteHeader(r.status)
+	_, _ = c.Write(body) // who does not read it has left
+}
+
+func (s *Server) problem(c *call, r row, err error) *wire.Problem {
+	service := c.route.Service
+	p := &wire.Problem{
+		Type: "urn:ronbox:problem:" + service + ":" + r.reason, Title: r.title, Status: r.status,
+		Instance: instance(c.corrID), Code: r.code, Reason: r.reason, Service: service,
+		Retryable: r.retry, CorrID: c.corrID, RetryAfter: s.retryAfter(r.wait),
+	}
+	if !r.quiet {
+		p.Detail = err.Error()
+	}
+	if r.more != nil {
+		p.Details = r.more(err)
+	}
+	return p
+}
+
+// instance is the correlation id as a URN.
+func instance(corrID string) string {
+	if isUUID(corrID) {
+		return "urn:uuid:" + strings.ToLower(corrID)
+	}
+	return "urn:ulid:" + corrID
+}
+
+// retryAfter is in seconds, 0 for none.
+func (s *Server) retryAfter(w wait) int {
+	switch w {
+	case waitBusy:
+		return 1 + rand.IntN(2)
+	case waitDegraded:
+		return degradedRetry
+	case waitDrain:
+		left := s.d.DrainCap - s.gate.draining(s.now())
+		return int(max(left, 0).Round(time.Second)/time.Second) + degradedRetry
+	case waitNone:
+	}
+	return 0
+}
+
+// rejected counts one refusal.
+func (s *Server) rejected(service, reason string) {
+	key := service + "\xff" + reason
+	f, ok := s.refusals.Load(key)
+	if !ok {
+		f, _ = s.refusals.LoadOrStore(key, s.d.Metrics.Counter("rejected_total", service, "reason", reason))
+	}
+	f.(func(int))(1)
+}
