@@ -60,6 +60,7 @@ func (e *Engine) publishRecovered(s *state) {
 	e.m.signers(s.view.Signers)
 	e.verifiedTo.Store(s.view.Head.Version)
 	e.loaded.Store(true)
+	e.board.Set(service, keyHasGenesis, e.hasGenesis())
 	kind := "crash"
 	if e.store.Info().Clean {
 		kind = "startup"

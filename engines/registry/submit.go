@@ -91,6 +91,9 @@ func (p *pipeline) offend(made *plan, guard *GuardError) {
 // succeed answers everyone in the batch.
 func (p *pipeline) succeed(made *plan) {
 	p.cur = made.next
+	if made.from.view.Head.Version == 0 {
+		p.e.board.Set(service, keyHasGenesis, p.e.hasGenesis())
+	}
 	for j, v := range made.verdict {
 		p.release(j)
 		if v.err != nil {

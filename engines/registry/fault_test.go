@@ -1,0 +1,141 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"ronbox/appliance/flow"
+	"ronbox/engines"
+	"ronbox/engines/registry/record"
+	"ronbox/store"
+)
+
+// meddler writes to the registry behind the pipeline's back each time it is decided, so that its batch never fits.
+type meddler struct{ commitReq }
+
+func (m meddler) decide(p *plan, j *job) (answer, error) {
+	cur, err := p.e.load(p.ctx)
+	if err != nil {
+		return answer{}, err
+	}
+	foreign := p.e.newPlan(p.ctx, cur, p.now)
+	foreign.reject(j, "foreign")
+	if _, err := store.Commit(p.ctx, p.e.store, store.Work, foreign.batch()); err != nil {
+		return answer{}, err
+	}
+	p.reject(j, "never")
+	return answer{}, nil
+}
+
+func TestRebuildsAreBounded(t *testing.T) {
+	r := newRig(t).start()
+	r.genesis(newSigners(1, 1))
+	_, err := r.e.submit(r.ctx(), r.e.approvals, meddler{}, alice, "")
+	if !errors.Is(err, record.ErrChainMismatch) {
+		t.Errorf("err = %v, want ErrChainMismatch", err)
+	}
+	if n := r.metric("commit_cas_fail_total"); n != rebuilds+1 {
+		t.Errorf("commit_cas_fail_total = %v, want %d", n, rebuilds+1)
+	}
+	r.propose(2, "b")
+	if n := r.metric("service_restarts_total", "task", taskPipeline); n != 0 {
+		t.Errorf("restarts = %v", n)
+	}
+}
+
+// A guard that refuses one op answers its job; the others in the batch go through.
+func TestOffenderAloneIsRefused(t *testing.T) {
+	r := newRig(t).start()
+	r.genesis(newSigners(1, 1))
+	gate := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() { _, _ = r.e.submit(r.ctx(), r.e.approvals, blocker{gate: gate}, alice, "") })
+	r.waitFor("the pipeline to be held", func() bool { return r.e.busySince.Load() != 0 })
+	var bad, good error
+	wg.Go(func() { _, bad = r.e.submit(r.ctx(), r.e.approvals, badOp{}, alice, "") })
+	wg.Go(func() { _, good = r.e.Propose(r.ctx(), alice, delta(2, "b"), "", "") })
+	r.waitFor("both to queue", func() bool { return r.e.approvals.Len() == 1 && r.e.proposals.Len() == 1 })
+	close(gate)
+	wg.Wait()
+	var guard *GuardError
+	if !errors.As(bad, &guard) || guard.Guard != "live" || good != nil {
+		t.Errorf("offender: %v, other: %v", bad, good)
+	}
+}
+
+// badOp decides an op that no guard lets through.
+type badOp struct{ commitReq }
+
+func (badOp) decide(p *plan, j *job) (answer, error) {
+	p.add(j, Op{Do: OpStale, ID: testID(1), End: &EndOp{}}, j.audit("proposal.stale"))
+	return answer{}, nil
+}
+
+// blocker holds the pipeline until its gate opens.
+type blocker struct {
+	commitReq
+	gate chan struct{}
+}
+
+func (b blocker) decide(*plan, *job) (answer, error) {
+	<-b.gate
+	return answer{}, nil
+}
+
+// Past its drain deadline the pipeline stops at once, and everyone who waited hears of it.
+func TestAbortAnswersAll(t *testing.T) {
+	r := newRig(t).start()
+	r.genesis(newSigners(1, 1))
+	gate := make(chan struct{})
+	var wg sync.WaitGroup
+	answers := make([]error, 20)
+	wg.Go(func() { _, answers[0] = r.e.submit(r.ctx(), r.e.approvals, blocker{gate: gate}, alice, "") })
+	r.waitFor("the pipeline to be held", func() bool { return r.e.busySince.Load() != 0 })
+	for i := range answers[1:] {
+		wg.Go(func() {
+			_, answers[i+1] = r.e.Propose(r.ctx(), engines.Actor{CapID: fmt.Sprint(i)}, delta(2, fmt.Sprint("x", i)), "", "")
+		})
+	}
+	r.waitFor("the others to queue", func() bool { return r.e.proposals.Len() == len(answers)-1 })
+	wg.Go(func() { r.sup.Drain(service, 0, 5*time.Second) })
+	r.waitFor("the abort", func() bool { return r.metric("tasks_aborted_total", "kind", taskPipeline) == 1 })
+	close(gate)
+	wg.Wait()
+	for i, err := range answers {
+		if i > 0 && !errors.Is(err, flow.ErrCanceled) && !errors.Is(err, flow.ErrAborted) {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+}
+
+// A caller that leaves while its job is queued leaves nothing behind; one that leaves while it is in hand hears unknown.
+func TestLeavingCallers(t *testing.T) {
+	r := newRig(t).start()
+	r.genesis(newSigners(1, 1))
+	gate := make(chan struct{})
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	inHand, leave := context.WithCancel(r.ctx())
+	var held error
+	wg.Go(func() { _, held = r.e.submit(inHand, r.e.approvals, blocker{gate: gate}, alice, "") })
+	r.waitFor("the pipeline to be held", func() bool { return r.e.busySince.Load() != 0 })
+	queued, goAway := context.WithCancel(r.ctx())
+	wg.Go(func() { _, _ = r.e.Propose(queued, alice, delta(2, "gone"), "", "") })
+	r.waitFor("the other to queue", func() bool { return r.e.proposals.Len() == 1 })
+	goAway()
+	leave()
+	r.waitFor("the grace to pass", func() bool { return r.metric("io_timeouts_total", "op", "commit") == 1 })
+	close(gate)
+	p := r.propose(2, "b")
+	if live := r.e.current.Load().live; len(live) != 1 || live[mustID(p.ID)] == nil {
+		t.Errorf("%d proposals", len(live))
+	}
+	wg.Wait()
+	if !errors.Is(held, flow.ErrUnknown) {
+		t.Errorf("the one in hand: %v, want ErrUnknown", held)
+	}
+}

@@ -1,0 +1,154 @@
+package registry
+
+import (
+	"errors"
+	"testing"
+
+	"ronbox/appliance/flow"
+	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/rverify"
+	"ronbox/store"
+)
+
+// flip changes one bit of a stored row, as a failing disk would.
+type flip struct {
+	bucket *store.Bucket
+	key    []byte
+	bit    int
+}
+
+func (flip) Kind() string { return "registry.flip/1" }
+
+func (f flip) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
+	v := append([]byte(nil), r.Get(f.bucket, f.key)...)
+	v[f.bit/8] ^= 1 << (f.bit % 8)
+	w.Put(f.bucket, f.key, v)
+	return struct{}{}, nil
+}
+
+func (r *rig) flip(f flip) {
+	r.t.Helper()
+	if _, err := store.Commit(r.ctx(), r.store, store.Work, f); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// small is a log of three versions with a refusal in its audit chain.
+func small(t *testing.T) *rig {
+	t.Helper()
+	r, s := newRig(t).start(), newSigners(1, 1)
+	r.genesis(s, "a")
+	for v := uint64(2); v <= 3; v++ {
+		p := r.propose(v, string(rune('a'+v)))
+		if _, err := r.e.Commit(r.ctx(), alice, p.ID, ""); !errors.Is(err, record.ErrQuorum) {
+			t.Fatal(err)
+		}
+		r.approve(p, s.keys[0])
+		r.commit(p)
+	}
+	return r
+}
+
+func TestDeepVerifierLatchesAFault(t *testing.T) {
+	r := small(t)
+	r.waitFor("the verifier to reach HEAD", func() bool { return r.e.verifiedTo.Load() == 3 })
+	r.flip(flip{bucket: bEntry, key: store.U64().Append(nil, 2), bit: 77})
+	r.advance(r.cfg.Verify.FullPass.D()) // the next pass is due
+	r.waitFor("the fault to be found", func() bool { return r.e.chainError.Load() != nil })
+	if _, err := r.e.Propose(r.ctx(), alice, delta(4, "z"), "", ""); !isCause(err, CauseChainError) {
+		t.Errorf("propose = %v, want chain_error", err)
+	}
+	if rep := r.board.Report("", ""); rep.WriteReady || !rep.ReadReady || r.metric("registry_chain_errors_total") != 1 {
+		t.Errorf("report = %+v", rep)
+	}
+	r.stop()
+	r.wire()
+	if err := r.store.Open(r.ctx()); err != nil {
+		t.Fatal(err)
+	}
+	r.stopped = false
+	r.sup.Start(r.store.Tasks()...)
+	if err := r.e.Recover(r.ctx()); !errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("recover = %v, want ErrCorrupt", err)
+	}
+}
+
+func (r *rig) verifyFile() rverify.Report {
+	r.t.Helper()
+	var rep rverify.Report
+	err := r.store.View(r.ctx(), func(rd store.Reader) (err error) {
+		rep, err = rverify.Verify(r.ctx(), NewLog(rd), rverify.Options{Genesis: r.e.Head().genesis})
+		return err
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return rep
+}
+
+// Any bit of an entry, a payload, an audit record, a signer set or either head that flips is found.
+func TestEveryBitOfTheLogCounts(t *testing.T) {
+	r := small(t)
+	if rep := r.verifyFile(); !rep.OK || rep.Versions != 3 {
+		t.Fatalf("report = %+v", rep)
+	}
+	u64 := store.U64().Append
+	for _, row := range []struct {
+		doc    string
+		bucket *store.Bucket
+		key    []byte
+	}{
+		{"entry", bEntry, u64(nil, 3)}, {"payload", bPayload, u64(nil, 2)}, {"packed payload", bPayload, u64(nil, 1)}, {"audit", bAudit, u64(nil, 4)},
+		{"epoch", bEpoch, store.U32().Append(nil, 1)}, {"head", bMeta, []byte(keyHead)}, {"audit head", bMeta, []byte(keyAuditHead)},
+	} {
+		n := r.bits(row.bucket, row.key)
+		step := max(1, n/150)
+		for bit := 0; bit < n; bit += step {
+			f := flip{bucket: row.bucket, key: row.key, bit: bit}
+			r.flip(f)
+			if rep := r.verifyFile(); rep.OK || rep.Problem == nil {
+				t.Errorf("%s: bit %d of %d flipped unseen", row.doc, bit, n)
+			}
+			r.flip(f)
+		}
+	}
+	if rep := r.verifyFile(); !rep.OK {
+		t.Errorf("flipped back: %+v", rep)
+	}
+}
+
+func (r *rig) bits(b *store.Bucket, key []byte) (n int) {
+	r.t.Helper()
+	if err := r.store.View(r.ctx(), func(rd store.Reader) error {
+		n = 8 * len(rd.Get(b, key))
+		return nil
+	}); err != nil || n == 0 {
+		r.t.Fatalf("%s %x: %d bits, %v", b.Name, key, n, err)
+	}
+	return n
+}
+
+// The node is told of each version once it is committed.
+func TestPublisherTellsOfEachVersion(t *testing.T) {
+	r, s := newRig(t).start(), newSigners(1, 1)
+	sub := r.e.SubscribeUpdates("test")
+	defer sub.Close()
+	r.waitFor("the publisher to attach", func() bool { return r.board.Report(service, "").Causes["registry.bus_attached"] == "" })
+	r.genesis(s)
+	p := r.propose(2, "b")
+	r.approve(p, s.keys[0])
+	c := r.commit(p)
+	for v := uint64(1); v <= 2; v++ {
+		up, _, err := sub.Recv(r.ctx())
+		if err != nil || up.Version != v {
+			t.Fatalf("update = %+v, %v, want version %d", up, err, v)
+		}
+		if v == 2 && up.B3 != c.PayloadB3 {
+			t.Errorf("update = %+v, want %s", up, c.PayloadB3)
+		}
+	}
+	r.stop()
+	if _, _, err := sub.Recv(r.ctx()); !errors.Is(err, flow.ErrClosed) {
+		t.Errorf("after the stop: %v", err)
+	}
+}
