@@ -10,7 +10,7 @@ import (
 	"ronbox/engines/registry/record"
 )
 
-func verify(t testing.TB, r LogReader, o Options) Report {
+func verify(t fatal, r LogReader, o Options) Report {
 	t.Helper()
 	rep, err := Verify(context.Background(), r, o)
 	if err != nil {
@@ -172,4 +172,11 @@ func TestVerifyNamesTheRule(t *testing.T) {
 			t.Errorf("%s: %v, want %q", tt.doc, got, tt.want)
 		}
 	}
+}
+
+// fatal is what testing.TB and rapid.T share.
+type fatal interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
 }
