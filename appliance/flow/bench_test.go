@@ -13,13 +13,18 @@ type job struct {
 	reply *Reply[int]
 }
 
+func newJob() job {
+	return job{ctx: context.Background(), key: "key", reply: NewReply[int]()}
+}
+
 func BenchmarkQueue(b *testing.B) {
+	item := newJob()
 	b.Run("channel", func(b *testing.B) {
 		ch := make(chan job, 512)
 		b.ReportAllocs()
 		for b.Loop() {
 			select {
-			case ch <- job{}:
+			case ch <- item:
 			default:
 			}
 			<-ch
@@ -29,38 +34,39 @@ func BenchmarkQueue(b *testing.B) {
 		q := newQueue[job](512)
 		b.ReportAllocs()
 		for b.Loop() {
-			_ = q.TrySend(job{})
+			_ = q.TrySend(item)
 			<-q.C()
 		}
 	})
 	b.Run("channel-busy", func(b *testing.B) {
 		ch := make(chan job, 1)
-		ch <- job{}
+		ch <- item
 		b.ReportAllocs()
 		for b.Loop() {
 			select {
-			case ch <- job{}:
+			case ch <- item:
 			default:
 			}
 		}
 	})
 	b.Run("queue-busy", func(b *testing.B) {
 		q := newQueue[job](1)
-		_ = q.TrySend(job{})
+		_ = q.TrySend(item)
 		b.ReportAllocs()
 		for b.Loop() {
-			_ = q.TrySend(job{})
+			_ = q.TrySend(item)
 		}
 	})
 }
 
 // Many senders, one receiver, as handlers feed a task.
 func BenchmarkQueueParallel(b *testing.B) {
+	item := newJob()
 	b.Run("channel", func(b *testing.B) {
 		ch := make(chan job, 512)
 		benchParallel(b, func() bool {
 			select {
-			case ch <- job{}:
+			case ch <- item:
 				return true
 			default:
 				return false
@@ -69,7 +75,7 @@ func BenchmarkQueueParallel(b *testing.B) {
 	})
 	b.Run("queue", func(b *testing.B) {
 		q := newQueue[job](512)
-		benchParallel(b, func() bool { return q.TrySend(job{}) == nil }, q.C(), q.Close)
+		benchParallel(b, func() bool { return q.TrySend(item) == nil }, q.C(), q.Close)
 	})
 }
 
@@ -181,10 +187,10 @@ func BenchmarkReplyRoundTrip(b *testing.B) {
 
 // The hot paths allocate nothing.
 func TestHotPathsDoNotAllocate(t *testing.T) {
-	q, w, bus := newQueue[job](8), newWatch(1), newBus(8)
+	q, w, bus, item := newQueue[job](8), newWatch(1), newBus(8), newJob()
 	s := bus.Subscribe("test")
 	for name, f := range map[string]func(){
-		"TrySend and receive": func() { _ = q.TrySend(job{}); <-q.items },
+		"TrySend and receive": func() { _ = q.TrySend(item); <-q.items },
 		"Load":                func() { w.Load() },
 		"Publish and Next":    func() { bus.Publish(1); s.Next() },
 	} {

@@ -31,7 +31,9 @@ func TestLockOrderIsChecked(t *testing.T) {
 			t.Errorf("%s, TryLock: panic = %q", tt.doc, text)
 		}
 		tt.first.Unlock()
-		tt.next.Lock() // free again
+		if !tt.next.TryLock() {
+			t.Errorf("%s: the lock is not free", tt.doc)
+		}
 		tt.next.Unlock()
 	}
 }

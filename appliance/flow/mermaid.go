@@ -54,10 +54,11 @@ func (p *picture) group(service string, tasks []Task) {
 
 // edge draws the channel s from its producers to its consumers.
 func (p *picture) edge(s Spec) {
-	from, to := p.ends(s, s.Producers), p.ends(s, s.Consumers)
-	if s.Kind == KindTicker && len(s.Producers) == 0 {
-		from = p.node("clock", `(("clock"))`)
+	source := openEnd
+	if s.Kind == KindTicker {
+		source = clock
 	}
+	from, to := p.ends(s, s.Producers, source), p.ends(s, s.Consumers, openEnd)
 	arrow := "-.->"
 	if s.Kind == KindQueue {
 		arrow = "-->"
@@ -65,8 +66,15 @@ func (p *picture) edge(s Spec) {
 	p.line("  %s %s|\"%s\"| %s", from, arrow, edgeLabel(s), to)
 }
 
-// ends returns the nodes of producers or consumers as one side of an edge, drawing those that are no task first.
-func (p *picture) ends(s Spec, list []string) string {
+// A side of an edge that names nobody: time itself for a ticker, otherwise nothing that the catalogue knows.
+const (
+	openEnd = "outside"
+	clock   = "clock"
+)
+
+// ends returns the nodes of producers or consumers as one side of an edge, drawing those that are no task first. If none are named it is
+// the node nobody.
+func (p *picture) ends(s Spec, list []string, nobody string) string {
 	nodes := make([]string, 0, len(list))
 	for _, name := range list {
 		full := id(qualify(s.Service, name))
@@ -82,7 +90,7 @@ func (p *picture) ends(s Spec, list []string) string {
 		}
 	}
 	if len(nodes) == 0 {
-		return p.node("open_end", `((" "))`)
+		return p.node(nobody, fmt.Sprintf("((%q))", nobody))
 	}
 	slices.Sort(nodes)
 	return strings.Join(slices.Compact(nodes), " & ")

@@ -1,0 +1,153 @@
+package flow
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// sample is a catalogue with one of everything, declared in the order given by turn.
+func sample(turn int) *Catalog {
+	c := NewCatalog(nil, nil)
+	steps := []func(){
+		func() {
+			NewQueue[int](c, Spec{Service: "registry", Name: "proposals_tx", Cap: 512, Policy: RejectNew, Producers: []string{HTTP},
+				Consumers: []string{"pipeline"}, Doc: "429 `Busy`; `busy_rejections_total{endpoint=\"propose\"|\"supersede\"}`"})
+		},
+		func() {
+			NewBroadcast[int](c, Spec{Service: "registry", Name: "committed_tx", Cap: 1024, Producers: []string{"store.committer"},
+				Consumers: []string{"publisher", "verifier", "sse"}, Doc: "`bus_lagged_total`;\nreconcile from state"})
+		},
+		func() {
+			NewWatch(c, Spec{Service: "node", Name: "lifecycle", Producers: []string{"supervisor"}, Consumers: []string{"*"}}, Booting)
+		},
+		func() {
+			c.Declare(Spec{Service: "registry", Name: "shutdown_rx", Kind: KindWatch, Cap: 1, Policy: LastWins,
+				Producers: []string{"node.supervisor"}, Consumers: []string{"*"}, Doc: "the cell `node.lifecycle`"})
+		},
+		func() { Every(c, Spec{Service: "registry", Name: "verify_tick", Consumers: []string{"verifier"}}, 1) },
+		func() {
+			NewQueue[int](c, Spec{Service: "store", Name: "work", Cap: 2048, Policy: WaitDeadline,
+				Producers: []string{"registry.pipeline", HTTP}, Consumers: []string{"committer"}})
+		},
+		func() { NewMutex(c, "registry", RankCounters); NewMutex(c, "registry", RankStateMeta) },
+		func() { NewMutex(c, "registry", RankCounters) },
+		func() {
+			c.DeclareTask(Task{Service: "registry", Name: "pipeline", Doc: "the only writer of HEAD"},
+				Task{Service: "registry", Name: "verifier", Background: true}, Task{Service: "registry", Name: "publisher", Count: 2})
+		},
+		func() { c.DeclareTask(Task{Service: "store", Name: "committer", Restart: Never}) },
+	}
+	for i := range steps {
+		steps[(i+turn)%len(steps)]()
+	}
+	return c
+}
+
+// What is printed does not depend on the order of declaration.
+func TestCatalogGolden(t *testing.T) {
+	for turn := range 10 {
+		c := sample(turn)
+		js, err := c.JSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, got := range map[string]string{"catalog.md": c.Markdown(), "catalog.mmd": c.Mermaid(), "catalog.json": string(js) + "\n"} {
+			file := filepath.Join("testdata", name)
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil || got != string(want) {
+				t.Errorf("turn %d: %s differs (%v):\n%s", turn, name, err, got)
+			}
+		}
+	}
+}
+
+func TestEmptyCatalog(t *testing.T) {
+	c := NewCatalog(nil, nil)
+	js, err := c.JSON()
+	var doc map[string][]any
+	if err != nil || json.Unmarshal(js, &doc) != nil || doc["channels"] == nil || doc["tasks"] == nil || doc["locks"] == nil {
+		t.Errorf("JSON = %s, %v", js, err)
+	}
+	if c.Markdown() != "" || c.Mermaid() != "flowchart LR\n" || c.Check() != nil {
+		t.Errorf("Markdown = %q, Mermaid = %q", c.Markdown(), c.Mermaid())
+	}
+}
+
+func TestCatalogRefusesBugs(t *testing.T) {
+	queue := Spec{Service: "x", Name: "q", Cap: 1, Policy: Wait}
+	for _, tt := range []struct {
+		want string
+		do   func(c *Catalog)
+	}{
+		{"x.q is declared twice", func(c *Catalog) { NewQueue[int](c, queue); NewWatch(c, queue, 1) }},
+		{"needs both names", func(c *Catalog) { NewWatch(c, Spec{Service: "x"}, 1) }},
+		{"needs a capacity", func(c *Catalog) { NewQueue[int](c, Spec{Service: "x", Name: "q", Policy: Wait}) }},
+		{"needs an overflow policy", func(c *Catalog) { NewQueue[int](c, Spec{Service: "x", Name: "q", Cap: 1}) }},
+		{"unknown kind", func(c *Catalog) { c.Declare(queue) }},
+		{"task x.t is declared twice", func(c *Catalog) { c.DeclareTask(Task{Service: "x", Name: "t"}, Task{Service: "x", Name: "t"}) }},
+		{"needs both names", func(c *Catalog) { c.DeclareTask(Task{Name: "t"}) }},
+	} {
+		if text := wantPanic(t, func() { tt.do(NewCatalog(nil, nil)) }); !strings.Contains(text, tt.want) {
+			t.Errorf("panic = %q, want %q", text, tt.want)
+		}
+	}
+}
+
+func TestCheckNamesStrangers(t *testing.T) {
+	err := sample(0).Check()
+	for _, name := range []string{"sse", "supervisor", "node.supervisor"} {
+		if err == nil || !strings.Contains(err.Error(), `"`+name+`"`) {
+			t.Errorf("Check = %v, want %q named", err, name)
+		}
+	}
+	if strings.Contains(err.Error(), "pipeline") || strings.Contains(err.Error(), "http") {
+		t.Errorf("Check = %v", err)
+	}
+}
+
+// A queue closes with the last of its producers, wherever they live; one without declared producers never by itself.
+func TestCloseFedBy(t *testing.T) {
+	c := NewCatalog(nil, nil)
+	queue := func(name string, producers ...string) *Queue[int] {
+		return NewQueue[int](c, Spec{Service: "x", Name: name, Cap: 1, Policy: Wait, Producers: producers})
+	}
+	gate, both, own, far, orphan := queue("gate", HTTP), queue("both", HTTP, "a"), queue("own", "a", "b"), queue("far", "y.a"), queue("orphan")
+	bus := NewBroadcast[int](c, Spec{Service: "x", Name: "bus", Cap: 1, Producers: []string{"b"}})
+	sub := bus.Subscribe("test")
+	for _, tt := range []struct {
+		service, producer string
+		open              string
+	}{
+		{"y", HTTP, "gate both own far orphan bus"},
+		{"x", HTTP, "both own far orphan bus"},
+		{"x", "a", "own far orphan bus"},
+		{"x", "a", "own far orphan bus"},
+		{"x", "b", "far orphan"},
+		{"y", "a", "orphan"},
+	} {
+		c.CloseFedBy(tt.service, tt.producer)
+		var open []string
+		for name, q := range map[string]*Queue[int]{"gate": gate, "both": both, "own": own, "far": far, "orphan": orphan} {
+			if q.TrySend(1) != ErrClosed {
+				open = append(open, name)
+			}
+		}
+		if !sub.Closed() {
+			open = append(open, "bus")
+		}
+		if len(open) != len(strings.Fields(tt.open)) {
+			t.Errorf("after %s.%s: open %v, want %s", tt.service, tt.producer, open, tt.open)
+		}
+	}
+}
