@@ -121,7 +121,7 @@ func (s *Server) settle(c *call, b *bound, err error) {
 
 // log says what was answered: what fails, what is refused for who asks, and what changes something; the rest at debug.
 func (s *Server) log(c *call, method string, status int, took time.Duration, err error) {
-	level := logLevel(c.route, status)
+	level := logLevel(c, status)
 	if level == hclog.Debug && !s.d.Log.IsDebug() {
 		return
 	}
@@ -136,13 +136,19 @@ func (s *Server) log(c *call, method string, status int, took time.Duration, err
 	s.d.Log.Log(level, "http.request", fields...)
 }
 
-func logLevel(r *Route, status int) hclog.Level {
-	switch {
-	case r.Class == ClassBypass && status != http.StatusInternalServerError:
-		return hclog.Debug
-	case status >= http.StatusInternalServerError:
+// logLevel: what the node did wrong stands out, a refusal by rule is news, and a read is not.
+func logLevel(c *call, status int) hclog.Level {
+	switch c.reason {
+	case reasonInternal:
+		return hclog.Error
+	case reasonStoreFailed, reasonStoreFull, reasonCommitUnsure:
 		return hclog.Warn
-	case r.writes(), status == http.StatusUnauthorized, status == http.StatusForbidden:
+	}
+	switch {
+	case c.route.Class == ClassBypass:
+		return hclog.Debug
+	case c.route.writes(), status >= http.StatusInternalServerError,
+		status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return hclog.Info
 	}
 	return hclog.Debug

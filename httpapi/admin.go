@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
 	"ronbox/httpapi/wire"
 )
 
@@ -107,12 +105,12 @@ func (n *ndjson) write(line wire.SnapshotLine) {
 		n.c.Header().Set("Cache-Control", cacheNone)
 		n.c.WriteHeader(http.StatusOK)
 	}
-	raw, err := json.Marshal(line)
+	raw, err := encode(line)
 	if err != nil {
 		return
 	}
 	control := n.c.control()
 	_ = control.SetWriteDeadline(time.Now().Add(n.limit))
-	_, _ = n.c.Write(append(raw, '\n'))
+	_, _ = n.c.Write(raw)
 	_ = control.Flush()
 }

@@ -79,7 +79,7 @@ func (e *endpoint) openSocket(ctx context.Context) (net.Listener, error) {
 	if e.network == "unix" {
 		return listenSocket(ctx, e.bind)
 	}
-	var lc net.ListenConfig
+	lc := net.ListenConfig{KeepAlive: keepAlive}
 	return lc.Listen(ctx, e.network, e.bind)
 }
 
@@ -143,8 +143,9 @@ func (e *endpoint) shutdown(ctx context.Context) error {
 }
 
 const (
-	cutGrace = 250 * time.Millisecond // for handlers whose context has ended to return
-	cutPoll  = 5 * time.Millisecond
+	keepAlive = 60 * time.Second
+	cutGrace  = 250 * time.Millisecond // for handlers whose context has ended to return
+	cutPoll   = 5 * time.Millisecond
 )
 
 // settled waits for the handlers to return and says how many have not.

@@ -90,7 +90,7 @@ func (r *rig) into(t *testing.T, v any, status int, method, path, body string) {
 	}
 }
 
-func encode(t *testing.T, v any) string {
+func text(t *testing.T, v any) string {
 	t.Helper()
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -114,7 +114,7 @@ func (r *rig) begin(t *testing.T) *record.Key {
 	}
 	body := wire.Genesis{Payload: p.Bytes(), Approvals: []wire.Approval{wire.Approval(key.Sign(p.B3(), time.Now()))}}
 	var done wire.Committed
-	r.into(t, &done, 201, "POST", "/admin/v1/registry/genesis", encode(t, body))
+	r.into(t, &done, 201, "POST", "/admin/v1/registry/genesis", text(t, body))
 	if done.Version != 1 {
 		t.Fatalf("genesis: %+v", done)
 	}
@@ -146,8 +146,8 @@ func TestProposeApproveCommitReadOverTheEngine(t *testing.T) {
 	}
 	signed := wire.Approval(key.Sign(digest, time.Now()))
 	signed.ReceivedAt = ""
-	r.into(t, nil, 200, "POST", "/registry/approvals/"+p.ProposalID, encode(t, signed))
-	if w := r.do("POST", "/registry/approvals/"+p.ProposalID, encode(t, signed), writer); w.Code != 409 {
+	r.into(t, nil, 200, "POST", "/registry/approvals/"+p.ProposalID, text(t, signed))
+	if w := r.do("POST", "/registry/approvals/"+p.ProposalID, text(t, signed), writer); w.Code != 409 {
 		t.Errorf("the same approval again: %d %s", w.Code, w.Body)
 	}
 	var first, again wire.Committed

@@ -48,6 +48,13 @@ const (
 	reasonInternal     = "internal"
 )
 
+// Hints that several rows share.
+const (
+	hintForbidden = "what was sent does not allow this; `ronbox token inspect` shows what a token allows"
+	hintDrain     = "nothing was done; the node is on its way down"
+	hintLate      = "the deadline passed before it was begun: nothing was written"
+)
+
 // wait says which Retry-After goes with a row.
 type wait int
 
@@ -70,7 +77,7 @@ type row struct {
 	title  string
 	retry  bool
 	wait   wait
-	quiet  bool // the error's own text is for the log only
+	hint   string // told instead of the error's own text, which is then for the log only
 	more   func(error) details
 }
 
@@ -87,7 +94,7 @@ func problemRows() []row {
 // internalRow tells a bug.
 func internalRow() row {
 	return row{status: http.StatusInternalServerError, reason: reasonInternal, code: "Internal",
-		title: "Internal error", quiet: true}
+		title: "Internal error", hint: "the node's log has the cause under this corr_id"}
 }
 
 // requestRows are faults of the request itself.
@@ -120,13 +127,14 @@ func accessRows() []row {
 		{is: as[*methodError], status: http.StatusMethodNotAllowed, reason: reasonMethod, code: "MethodNotAllowed",
 			title: "Method not allowed"},
 		{is: is(auth.ErrUnauthenticated), status: http.StatusUnauthorized, reason: reasonUnauth, code: "Unauthorized",
-			title: "Not authenticated", quiet: true},
+			title: "Not authenticated",
+			hint:  "send a token in force as 'Authorization: Bearer …'; `ronbox token mint` makes one"},
 		{is: either(as[*auth.DeniedError], is(errForbidden)), status: http.StatusForbidden, reason: reasonForbidden,
-			code: "Forbidden", title: "Not allowed", quiet: true},
+			code: "Forbidden", title: "Not allowed", hint: hintForbidden},
 		full.when(is(errInflight)).because(reasonInflight),
 		full.when(is(errStreams)).because(reasonStreams),
 		{is: is(errDraining), status: http.StatusServiceUnavailable, reason: reasonDraining, code: "Draining",
-			title: "Node is draining", retry: true, wait: waitDrain},
+			title: "Node is draining", retry: true, wait: waitDrain, hint: hintDrain},
 		{is: is(errStarting), status: http.StatusServiceUnavailable, reason: reasonDegraded, code: "NotReady",
 			title: "Not ready", retry: true, wait: waitDegraded, more: func(error) details { return details{"cause": "starting"} }},
 	}
@@ -171,7 +179,7 @@ func registryRows() []row {
 			title: "Not in this state",
 			more:  detail(func(e *registry.StateError) details { return details{"state": e.State} })},
 		{is: is(registry.ErrForbidden), status: http.StatusForbidden, reason: reasonForbidden, code: "Forbidden",
-			title: "Not allowed", quiet: true},
+			title: "Not allowed", hint: hintForbidden},
 		{is: is(registry.ErrRange), status: http.StatusBadRequest, reason: reasonMalformed, code: "Malformed",
 			title: "Range not served"},
 		{is: as[*registry.PendingLimitError], status: http.StatusTooManyRequests, reason: reasonBusy, code: "Busy",
@@ -189,16 +197,19 @@ func registryRows() []row {
 func storeRows() []row {
 	return []row{
 		{is: is(store.ErrPoisoned), status: http.StatusServiceUnavailable, reason: reasonStoreFailed, code: "StoreFailed",
-			title: "Storage failed", retry: true, wait: waitDegraded, quiet: true, more: outcome("unknown")},
+			title: "Storage failed", retry: true, wait: waitDegraded,
+			hint: "the node stops and starts again from disk; the same request is safe to repeat", more: outcome("unknown")},
 		{is: is(store.ErrFull), status: http.StatusInsufficientStorage, reason: reasonStoreFull, code: "StoreFull",
-			title: "Storage is full", retry: true, wait: waitDegraded, quiet: true},
+			title: "Storage is full", retry: true, wait: waitDegraded,
+			hint: "nothing was written; reads go on"},
 		{is: is(store.ErrSlow), status: http.StatusServiceUnavailable, reason: reasonDegraded, code: "StorageBusy",
-			title: "Storage is slow", retry: true, wait: waitDegraded, quiet: true},
+			title: "Storage is slow", retry: true, wait: waitDegraded, hint: "nothing was written"},
 		{is: is(store.ErrRestored), status: http.StatusServiceUnavailable, reason: reasonRestored, code: "NotReady",
 			title: "Restored, not yet accepted", retry: true, wait: waitDegraded,
+			hint: "reads go on; `ronbox db accept-restore` lets writes in",
 			more: func(error) details { return details{"cause": reasonRestored} }},
 		{is: is(store.ErrTimeout), status: http.StatusGatewayTimeout, reason: reasonTimeout, code: "Timeout",
-			title: "Deadline passed", retry: true, quiet: true, more: outcome("none")},
+			title: "Deadline passed", retry: true, hint: hintLate, more: outcome("none")},
 	}
 }
 
@@ -206,15 +217,16 @@ func storeRows() []row {
 func waitingRows() []row {
 	return []row{
 		{is: is(flow.ErrBusy), status: http.StatusTooManyRequests, reason: reasonBusy, code: "Busy",
-			title: "Queue is full", retry: true, wait: waitBusy, quiet: true},
+			title: "Queue is full", retry: true, wait: waitBusy, hint: "nothing was enqueued; send it again later"},
 		{is: is(flow.ErrUnknown), status: http.StatusGatewayTimeout, reason: reasonCommitUnsure, code: "Timeout",
-			title: "Outcome unknown", retry: true, quiet: true, more: outcome("unknown")},
+			title: "Outcome unknown", retry: true,
+			hint: "it may have taken effect; repeat the same request to learn", more: outcome("unknown")},
 		{is: is(flow.ErrClosed), status: http.StatusServiceUnavailable, reason: reasonDraining, code: "Draining",
-			title: "Node is draining", retry: true, wait: waitDrain, quiet: true},
+			title: "Node is draining", retry: true, wait: waitDrain, hint: hintDrain},
 		{is: is(context.DeadlineExceeded), status: http.StatusGatewayTimeout, reason: reasonTimeout, code: "Timeout",
-			title: "Deadline passed", retry: true, quiet: true, more: outcome("none")},
+			title: "Deadline passed", retry: true, hint: hintLate, more: outcome("none")},
 		{is: either(is(flow.ErrCanceled), is(flow.ErrAborted), is(context.Canceled)), status: http.StatusServiceUnavailable,
-			reason: reasonCanceled, code: "Canceled", title: "Cancelled", wait: waitDegraded, quiet: true},
+			reason: reasonCanceled, code: "Canceled", title: "Cancelled", wait: waitDegraded, hint: "it was given up before anything was done"},
 	}
 }
 

@@ -18,11 +18,17 @@ const (
 
 // respond answers with v as JSON, not to be kept.
 func respond(c *call, status int, v any) error {
-	body, err := json.Marshal(v)
+	body, err := encode(v)
 	if err != nil {
 		return err
 	}
 	return c.send(status, cacheNone, body)
+}
+
+// encode is one line of JSON.
+func encode(v any) ([]byte, error) {
+	body, err := json.Marshal(v)
+	return append(body, '\n'), err
 }
 
 // send answers with JSON that is ready.
@@ -63,7 +69,7 @@ func matches(given []string, etag string) bool {
 
 // respondCached answers 200 with v as JSON, to be kept as cache says.
 func respondCached(c *call, cache string, v any) error {
-	body, err := json.Marshal(v)
+	body, err := encode(v)
 	if err != nil {
 		return err
 	}

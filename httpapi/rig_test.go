@@ -66,7 +66,7 @@ func (f *fakeRegistry) moveHead(v uint64) {
 func headView(v uint64) registry.HeadView {
 	return registry.HeadView{
 		Head: record.Head{Version: v}, MinVersion: 1, Incarnation: "01INCARNATION",
-		JSON: []byte(`{"version":` + formatUint(v) + `}`), ETag: `"b3:` + formatUint(v) + `"`,
+		JSON: []byte(`{"version":` + formatUint(v) + "}\n"), ETag: `"b3:` + formatUint(v) + `"`,
 	}
 }
 

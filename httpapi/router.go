@@ -22,7 +22,7 @@ const catchAll = "/registry/*path"
 type router struct {
 	tree     *httprouter.Router
 	registry map[string]*templates // by method: the rows under catchAll
-	none     map[string]*bound     // by method: what has no row
+	none     map[string]*bound     // by service and method: what has no row
 }
 
 // newRouter registers every row under its methods.
@@ -40,7 +40,7 @@ func (s *Server) newRouter(routes []Route) *router {
 		}
 		watchInflight(s.d.Metrics, &routes[i], all)
 	}
-	t.NotFound = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, rt.missing(r.Method), nil) })
+	t.NotFound = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, rt.missing(r), nil) })
 	rt.addMissing(s)
 	return rt
 }
@@ -68,7 +68,7 @@ func (rt *router) add(s *Server, b *bound) {
 		rt.tree.Handle(b.method, catchAll, func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) {
 			b, params := set.match(r.URL.Path)
 			if b == nil {
-				b = rt.missing(r.Method)
+				b = rt.missing(r)
 			}
 			s.serve(w, r, b, params)
 		})
@@ -76,32 +76,40 @@ func (rt *router) add(s *Server, b *bound) {
 	rt.registry[b.method].add(b)
 }
 
-// addMissing binds the pseudo-row of requests that have none. Its methods are a closed set, since they are labels.
+// addMissing binds the pseudo-rows of requests that have none, one for each service. Their methods are a closed set,
+// since they are labels.
 func (rt *router) addMissing(s *Server) {
-	route := &Route{
-		Pattern: "unmatched", Service: serviceNode, Class: ClassBypass, Deadline: bypassDeadline,
-		handle: func(c *call) error {
-			if allow := rt.allowed(c.r.URL.Path); len(allow) > 0 {
-				return &methodError{allow}
-			}
-			return errNoRoute
-		},
+	for _, service := range []string{serviceNode, serviceRegistry} {
+		route := &Route{
+			Pattern: "unmatched", Service: service, Class: ClassBypass, Deadline: bypassDeadline, handle: rt.refuse,
+		}
+		for _, m := range []string{
+			http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+			http.MethodOptions, otherMethod,
+		} {
+			rt.none[service+m] = s.bind(route, m)
+		}
 	}
-	for _, m := range []string{
-		http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
-		http.MethodOptions, otherMethod,
-	} {
-		rt.none[m] = s.bind(route, m)
+}
+
+func (rt *router) refuse(c *call) error {
+	if allow := rt.allowed(c.r.URL.Path); len(allow) > 0 {
+		return &methodError{allow}
 	}
+	return errNoRoute
 }
 
 const otherMethod = "other"
 
-func (rt *router) missing(method string) *bound {
-	if b, ok := rt.none[method]; ok {
+func (rt *router) missing(r *http.Request) *bound {
+	service := serviceNode
+	if strings.HasPrefix(r.URL.Path, "/registry/") {
+		service = serviceRegistry
+	}
+	if b, ok := rt.none[service+r.Method]; ok {
 		return b
 	}
-	return rt.none[otherMethod]
+	return rt.none[service+otherMethod]
 }
 
 // allowed lists the methods that have a row for path.

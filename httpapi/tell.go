@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
 	"ronbox/httpapi/wire"
 )
 
@@ -43,7 +41,7 @@ func (s *Server) tell(c *call, b *bound, err error) bool {
 
 func (s *Server) writeProblem(c *call, r row, err error) {
 	p := s.problem(c, r, err)
-	body, merr := json.Marshal(p)
+	body, merr := encode(p)
 	if merr != nil { // plain strings and numbers only: cannot happen
 		body = []byte(`{"status":500}`)
 	}
@@ -70,10 +68,10 @@ func (s *Server) problem(c *call, r row, err error) *wire.Problem {
 	service := c.route.Service
 	p := &wire.Problem{
 		Type: "urn:ronbox:problem:" + service + ":" + r.reason, Title: r.title, Status: r.status,
-		Instance: instance(c.corrID), Code: r.code, Reason: r.reason, Service: service,
+		Detail: r.hint, Instance: instance(c.corrID), Code: r.code, Reason: r.reason, Service: service,
 		Retryable: r.retry, CorrID: c.corrID, RetryAfter: s.retryAfter(r.wait),
 	}
-	if !r.quiet {
+	if r.hint == "" {
 		p.Detail = err.Error()
 	}
 	if r.more != nil {
