@@ -75,7 +75,7 @@ func submit[R any](ctx context.Context, s *Store, l Lane, c Command[R], wait boo
 	if err := s.admit(ctx, l); err != nil {
 		return none, err
 	}
-	q := &request[R]{head: newHead(ctx, c.Kind(), l, sizeOf(c)), cmd: c, after: after, reply: flow.NewReply[R]()}
+	q := newRequest(ctx, l, c, after)
 	if err := s.enqueue(q, wait); err != nil {
 		return none, err
 	}
@@ -155,10 +155,6 @@ type head struct {
 	err     error     // of Apply; owned by the committer
 }
 
-func newHead(ctx context.Context, kind string, l Lane, size int) head {
-	return head{ctx: ctx, kind: kind, lane: l, size: size, queued: time.Now()}
-}
-
 func (h *head) header() *head { return h }
 
 // owner is the service of the command's kind.
@@ -191,6 +187,13 @@ type request[R any] struct {
 	after  []func(R)
 	reply  *flow.Reply[R]
 	result R // owned by the committer until answered
+}
+
+func newRequest[R any](ctx context.Context, l Lane, c Command[R], after []func(R)) *request[R] {
+	return &request[R]{
+		head: head{ctx: ctx, kind: c.Kind(), lane: l, size: sizeOf(c), queued: time.Now()},
+		cmd:  c, after: after, reply: flow.NewReply[R](),
+	}
 }
 
 func (q *request[R]) claim() bool { return q.reply.Claim() }

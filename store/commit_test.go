@@ -1,34 +1,304 @@
 package store
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 )
 
-const childEnv = "RONBOX_STORE_CHILD"
-
-func child() int { return 0 }
-
-func TestSmoke(t *testing.T) {
+func TestCommitIsReadBack(t *testing.T) {
 	path := newFile(t)
 	r := open(t, path)
 	if seq := mustCommit(r, put{Key: "a", Value: "1"}); seq != 1 {
-		t.Errorf("seq %d", seq)
+		t.Errorf("first seq = %d", seq)
 	}
-	_, err := Commit(t.Context(), r.Store, Work, put{Key: "b", Panic: true})
-	t.Log(err)
-	mustCommit(r, add{"n"})
-	m, err := r.Snapshot(t.Context(), t.TempDir(), nil)
-	t.Logf("%+v %v", m, err)
-	h := r.hash()
+	if n := mustCommit(r, add{"n"}) + mustCommit(r, add{"n"}); n != 3 {
+		t.Errorf("two counts sum to %d, want 1+2", n)
+	}
+	if r.get("a") != "1" || r.get("absent") != "" {
+		t.Errorf("a = %q, absent = %q", r.get("a"), r.get("absent"))
+	}
 	r.stop()
-	rep, err := Verify(t.Context(), m.Path, nil, nil, nil)
-	t.Logf("%+v %v", rep, err)
-	if rep.StateHash.String() != h {
-		t.Error("hash")
-	}
 	r = open(t, path)
-	if got := r.get("a"); got != "1" {
-		t.Errorf("%q", got)
+	if i := r.Info(); r.get("a") != "1" || i.Seq != 3 || !i.Clean {
+		t.Errorf("after reopening a = %q, %+v", r.get("a"), i)
 	}
 	r.stop()
 }
+
+func TestRefusals(t *testing.T) {
+	r := open(t, newFile(t))
+	defer r.stop()
+	long := strings.Repeat("k", MaxKey+1)
+	for _, tt := range []struct {
+		name string
+		fn   func(Reader, Stamp, *Writes) (int, error)
+		want error
+	}{
+		{"an error", func(_ Reader, _ Stamp, w *Writes) (int, error) {
+			rows.Put(w, "x", nil)
+			return 0, errRefused
+		}, errRefused},
+		{"a panic", func(_ Reader, _ Stamp, w *Writes) (int, error) {
+			rows.Put(w, "x", nil)
+			panic("a bug")
+		}, ErrInternal},
+		{"a nil dereference", func(Reader, Stamp, *Writes) (int, error) {
+			var p *put
+			return len(p.Key), nil
+		}, ErrInternal},
+		{"a bucket of another service", func(_ Reader, _ Stamp, w *Writes) (int, error) {
+			w.Put(otherRows, []byte("x"), nil)
+			return 0, nil
+		}, ErrInternal},
+		{"reading another service", func(r Reader, _ Stamp, _ *Writes) (int, error) {
+			return len(r.Get(otherRows, []byte("x"))), nil
+		}, ErrInternal},
+		{"the store's own bucket", func(_ Reader, _ Stamp, w *Writes) (int, error) {
+			w.Put(metaBucket, keyClean, nil)
+			return 0, nil
+		}, ErrInternal},
+		{"an undeclared bucket", func(_ Reader, _ Stamp, w *Writes) (int, error) {
+			w.Put(&Bucket{Name: "nobody/rows"}, []byte("x"), nil)
+			return 0, nil
+		}, ErrInternal},
+		{"a long key", func(_ Reader, _ Stamp, w *Writes) (int, error) {
+			rows.Put(w, long, nil)
+			return 0, nil
+		}, ErrInternal},
+		{"an empty key", func(_ Reader, _ Stamp, w *Writes) (int, error) {
+			rows.Delete(w, "")
+			return 0, nil
+		}, ErrInternal},
+		{"a large value", func(_ Reader, _ Stamp, w *Writes) (int, error) {
+			rows.Put(w, "x", make([]byte, MaxValue+1))
+			return 0, nil
+		}, ErrInternal},
+		{"a panic inside a range", func(r Reader, _ Stamp, w *Writes) (int, error) {
+			for range rows.All(r) {
+				panic("a bug")
+			}
+			return 0, nil
+		}, ErrInternal},
+	} {
+		mustCommit(r, put{Key: "seen", Value: tt.name})
+		before := *r.Info()
+		_, err := Commit(t.Context(), r.Store, Work, do[int]{"test.do/1", tt.fn})
+		if !errors.Is(err, tt.want) {
+			t.Errorf("%s: err = %v, want %v", tt.name, err, tt.want)
+		}
+		if after := *r.Info(); after.Seq != before.Seq || r.get("x") != "" {
+			t.Errorf("%s: left a trace: seq %d, x = %q", tt.name, after.Seq, r.get("x"))
+		}
+	}
+	if err := r.Err(); err != nil {
+		t.Errorf("refusals poisoned the store: %v", err)
+	}
+}
+
+// A row that does not decode refuses the command, or ends the view, that reads it; the store goes on.
+func TestRowThatDoesNotDecode(t *testing.T) {
+	r := open(t, newFile(t))
+	defer r.stop()
+	typed := NewTable(testRows, String[string](), CBOR[Event]())
+	mustCommit(r, put{Key: "bad", Value: "\x07garbage"})
+	_, err := Commit(t.Context(), r.Store, Work, do[int]{"test.do/1", func(rd Reader, _ Stamp, _ *Writes) (int, error) {
+		typed.Get(rd, "bad")
+		return 0, nil
+	}})
+	var row *RowError
+	if !errors.As(err, &row) || !errors.Is(err, ErrCorrupt) || string(row.Key) != "bad" {
+		t.Errorf("command: %v", err)
+	}
+	err = r.View(t.Context(), func(rd Reader) error {
+		typed.Get(rd, "bad")
+		return nil
+	})
+	if !errors.Is(err, ErrCorrupt) || r.Err() != nil {
+		t.Errorf("view: %v, store: %v", err, r.Err())
+	}
+}
+
+func TestDroppedWhileQueued(t *testing.T) {
+	r := idle(t, newFile(t), testConfig()) // nobody takes commands yet
+	late, cancelLate := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancelLate()
+	gone, leave := context.WithCancelCause(t.Context())
+	errGone := errors.New("client gone")
+	time.AfterFunc(20*time.Millisecond, func() { leave(errGone) })
+	var wg sync.WaitGroup
+	for _, tt := range []struct {
+		ctx  context.Context
+		want error
+	}{{late, ErrTimeout}, {gone, errGone}} {
+		wg.Go(func() {
+			if _, err := Commit(tt.ctx, r.Store, Work, put{Key: "x", Value: "1"}); !errors.Is(err, tt.want) || errors.Is(err, ErrUnknown) {
+				t.Errorf("err = %v, want %v", err, tt.want)
+			}
+		})
+	}
+	wg.Wait()
+	r.start()
+	if seq := mustCommit(r, put{Key: "y"}); seq != 1 || r.get("x") != "" {
+		t.Errorf("dropped commands left seq %d and x = %q", seq, r.get("x"))
+	}
+	r.stop()
+}
+
+func TestFullLane(t *testing.T) {
+	r := idle(t, newFile(t), testConfig())
+	var wg sync.WaitGroup
+	for i := range r.lanes[Bulk].Cap() {
+		wg.Go(func() {
+			if _, err := Commit(t.Context(), r.Store, Bulk, put{Key: fmt.Sprint(i)}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for r.lanes[Bulk].Len() < r.lanes[Bulk].Cap() {
+		time.Sleep(time.Millisecond) // until all are in the lane; nothing else tells
+	}
+	if _, err := TryCommit(t.Context(), r.Store, Bulk, put{Key: "one more"}); !errors.Is(err, ErrBusy) {
+		t.Errorf("TryCommit into a full lane: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := Commit(ctx, r.Store, Bulk, put{Key: "one more"}); !errors.Is(err, ErrTimeout) {
+		t.Errorf("Commit into a full lane: %v", err)
+	}
+	r.start()
+	wg.Wait()
+	if r.get("one more") != "" {
+		t.Error("a refused command was written")
+	}
+	r.stop()
+}
+
+func TestClosedLanes(t *testing.T) {
+	r := idle(t, newFile(t), testConfig())
+	var wg sync.WaitGroup
+	wg.Go(func() { mustCommit(r, put{Key: "accepted", Value: "1"}) })
+	for r.lanes[Work].Len() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	r.CloseLanes()
+	if _, err := Commit(t.Context(), r.Store, Work, put{Key: "late"}); !errors.Is(err, ErrClosed) {
+		t.Errorf("after the gate: %v", err)
+	}
+	r.start()
+	wg.Wait() // what was accepted is drained
+	r.stop()
+	if err := r.View(t.Context(), nil); !errors.Is(err, ErrClosed) {
+		t.Errorf("view of a closed store: %v", err)
+	}
+	if err := r.Health(); !errors.Is(err, ErrClosed) {
+		t.Errorf("health of a closed store: %v", err)
+	}
+}
+
+// Stop now answers what is left: nobody waits for ever.
+func TestCancelledCommitter(t *testing.T) {
+	r := open(t, newFile(t))
+	entered, leave := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		mustCommit(r, put{Key: "in hand"}, func(uint64) {
+			close(entered)
+			<-leave
+		})
+	})
+	<-entered
+	for i := range 5 {
+		wg.Go(func() {
+			if _, err := Commit(t.Context(), r.Store, Lane(i%lanes), put{Key: "queued", Value: "1"}); !errors.Is(err, ErrClosed) {
+				t.Errorf("queued command: %v", err)
+			}
+		})
+	}
+	for r.lanes[0].Len()+r.lanes[1].Len()+r.lanes[2].Len() < 5 {
+		time.Sleep(time.Millisecond)
+	}
+	r.cancel()
+	close(leave)
+	wg.Wait()
+	<-r.done
+	if !errors.Is(r.end, context.Canceled) || r.get("queued") != "" {
+		t.Errorf("committer ended with %v, queued = %q", r.end, r.get("queued"))
+	}
+	r.end = nil
+	r.stop()
+}
+
+// In one group control goes first, then work, then one bulk command, each lane in its order; the next bulk command waits for the next group.
+func TestOrderOfAGroup(t *testing.T) {
+	r := idle(t, newFile(t), testConfig())
+	var got []string
+	var wg sync.WaitGroup
+	for _, l := range []Lane{Bulk, Bulk, Work, Work, Control} {
+		n := r.lanes[l].Len()
+		wg.Go(func() {
+			name := fmt.Sprintf("%s %d", l, n)
+			if _, err := Commit(t.Context(), r.Store, l, put{Key: name}, func(uint64) { got = append(got, name) }); err != nil {
+				t.Error(err)
+			}
+		})
+		for r.lanes[l].Len() == n {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	before := r.Info().Seq
+	r.start()
+	wg.Wait()
+	want := []string{"control 0", "work 0", "work 1", "bulk 0", "bulk 1"}
+	if !slices.Equal(got, want) || r.Info().Seq != before+5 {
+		t.Errorf("order %v, want %v", got, want)
+	}
+	r.stop()
+}
+
+// Limits close a group; what does not fit goes into the next.
+func TestGroupLimits(t *testing.T) {
+	for _, limit := range []func(*Config){
+		func(c *Config) { c.GroupMax = 3 },
+		func(c *Config) { c.GroupBytes = 3 * commandSz },
+	} {
+		cfg := testConfig()
+		limit(&cfg)
+		r := idle(t, newFile(t), cfg)
+		sizes := &groupSizes{}
+		r.groups = append(r.groups, sizes)
+		var wg sync.WaitGroup
+		for i := range 10 {
+			wg.Go(func() {
+				mustCommit(r, put{Key: fmt.Sprint(i)}, func(uint64) { sizes.n++ })
+			})
+		}
+		for r.lanes[Work].Len() < 10 {
+			time.Sleep(time.Millisecond)
+		}
+		r.start()
+		wg.Wait()
+		r.stop()
+		if want := []int{0, 3, 3, 3}; !slices.Equal(sizes.before, want) {
+			t.Errorf("commands before each group %v, want steps %v", sizes.before, want)
+		}
+	}
+}
+
+// groupSizes notes how many commands came between two groups.
+type groupSizes struct {
+	n      int
+	before []int
+}
+
+func (g *groupSizes) Begin() {
+	g.before = append(g.before, g.n)
+	g.n = 0
+}
+func (g *groupSizes) Committed() {}
+func (g *groupSizes) Aborted()   {}

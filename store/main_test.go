@@ -6,9 +6,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
+	"sync"
 	"testing"
 	"time"
 
+	bolt "go.etcd.io/bbolt"
 	"go.uber.org/goleak"
 )
 
@@ -88,14 +91,32 @@ type rig struct {
 	end    error // of the committer; read after done
 }
 
+// template is a fresh file, made once: most tests need one and not the syncs of its making.
+var template = sync.OnceValues(func() (raw []byte, err error) {
+	dir, err := os.MkdirTemp("", "ronbox-store")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	id, err := NewIdentity(day)
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, "ronbox.db")
+	if err := Create(path, id); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+})
+
 func newFile(t testing.TB) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "ronbox.db")
-	id, err := NewIdentity(day)
+	raw, err := template()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Create(path, id); err != nil {
+	path := filepath.Join(t.TempDir(), "ronbox.db")
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -160,7 +181,19 @@ func (r *rig) abandon() {
 	r.t.Helper()
 	<-r.done
 	r.cancel()
-	r.t.Cleanup(func() { _ = r.db.Close() })
+	if err := fileOf(r.t, r.db).Close(); err != nil { // and with it the lock; bbolt itself may be in a transaction for ever
+		r.t.Error(err)
+	}
+}
+
+// fileOf reaches the descriptor bbolt writes to.
+func fileOf(t testing.TB, db *bolt.DB) *os.File {
+	t.Helper()
+	field := reflect.ValueOf(db).Elem().FieldByName("file")
+	if !field.IsValid() || field.Type() != reflect.TypeFor[*os.File]() {
+		t.Fatal("bbolt.DB has no *os.File named file any more")
+	}
+	return *(**os.File)(field.Addr().UnsafePointer())
 }
 
 func (r *rig) get(key string) string {

@@ -73,6 +73,9 @@ func checkOpened(f *os.File, o opening) error {
 	if err != nil {
 		return err
 	}
+	if named, err := os.Stat(f.Name()); err != nil || !os.SameFile(info, named) {
+		return &LockedError{Path: f.Name()} // a restore has put another file in its place while we waited for the lock
+	}
 	_, err = preflight(f, info.Size())
 	return err
 }

@@ -47,7 +47,7 @@ func (s *Store) snapshot(ctx context.Context, dir string, progress func(done, to
 		return m, errors.Join(err, removeIfThere(partial))
 	}
 	m.At = at
-	m.File = fmt.Sprintf("ronbox-%s-%d.db", at.Format("20060102T150405Z"), m.Seq)
+	m.File = fmt.Sprintf("ronbox-%s-%d.db", at.Format("20060102T150405.000Z"), m.Seq)
 	m.Path = filepath.Join(dir, m.File)
 	m.ManifestPath = m.Path + manifestSuffix
 	if err = errors.Join(vacant(m.Path), m.measure(ctx, partial, progress)); err != nil {

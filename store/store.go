@@ -148,8 +148,11 @@ func (s *Store) inspect(ctx context.Context) error {
 	if err := errors.Join(r.Close(), forget(s.opt.Path)); err != nil {
 		return err
 	}
-	if r.Size() > s.cfg.CheckMaxBytes.Bytes() || !s.cfg.CheckOnCrash || ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return context.Cause(ctx)
+	}
+	if !s.cfg.CheckOnCrash || r.Size() > s.cfg.CheckMaxBytes.Bytes() {
+		return nil
 	}
 	if r, err = openReader(s.opt.Path, s.cfg.LockTimeout.D()); err != nil {
 		return err
