@@ -1,0 +1,83 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"ronbox/appliance/obs"
+	"ronbox/appliance/unit"
+	"ronbox/engines/registry"
+	"ronbox/httpapi"
+	"ronbox/httpapi/auth"
+	"ronbox/store"
+)
+
+// Config is everything an operator can set. A section belongs to the package that reads it.
+type Config struct {
+	Node     Node              `toml:"node"`
+	Server   httpapi.Config    `toml:"server"`
+	UDS      httpapi.UDSConfig `toml:"uds"`
+	Auth     auth.Config       `toml:"auth"`
+	Store    store.Config      `toml:"store"`
+	Log      obs.LogConfig     `toml:"log"`
+	Registry registry.Config   `toml:"registry"`
+}
+
+// Node is the section [node].
+type Node struct {
+	DataDir    string        `toml:"data_dir"`    // where the database, the secrets and the socket live
+	DrainCap   unit.Duration `toml:"drain_cap"`   // ceiling over the drain deadlines of all services
+	Predrain   unit.Duration `toml:"predrain"`    // serve on while unready, for balancers to notice
+	AbortGrace unit.Duration `toml:"abort_grace"` // what an aborted task gets to return
+}
+
+// Default gives every default.
+func Default() *Config {
+	return &Config{
+		Node: Node{
+			DataDir:    "/var/lib/ronbox",
+			DrainCap:   unit.Duration(5 * time.Second),
+			AbortGrace: unit.Duration(250 * time.Millisecond),
+		},
+		Server:   httpapi.DefaultConfig(),
+		Auth:     auth.DefaultConfig(),
+		Store:    store.DefaultConfig(),
+		Log:      obs.DefaultLogConfig(),
+		Registry: registry.DefaultConfig(),
+	}
+}
+
+// Validate joins every fault of the section.
+func (n Node) Validate() error {
+	var dir error
+	if n.DataDir == "" {
+		dir = errors.New(`data_dir = "": must name a directory`)
+	}
+	return errors.Join(dir,
+		between("drain_cap", n.DrainCap, time.Second, 30*time.Second),
+		between("predrain", n.Predrain, 0, 5*time.Minute),
+		between("abort_grace", n.AbortGrace, 10*time.Millisecond, 5*time.Second),
+	)
+}
+
+func between(key string, v unit.Duration, lo, hi time.Duration) error {
+	if v.D() < lo || v.D() > hi {
+		return fmt.Errorf("%s = %q: must be %s..%s", key, v, unit.Duration(lo), unit.Duration(hi))
+	}
+	return nil
+}
+
+// Path joins name to the data directory.
+func (c *Config) Path(name ...string) string {
+	return filepath.Join(append([]string{c.Node.DataDir}, name...)...)
+}
+
+// SocketPath is the path of the admin socket.
+func (c *Config) SocketPath() string {
+	if c.UDS.Path != "" {
+		return c.UDS.Path
+	}
+	return c.Path("admin.sock")
+}

@@ -1,0 +1,19 @@
+// Package config is the node's configuration: one typed value, read from a TOML file, the environment and flags over
+// built-in defaults.
+//
+// # Invariants
+//
+//  1. Every key has a default, so that no file at all is a valid configuration.
+//  2. A key that does not exist is refused wherever it is written, with the nearest one that does.
+//  3. All faults are reported at once, each with its place: file line and column, variable or flag.
+//  4. Flags win over the environment, the environment over the file, the file over the defaults.
+//  5. The commented file that init writes lists every key with its default, and nothing else.
+//
+// # Tasks and queues
+//
+// none
+//
+// # Lock order
+//
+// none
+package config

@@ -1,0 +1,57 @@
+package config
+
+import (
+	"errors"
+	"strings"
+)
+
+// Fault is one thing wrong with the configuration.
+type Fault struct {
+	Where  string // "ronbox.toml:41:3", "RONBOX_STORE__MAX_BYTES", "--bind", or "" for a default
+	Key    string // "store.max_bytes", or "" where no key is to blame
+	Value  string // as it was given, quoted; "" when there is none to show
+	Reason string // "must be at least 1MiB"
+}
+
+// Error renders the fault as `where: key = value: reason`, leaving out what is not known.
+func (f *Fault) Error() string {
+	subject := f.Key
+	if f.Key != "" && f.Value != "" {
+		subject += " = " + f.Value
+	}
+	var parts []string
+	for _, p := range []string{f.Where, subject, f.Reason} {
+		if p != "" {
+			parts = append(parts, p)
+		}
+	}
+	return strings.Join(parts, ": ")
+}
+
+// Faults gives every fault joined in err, in order.
+func Faults(err error) []*Fault {
+	var out []*Fault
+	for _, e := range flattenErrors(err) {
+		var f *Fault
+		if errors.As(e, &f) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// flattenErrors takes apart what errors.Join put together.
+func flattenErrors(err error) []error {
+	if err == nil {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var out []error
+	for _, e := range joined.Unwrap() {
+		out = append(out, flattenErrors(e)...)
+	}
+	return out
+}

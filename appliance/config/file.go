@@ -1,0 +1,116 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
+)
+
+// entry is one key of a file with the value it was given, and where.
+type entry struct {
+	key   string
+	at    string // file:line:column
+	value any
+}
+
+// parseFile reads a TOML document into its entries, in the order of the document. known says which keys hold a value:
+// a table under such a key is its value, any other table holds keys.
+func parseFile(name string, data []byte, known func(key string) bool) ([]entry, error) {
+	var doc map[string]any
+	if err := toml.Unmarshal(data, &doc); err != nil {
+		return nil, syntaxFault(name, err)
+	}
+	at := positions(data)
+	out := flatten(nil, "", doc, known)
+	sort.Slice(out, func(i, j int) bool { return before(at[out[i].key], at[out[j].key], out[i].key < out[j].key) })
+	for i, e := range out {
+		out[i].at = fmt.Sprintf("%s:%d:%d", name, at[e.key].Line, at[e.key].Column)
+	}
+	return out, nil
+}
+
+func before(a, b unstable.Position, tie bool) bool {
+	if a.Offset != b.Offset {
+		return a.Offset < b.Offset
+	}
+	return tie
+}
+
+func syntaxFault(name string, err error) error {
+	var bad *toml.DecodeError
+	if !errors.As(err, &bad) {
+		return &Fault{Where: name, Reason: err.Error()}
+	}
+	line, column := bad.Position()
+	return &Fault{
+		Where:  fmt.Sprintf("%s:%d:%d", name, line, column),
+		Key:    strings.Join(bad.Key(), "."),
+		Reason: strings.TrimPrefix(bad.Error(), "toml: "),
+	}
+}
+
+// flatten turns nested tables into dotted keys. An empty table that is no value is an entry too, so that a section
+// nobody knows is still reported.
+func flatten(out []entry, prefix string, table map[string]any, known func(string) bool) []entry {
+	for k, v := range table {
+		key := prefix + k
+		inner, isTable := v.(map[string]any)
+		if !isTable || known(key) {
+			out = append(out, entry{key: key, value: v})
+			continue
+		}
+		if len(inner) == 0 {
+			out = append(out, entry{key: key, value: inner})
+		}
+		out = flatten(out, key+".", inner, known)
+	}
+	return out
+}
+
+// positions gives the place of each key, table and inline member of a document that has been parsed without error.
+func positions(data []byte) map[string]unstable.Position {
+	var p unstable.Parser
+	p.Reset(data)
+	at, table := map[string]unstable.Position{}, ""
+	for p.NextExpression() {
+		e := p.Expression()
+		switch e.Kind {
+		case unstable.Table, unstable.ArrayTable:
+			table = mark(&p, at, "", e.Key()) + "."
+		case unstable.KeyValue:
+			markValue(&p, at, table, e)
+		}
+	}
+	return at
+}
+
+// mark notes where each prefix of a dotted key stands, and returns the whole key.
+func mark(p *unstable.Parser, at map[string]unstable.Position, prefix string, it unstable.Iterator) string {
+	key := strings.TrimSuffix(prefix, ".")
+	for it.Next() {
+		if key != "" {
+			key += "."
+		}
+		key += string(it.Node().Data)
+		if _, seen := at[key]; !seen {
+			at[key] = p.Shape(it.Node().Raw).Start
+		}
+	}
+	return key
+}
+
+func markValue(p *unstable.Parser, at map[string]unstable.Position, prefix string, kv *unstable.Node) {
+	key := mark(p, at, prefix, kv.Key())
+	if kv.Value().Kind != unstable.InlineTable {
+		return
+	}
+	for it := kv.Value().Children(); it.Next(); {
+		if it.Node().Kind == unstable.KeyValue {
+			markValue(p, at, key+".", it.Node())
+		}
+	}
+}

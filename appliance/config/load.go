@@ -1,0 +1,243 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+const (
+	envPrefix = "RONBOX_"
+	// FileName is the file that is read from the data directory when none is named.
+	FileName = "ronbox.toml"
+)
+
+// LoadOptions says what overlays the defaults.
+type LoadOptions struct {
+	File    string            // "" is ronbox.toml of the data directory, if it is there
+	DataDir string            // wins over every other place; "" leaves it to them
+	Env     []string          // as os.Environ gives it; nil is none
+	Flags   map[string]string // "server.bind" to its text
+}
+
+// Load reads the configuration. Its error joins every *Fault there is.
+func Load(o LoadOptions) (*Config, error) {
+	l := newLoader()
+	env := l.environment(o.Env)
+	l.file(o, env)
+	l.variables(env)
+	for _, key := range slices.Sorted(maps.Keys(o.Flags)) {
+		text := o.Flags[key]
+		l.set(key, "flag "+key, func(v reflect.Value) error { return assignText(v, text) }, quote(text))
+	}
+	if o.DataDir != "" {
+		l.cfg.Node.DataDir = o.DataDir
+		l.from["node.data_dir"] = "flag data_dir"
+	}
+	l.absolute()
+	l.validate()
+	if err := errors.Join(l.faults...); err != nil {
+		return nil, err
+	}
+	return l.cfg, nil
+}
+
+// Validate joins every fault of cfg, each a *Fault that names its key.
+func Validate(cfg *Config) error {
+	l := &loader{cfg: cfg, all: leaves(cfg)}
+	l.validate()
+	return errors.Join(l.faults...)
+}
+
+type loader struct {
+	cfg    *Config
+	all    []leaf
+	from   map[string]string // key -> where its value was set; defaults are absent
+	bad    map[string]bool   // keys whose text was refused: judging their values would repeat the fault
+	faults []error
+}
+
+func newLoader() *loader {
+	cfg := Default()
+	return &loader{cfg: cfg, all: leaves(cfg), from: map[string]string{}, bad: map[string]bool{}}
+}
+
+// set gives one key its value, or notes what is wrong with it.
+func (l *loader) set(key, where string, assign func(reflect.Value) error, shown string) {
+	found := find(l.all, key)
+	if found == nil {
+		l.faults = append(l.faults, l.unknown(key, where))
+		return
+	}
+	l.from[key] = where
+	if err := assign(found.value); err != nil {
+		l.bad[key] = true
+		l.faults = append(l.faults, &Fault{Where: where, Key: key, Value: shown, Reason: err.Error()})
+	}
+}
+
+func (l *loader) unknown(key, where string) *Fault {
+	if sectionOf(l.all, key) {
+		return &Fault{Where: where, Key: key, Reason: "is a section, not a value"}
+	}
+	f := &Fault{Where: where, Key: key, Reason: "unknown key"}
+	if near := suggest(key, l.keys()); near != "" {
+		f.Reason += ", did you mean " + near + "?"
+	}
+	return f
+}
+
+func (l *loader) keys() []string {
+	out := make([]string, len(l.all))
+	for i, e := range l.all {
+		out[i] = e.key
+	}
+	return out
+}
+
+// file overlays the TOML file. Only a file that was named must exist.
+func (l *loader) file(o LoadOptions, env []variable) {
+	path := o.File
+	if path == "" {
+		path = filepath.Join(l.dataDir(o, env), FileName)
+	}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) && o.File == "" {
+		return
+	}
+	if err != nil {
+		l.faults = append(l.faults, &Fault{Where: path, Reason: err.Error()})
+		return
+	}
+	l.document(path, data)
+}
+
+// document overlays the text of a file.
+func (l *loader) document(path string, data []byte) {
+	entries, err := parseFile(path, data, func(key string) bool { return find(l.all, key) != nil })
+	if err != nil {
+		l.faults = append(l.faults, err)
+		return
+	}
+	for _, e := range entries {
+		if inner, isTable := e.value.(map[string]any); isTable && len(inner) == 0 && sectionOf(l.all, e.key) {
+			continue // a section header with nothing under it
+		}
+		l.set(e.key, e.at, func(v reflect.Value) error { return assign(v, e.value) }, show(e.value))
+	}
+}
+
+// dataDir is where the file is looked for, before the file can say so.
+func (l *loader) dataDir(o LoadOptions, env []variable) string {
+	if o.DataDir != "" {
+		return o.DataDir
+	}
+	dir := l.cfg.Node.DataDir
+	for _, e := range env {
+		if e.key == "node.data_dir" {
+			dir = e.text
+		}
+	}
+	if flag, ok := o.Flags["node.data_dir"]; ok {
+		dir = flag
+	}
+	return dir
+}
+
+// variable is an environment variable that means a key.
+type variable struct{ key, text string }
+
+// environment picks the variables of the configuration. A name without "__" belongs to the command line, unless it is
+// a key's name with its underscores miscounted.
+func (l *loader) environment(environ []string) []variable {
+	var out []variable
+	for _, e := range environ {
+		name, text, _ := strings.Cut(e, "=")
+		rest, ours := strings.CutPrefix(name, envPrefix)
+		if !ours {
+			continue
+		}
+		if strings.Contains(rest, "__") && rest == strings.ToUpper(rest) {
+			out = append(out, variable{key: strings.ToLower(strings.ReplaceAll(rest, "__", ".")), text: text})
+			continue
+		}
+		for _, key := range l.keys() {
+			if strings.EqualFold(strings.ReplaceAll(envName(key), "__", "_"), strings.ReplaceAll(name, "__", "_")) {
+				l.faults = append(l.faults, &Fault{Where: name, Reason: "unknown key, did you mean " + envName(key) + "?"})
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b variable) int { return strings.Compare(a.key, b.key) })
+	return out
+}
+
+// variables overlays the environment.
+func (l *loader) variables(env []variable) {
+	for _, e := range env {
+		l.set(e.key, envName(e.key), func(v reflect.Value) error { return assignText(v, e.text) }, quote(e.text))
+	}
+}
+
+// absolute frees the data directory from the working directory of whoever started the node.
+func (l *loader) absolute() {
+	if l.cfg.Node.DataDir == "" {
+		return
+	}
+	dir, err := filepath.Abs(l.cfg.Node.DataDir)
+	if err != nil {
+		l.faults = append(l.faults, &Fault{Key: "node.data_dir", Reason: err.Error()})
+		return
+	}
+	l.cfg.Node.DataDir = dir
+}
+
+// validate asks each section for its faults and gives each fault its place.
+func (l *loader) validate() {
+	v := reflect.ValueOf(l.cfg).Elem()
+	for i := range v.NumField() {
+		section, ok := v.Field(i).Addr().Interface().(interface{ Validate() error })
+		if !ok {
+			continue
+		}
+		for _, err := range flattenErrors(section.Validate()) {
+			if f := l.place(v.Type().Field(i).Tag.Get("toml"), err); !l.bad[f.Key] {
+				l.faults = append(l.faults, f)
+			}
+		}
+	}
+}
+
+// place turns a section's fault, which begins with the key it is about, into a Fault.
+func (l *loader) place(section string, err error) *Fault {
+	text := err.Error()
+	word := text
+	if end := strings.IndexAny(text, " :="); end >= 0 {
+		word = text[:end]
+	}
+	for _, key := range []string{section + "." + word, word} {
+		if find(l.all, key) == nil {
+			continue
+		}
+		f := &Fault{Where: l.from[key], Key: key, Reason: strings.TrimLeft(text[len(word):], " :")}
+		if given, reason, ok := strings.Cut(strings.TrimLeft(text[len(word):], " "), ": "); ok && strings.HasPrefix(given, "= ") {
+			f.Value, f.Reason = strings.TrimPrefix(given, "= "), reason
+		}
+		return f
+	}
+	return &Fault{Key: section, Reason: text}
+}
+
+func quote(s string) string { return fmt.Sprintf("%q", s) }
+
+// show renders a decoded value for a message.
+func show(x any) string {
+	if s, ok := x.(string); ok {
+		return quote(s)
+	}
+	return fmt.Sprint(x)
+}

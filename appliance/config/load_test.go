@@ -1,0 +1,153 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// write puts a configuration file into a fresh directory.
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), FileName)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestLoadRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		doc, file string
+		env       []string
+		flags     map[string]string
+		want      []string // one fragment for each fault, in order
+	}{
+		{doc: "an unknown key, with what was meant", file: "[store]\nmax_byts = \"1GiB\"\n",
+			want: []string{`ronbox.toml:2:1: store.max_byts: unknown key, did you mean store.max_bytes?`}},
+		{doc: "an unknown section", file: "[zebra]\n", want: []string{"ronbox.toml:1:2: zebra: unknown key"}},
+		{doc: "a key of another level", file: "bind = \"x:1\"\n", want: []string{":1:1: bind: unknown key"}},
+		{doc: "a section as a value", file: "server = 5\n", want: []string{":1:1: server: is a section, not a value"}},
+		{doc: "a wrong type", file: "[server]\nbind = 8080\n", want: []string{`:2:1: server.bind = 8080: must be a quoted string`}},
+		{doc: "a wrong type in a dotted key", file: "[registry]\nbus.emit_updates = \"yes\"\n",
+			want: []string{`:2:5: registry.bus.emit_updates = "yes": must be true or false`}},
+		{doc: "a wrong type in an inline table", file: "[registry]\nbus = {channel_bound = 1024,emit_updates = 3}\n",
+			want: []string{`:2:29: registry.bus.emit_updates = 3: must be true or false`}},
+		{doc: "a bad duration", file: "[node]\ndrain_cap = \"soon\"\n", want: []string{`:2:1: node.drain_cap = "soon": `}},
+		{doc: "a value out of range", file: "[node]\n\n  drain_cap = \"99h\"\n",
+			want: []string{`:3:3: node.drain_cap = "99h": must be 1s..30s`}},
+		{doc: "a number too large for its field", file: "[server]\nmax_conns = 9223372036854775808\n", want: []string{":2:"}},
+		{doc: "a syntax error", file: "[node\n", want: []string{"ronbox.toml:1:"}},
+		{doc: "a key given twice", file: "[node]\npredrain=\"1s\"\npredrain=\"2s\"\n", want: []string{":3:"}},
+		{doc: "every fault at once, in the order of the file", file: "[server]\nbind = 1\nmax_conns = \"many\"\nzzz = 1\n[node]\npredrain = \"99h\"\n",
+			want: []string{":2:1: server.bind", ":3:1: server.max_conns", ":4:1: server.zzz", ":6:1: node.predrain"}},
+		{doc: "an unknown variable", env: []string{"RONBOX_SERVER__BLIND=x:1"},
+			want: []string{"RONBOX_SERVER__BLIND: server.blind: unknown key, did you mean server.bind?"}},
+		{doc: "a variable with one underscore", env: []string{"RONBOX_SERVER_BIND=x:1"},
+			want: []string{"RONBOX_SERVER_BIND: unknown key, did you mean RONBOX_SERVER__BIND?"}},
+		{doc: "a variable of the wrong type", env: []string{"RONBOX_SERVER__MAX_CONNS=lots"},
+			want: []string{`RONBOX_SERVER__MAX_CONNS: server.max_conns = "lots": must be a whole number`}},
+		{doc: "an unknown flag", flags: map[string]string{"server.bid": "x"}, want: []string{"did you mean server.bind?"}},
+		{doc: "a variable out of range", env: []string{"RONBOX_NODE__DRAIN_CAP=1ms"},
+			want: []string{`RONBOX_NODE__DRAIN_CAP: node.drain_cap = "1ms": must be`}},
+	} {
+		t.Run(tt.doc, func(t *testing.T) {
+			_, err := Load(LoadOptions{File: write(t, tt.file), Env: tt.env, Flags: tt.flags})
+			faults := Faults(err)
+			if len(faults) != len(tt.want) {
+				t.Fatalf("%d faults, want %d:\n%v", len(faults), len(tt.want), err)
+			}
+			for i, f := range faults {
+				if !strings.Contains(f.Error(), tt.want[i]) {
+					t.Errorf("fault %d is %q, want it to have %q", i, f, tt.want[i])
+				}
+			}
+		})
+	}
+}
+
+func TestLaterPlacesWin(t *testing.T) {
+	file := write(t, "[server]\nbind = \"file:1\"\n[node]\npredrain = \"1s\"\nabort_grace = \"1s\"\n")
+	cfg, err := Load(LoadOptions{
+		File:  file,
+		Env:   []string{"RONBOX_SERVER__BIND=env:1", "RONBOX_NODE__PREDRAIN=2s", "RONBOX_TOKEN_FILE=x", "HOME=/"},
+		Flags: map[string]string{"server.bind": "flag:1"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Server.Bind != "flag:1" || cfg.Node.Predrain.D() != 2*time.Second || cfg.Node.AbortGrace.D() != time.Second {
+		t.Errorf("bind %s, predrain %s, abort_grace %s", cfg.Server.Bind, cfg.Node.Predrain, cfg.Node.AbortGrace)
+	}
+}
+
+// The data directory decides which file is read, and what is read cannot move it for the caller who named it.
+func TestDataDirectory(t *testing.T) {
+	file := write(t, "[node]\ndata_dir = \"/elsewhere\"\n[server]\nbind = \"file:1\"\n")
+	dir := filepath.Dir(file)
+	for _, o := range []LoadOptions{{DataDir: dir}, {Flags: map[string]string{"node.data_dir": dir}},
+		{Env: []string{"RONBOX_NODE__DATA_DIR=" + dir}}} {
+		cfg, err := Load(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cfg.Node.DataDir != dir || cfg.Server.Bind != "file:1" {
+			t.Errorf("%+v: data_dir %s, bind %s", o, cfg.Node.DataDir, cfg.Server.Bind)
+		}
+		if got, want := cfg.SocketPath(), filepath.Join(dir, "admin.sock"); got != want {
+			t.Errorf("socket %s, want %s", got, want)
+		}
+	}
+}
+
+func TestNamedFileMustExist(t *testing.T) {
+	if _, err := Load(LoadOptions{File: filepath.Join(t.TempDir(), "none.toml")}); err == nil {
+		t.Error("a named file that is not there was passed over")
+	}
+	if _, err := Load(LoadOptions{DataDir: t.TempDir()}); err != nil {
+		t.Errorf("no file at all: %v", err)
+	}
+}
+
+// No file is a valid configuration, and every field of it can be named.
+func TestDefaultsHold(t *testing.T) {
+	if err := Validate(Default()); err != nil {
+		t.Error(err)
+	}
+	for _, l := range leaves(Default()) {
+		if !l.value.CanSet() || l.key != strings.ToLower(l.key) || strings.Contains(l.key, "__") {
+			t.Errorf("key %s cannot be written in every place", l.key)
+		}
+	}
+}
+
+func TestTextForms(t *testing.T) {
+	var v struct {
+		S []string
+		N []int
+		M map[string][]string
+		F float64
+		U uint16
+	}
+	field := reflect.ValueOf(&v).Elem()
+	for i, text := range []string{"a, b", "[1, 2]", `{ "1000" = ["node.admin"] }`, "0.5", "65535"} {
+		if err := assignText(field.Field(i), text); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	if len(v.S) != 2 || v.S[1] != "b" || v.N[1] != 2 || v.M["1000"][0] != "node.admin" || v.F != 0.5 || v.U != 65535 {
+		t.Errorf("%+v", v)
+	}
+	for i, text := range []string{"[1]", "a,b", "x", "NaN", "65536"} {
+		if err := assignText(field.Field(i), text); err == nil {
+			t.Errorf("%s was taken as %s", text, field.Type().Field(i).Type)
+		}
+	}
+}
