@@ -1,0 +1,101 @@
+package appliance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"ronbox/appliance/flow"
+	"ronbox/appliance/obs"
+)
+
+// sampleEvery is the pace of the health gate.
+const sampleEvery = 250 * time.Millisecond
+
+// scrapeEvery is how often the metrics are gathered to see that they can be: a gathering costs a millisecond.
+const scrapeEvery = 5 * time.Second
+
+// probes are the node's rows of the probe table.
+func (n *Node) probes() []obs.Probe {
+	return []obs.Probe{
+		{Service: ownService, Key: "config_loaded", Hard: true, Plane: obs.ReadPlane},
+		{Service: ownService, Key: "listener_bound", Hard: true, Plane: obs.ReadPlane},
+		{Service: ownService, Key: "storage_ready", Hard: true, Plane: obs.WritePlane, Every: sampleEvery, Bad: 1, Good: 1, Func: n.storageReady},
+		{Service: ownService, Key: "metrics_live", Hard: true, Plane: obs.WritePlane, Every: scrapeEvery, Bad: 2, Good: 1, Func: n.metricsLive},
+		{Service: ownService, Key: "accept_restore", Hard: true, Plane: obs.WritePlane, Every: sampleEvery, Bad: 1, Good: 1, Func: n.restoreAccepted},
+	}
+}
+
+var errNotOpen = errors.New("the database is not open")
+
+// storageReady is the store's own judgement, which has its own patience.
+func (n *Node) storageReady() error {
+	if n.store.Info() == nil {
+		return errNotOpen
+	}
+	return n.store.Health()
+}
+
+func (n *Node) restoreAccepted() error {
+	info := n.store.Info()
+	if info == nil {
+		return errNotOpen
+	}
+	if info.Restored {
+		return fmt.Errorf("restored from incarnation %s: check the data, then `ronbox db accept-restore`", info.RestoredFrom)
+	}
+	return nil
+}
+
+func (n *Node) metricsLive() error {
+	_, err := n.metrics.Registry().Gather()
+	return err
+}
+
+// tasks are the node's own, but for the supervisor, which is Run, and the server's.
+func (n *Node) tasks() []flow.Task {
+	return []flow.Task{
+		{Service: ownService, Name: "health_gate", Count: 1, Restart: flow.Always, Doc: "samples the probe table", Run: n.runHealthGate},
+		{Service: ownService, Name: "log_writer", Count: 1, Restart: flow.Always, Doc: "writes the log lines that wait", Run: n.ring.Run},
+	}
+}
+
+// runHealthGate samples what is due and tells the supervisor when the node is hurt or well again.
+func (n *Node) runHealthGate(ctx context.Context) error {
+	defer n.pulse.Stop()
+	for {
+		n.sample()
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-n.pulse.C():
+		}
+	}
+}
+
+func (n *Node) sample() {
+	n.board.Sample(time.Now())
+	healthy := !n.board.Report("", "").Degraded
+	if was, _ := n.healthy.Load(); was != healthy {
+		n.healthy.Store(healthy)
+	}
+}
+
+// escalated shows a task that keeps failing as a readiness key of its service. A task that others wait for takes writes
+// away; the rest only degrade the node.
+func (n *Node) escalated(service, task string, bad bool) {
+	key := "task:" + task
+	var cause error
+	if bad {
+		cause = errors.New("restarted more than 5 times in a minute")
+		n.log.Error("task keeps failing", "of", service, "task", task)
+	}
+	n.board.Add(obs.Probe{Service: service, Key: key, Hard: vital(service, task), Plane: obs.WritePlane})
+	n.board.Set(service, key, cause)
+}
+
+// vital tells the tasks without which no write is answered.
+func vital(service, task string) bool {
+	return task == "pipeline" || service == "node" && (task == "http" || task == "admin_http")
+}

@@ -1,0 +1,73 @@
+package appliance
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// scrape reads /metrics of a node that has done nothing yet.
+func (r *rig) scrape() []byte {
+	r.t.Helper()
+	tr := &http.Transport{DisableKeepAlives: true}
+	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, "http://"+r.Addr()+"/metrics", nil)
+	must(r.t, err)
+	resp, err := tr.RoundTrip(req)
+	must(r.t, err)
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	must(r.t, err)
+	if resp.StatusCode != http.StatusOK {
+		r.t.Fatalf("/metrics: %d %s", resp.StatusCode, body)
+	}
+	return body
+}
+
+// Each metric of the registry's concurrency document shows on a fresh node, with its labels, for the registry.
+func TestFreshNodeShowsEveryMetric(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	r.scrape() // so that the second one shows a request
+	text := string(r.scrape())
+	r.halt()
+	for _, series := range []string{
+		`queue_depth{queue="proposals",service="registry"}`, `queue_depth{queue="approvals",service="registry"}`,
+		`queue_dropped_total{queue="proposals",service="registry"}`, `queue_dropped_total{queue="approvals",service="registry"}`,
+		`busy_rejections_total{endpoint="propose",`, `busy_rejections_total{endpoint="approve",`,
+		`tasks_spawned_total{kind="pipeline",service="registry"}`, `tasks_aborted_total{kind="pipeline",service="registry"}`,
+		`tasks_canceled_total{kind="pipeline",service="registry"}`, `tasks_panicked_total{kind="pipeline",service="registry"}`,
+		`service_restarts_total{service="registry",task="pipeline"}`, `commit_cas_fail_total{service="registry"}`,
+		`io_timeouts_total{op="read",`, `io_timeouts_total{op="write",`, `io_timeouts_total{op="commit",`,
+		`backoff_retries_total{op=`, `bus_lagged_total{bus="`, `consumer="publisher"`, `consumer="deep_verifier"`,
+		`registry_reload_success_total{`, `registry_reload_fail_total{`, `lifecycle_state{service="node",state="running"}`,
+		`ronbox_build_info{`, `readyz_degraded{cause="commit_ready",service="registry"}`, `store_commit_seconds_bucket{`,
+		`storage_backoff_total{`, `http_requests_total{`, `request_latency_seconds_bucket{`, `inflight_requests{`, `go_goroutines{`,
+	} {
+		if !strings.Contains(text, series) {
+			t.Errorf("no %s in /metrics", series)
+		}
+	}
+	lint(t, []byte(text))
+}
+
+// lint hands the exposition to promtool, which CI has.
+func lint(t *testing.T, text []byte) {
+	t.Helper()
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Error("CI has no promtool: install Debian's prometheus")
+		}
+		t.Log("promtool is not installed, the exposition was not linted")
+		return
+	}
+	cmd := exec.Command(promtool, "check", "metrics")
+	cmd.Stdin = bytes.NewReader(text)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("promtool: %v\n%s", err, out)
+	}
+}

@@ -1,0 +1,200 @@
+package appliance
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"ronbox/appliance/flow"
+	"ronbox/httpapi/client"
+	"ronbox/httpapi/wire"
+)
+
+// Init and serve are a working node: over TCP with the token it made, and over the socket.
+func TestDevNodeWorks(t *testing.T) {
+	cfg, res := devConfig(t)
+	for _, f := range []struct {
+		path string
+		mode os.FileMode
+	}{
+		{res.DataDir, 0o700}, {res.TokenFile, 0o600}, {res.SignerKey, 0o600}, {cfg.Path(SecretName), 0o600},
+		{cfg.Path(LogKeyName), 0o600}, {cfg.Path(DatabaseName), 0o600}, {filepath.Dir(res.SignerKey), 0o700},
+	} {
+		if info, err := os.Stat(f.path); err != nil || info.Mode().Perm() != f.mode {
+			t.Errorf("%s: %v, want mode %o", f.path, err, f.mode)
+		}
+	}
+	r := start(t, cfg)
+	tcp, key := r.tcp(), signer(t, cfg)
+	ready, err := tcp.Ready(t.Context(), "", "")
+	if err != nil || !ready.Ready || !ready.WriteReady || len(ready.Missing) > 0 {
+		t.Fatalf("readyz %+v, %v", ready, err)
+	}
+	head, err := tcp.Head(t.Context())
+	if err != nil || head.Version != 1 || head.PayloadB3 != res.Genesis {
+		t.Fatalf("head %+v, %v, want genesis %s", head, err, res.Genesis)
+	}
+	r.mustPut(tcp, key, 2, "over-tcp")
+	r.mustPut(r.socket(), key, 3, "over-socket")
+	st, err := r.socket().Status(t.Context())
+	if err != nil || st.Phase != flow.Running.String() || st.Head == nil || st.Head.Version != 3 || st.NodeID == "" || !st.WriteReady {
+		t.Errorf("status %+v, %v", st, err)
+	}
+	v, err := tcp.NodeVersion(t.Context())
+	if err != nil || v.NodeID != st.NodeID || v.Incarnation != st.Incarnation || v.Version != "test" {
+		t.Errorf("version %+v, %v", v, err)
+	}
+	r.halt()
+	again := start(t, cfg)
+	if head, err := again.tcp().Head(t.Context()); err != nil || head.Version != 3 {
+		t.Errorf("after a restart head is %+v, %v", head, err)
+	}
+	if !again.store.Info().Clean {
+		t.Error("a clean stop left the file unclean")
+	}
+	again.halt()
+}
+
+// A node without a genesis serves, says what it lacks, and takes one over the socket.
+func TestPlainNodeWaitsForGenesis(t *testing.T) {
+	cfg := newConfig(t)
+	res, err := Init(t.Context(), cfg, InitOptions{})
+	if err != nil || res.SignerKey != "" || res.Genesis != "" {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	r := start(t, loaded(t, cfg))
+	ready, err := r.tcp().Ready(t.Context(), "", "")
+	if err != nil || !ready.Ready || !ready.Degraded || !slices.Contains(ready.Missing, "registry.genesis") {
+		t.Errorf("readyz %+v, %v", ready, err)
+	}
+	r.halt()
+}
+
+func TestInitRefusesWhatIsThere(t *testing.T) {
+	cfg, _ := devConfig(t)
+	if _, err := Init(t.Context(), cfg, InitOptions{}); !errors.Is(err, ErrNotEmpty) {
+		t.Errorf("second init: %v", err)
+	}
+	if _, err := os.Stat(cfg.Path(DatabaseName)); err != nil {
+		t.Errorf("a refused init touched the node: %v", err)
+	}
+}
+
+// An init that fails leaves the directory as it was.
+func TestFailedInitLeavesNothing(t *testing.T) {
+	cfg := newConfig(t)
+	cfg.Registry.Bootstrap.TrustRootsHash = "b3:" + strings.Repeat("0", 64) // no genesis has this hash
+	if err := os.Mkdir(cfg.Node.DataDir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Init(t.Context(), cfg, InitOptions{Dev: true}); err == nil {
+		t.Fatal("a genesis against the pinned one was committed")
+	}
+	if entries, err := os.ReadDir(cfg.Node.DataDir); err != nil || len(entries) > 0 {
+		t.Errorf("left %v, %v", entries, err)
+	}
+}
+
+// A second node on the directory is told who has it, and harms nothing.
+func TestSecondNodeIsLockedOut(t *testing.T) {
+	cfg, _ := devConfig(t)
+	cfg.Store.LockTimeout = 0
+	first := start(t, cfg)
+	second := launch(t, loaded(t, cfg))
+	if code := second.end(); code != ExitLocked {
+		t.Errorf("exit %d, want %d", code, ExitLocked)
+	}
+	if want := "held by process"; !strings.Contains(second.log.String(), want) {
+		t.Errorf("the log does not name the first process:\n%s", second.log)
+	}
+	if _, err := first.socket().Status(t.Context()); err != nil {
+		t.Errorf("the first node lost its socket: %v", err)
+	}
+	first.halt()
+}
+
+// What keeps a node from starting names its exit code.
+func TestBootFailures(t *testing.T) {
+	for _, tt := range []struct {
+		doc   string
+		spoil func(t *testing.T, r InitResult)
+		want  int
+	}{
+		{"no database", func(t *testing.T, r InitResult) { must(t, os.Remove(filepath.Join(r.DataDir, DatabaseName))) }, ExitConfig},
+		{"a database cut short", func(t *testing.T, r InitResult) { must(t, os.Truncate(filepath.Join(r.DataDir, DatabaseName), 5000)) }, ExitCorrupt},
+		{"a secret that others may read", func(t *testing.T, r InitResult) { must(t, os.Chmod(filepath.Join(r.DataDir, SecretName), 0o644)) }, ExitDenied},
+		{"a secret that is none", func(t *testing.T, r InitResult) {
+			must(t, os.WriteFile(filepath.Join(r.DataDir, SecretName), []byte("x"), 0o600))
+		}, ExitConfig},
+	} {
+		t.Run(tt.doc, func(t *testing.T) {
+			cfg, res := devConfig(t)
+			tt.spoil(t, res)
+			r := launch(t, cfg)
+			if code := r.end(); code != tt.want {
+				t.Errorf("exit %d, want %d\n%s", code, tt.want, r.log)
+			}
+			if p, _ := r.Lifecycle(); p != flow.Stopped {
+				t.Errorf("phase %v at the end", p)
+			}
+		})
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A port that is taken ends the start, and the file is let go in order.
+func TestPortInUse(t *testing.T) {
+	first := start(t, first(devConfig(t)))
+	cfg, _ := devConfig(t)
+	cfg.Server.Bind = first.Addr()
+	r := launch(t, cfg)
+	if code := r.end(); code != ExitLocked {
+		t.Errorf("exit %d, want %d", code, ExitLocked)
+	}
+	first.halt()
+	cfg.Server.Bind = "127.0.0.1:0"
+	again := start(t, cfg)
+	if !again.store.Info().Clean {
+		t.Error("the failed start left the file unclean")
+	}
+	again.halt()
+}
+
+func first[A, B any](a A, _ B) A { return a }
+
+// Without node.key the node makes a new one: old tokens are void, the socket still opens the door.
+func TestLostSecret(t *testing.T) {
+	cfg, _ := devConfig(t)
+	must(t, os.Remove(cfg.Path(SecretName)))
+	r := start(t, cfg)
+	_, err := r.tcp().Propose(t.Context(), draft(2, "x"), "")
+	if p := problem(t, err); p.Status != 401 {
+		t.Errorf("an old token: %+v", p)
+	}
+	token, err := r.socket().Mint(t.Context(), wire.MintRequest{Sub: "me", Scopes: []string{"registry.propose"}, TTL: "5m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := r.client(client.Options{URL: "http://" + r.Addr(), Token: token.Token})
+	if _, err := c.Propose(t.Context(), draft(2, "x"), ""); err != nil {
+		t.Errorf("a new token: %v", err)
+	}
+	if _, err := r.socket().Mint(t.Context(), wire.MintRequest{Sub: "me", Scopes: []string{"x.y"}, TTL: "soon"}); problem(t, err).Status != 400 {
+		t.Errorf("a ttl that is none: %v", err)
+	}
+	r.halt()
+	for _, want := range []string{"auth.kid_added", "auth.token_minted", "node.drain"} {
+		if rows := auditRows(t, cfg); !slices.Contains(rows, want) {
+			t.Errorf("no audit row %s in %v", want, rows)
+		}
+	}
+}

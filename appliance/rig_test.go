@@ -1,0 +1,280 @@
+package appliance
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"ronbox/appliance/config"
+	"ronbox/appliance/flow"
+	"ronbox/engines/registry/record"
+	"ronbox/httpapi/client"
+	"ronbox/httpapi/wire"
+	"ronbox/store"
+)
+
+// patience bounds every wait of a test for something that takes milliseconds.
+const patience = 20 * time.Second
+
+// newConfig is a node on a fresh directory, on any free port. Socket paths have at most 107 bytes, so the directory's
+// name does not hold the test's.
+func newConfig(t *testing.T) *config.Config {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "ronbox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	cfg := config.Default()
+	cfg.Node.DataDir = filepath.Join(dir, "data")
+	cfg.Server.Bind = "127.0.0.1:0"
+	cfg.Store.MaxBytes = 256 << 20
+	return cfg
+}
+
+// devConfig is newConfig after init --dev.
+func devConfig(t *testing.T) (*config.Config, InitResult) {
+	t.Helper()
+	cfg := newConfig(t)
+	res, err := Init(t.Context(), cfg, InitOptions{Dev: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loaded(t, cfg), res
+}
+
+// loaded is what serve makes of the directory, on any free port.
+func loaded(t *testing.T, cfg *config.Config) *config.Config {
+	t.Helper()
+	out, err := config.Load(config.LoadOptions{
+		DataDir: cfg.Node.DataDir, Flags: map[string]string{"server.bind": "127.0.0.1:0", "store.max_bytes": "256MiB"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// logs collects a node's log lines.
+type logs struct {
+	mu  sync.Mutex
+	buf bytes.Buffer // guarded by mu
+}
+
+func (l *logs) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// rig is a node that runs.
+type rig struct {
+	*Node
+	t    *testing.T
+	log  *logs
+	stop context.CancelFunc
+	exit chan int
+}
+
+// launch runs a node and does not wait for it.
+func launch(t *testing.T, cfg *config.Config) *rig {
+	t.Helper()
+	r := &rig{t: t, log: &logs{}, exit: make(chan int, 1)}
+	r.Node = assemble(cfg, Build{Version: "test"}, r.log, time.Now)
+	ctx, cancel := context.WithCancel(t.Context())
+	r.stop = cancel
+	go func() { r.exit <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		r.registry.Close() // a node that ends with a straggler or a failed disk leaves its cache to the end of the process
+		if t.Failed() {
+			t.Log(r.log)
+		}
+	})
+	return r
+}
+
+// start runs a node until it serves.
+func start(t *testing.T, cfg *config.Config) *rig {
+	t.Helper()
+	r := launch(t, cfg)
+	r.until("serving", func(p flow.Phase) bool { return p == flow.Running || p == flow.Degraded })
+	r.writable(true)
+	return r
+}
+
+// writable waits until the probe table says that writes are taken, or that they are not.
+func (r *rig) writable(want bool) {
+	r.t.Helper()
+	tick, late := time.NewTicker(time.Millisecond), time.After(patience)
+	defer tick.Stop()
+	for r.board.Report("", "").WriteReady != want {
+		select {
+		case <-tick.C:
+		case <-late:
+			r.t.Fatalf("write-ready is not %v: %v\n%s", want, r.board.Report("", "").Causes, r.log)
+		}
+	}
+}
+
+// until waits for a phase.
+func (r *rig) until(what string, is func(flow.Phase) bool) {
+	r.t.Helper()
+	late := time.After(patience)
+	for {
+		p, next := r.Lifecycle()
+		if is(p) {
+			return
+		}
+		select {
+		case <-next:
+		case code := <-r.exit:
+			r.t.Fatalf("exit %d before %s\n%s", code, what, r.log)
+		case <-late:
+			r.t.Fatalf("still %v, not %s\n%s", p, what, r.log)
+		}
+	}
+}
+
+// end waits for Run to return.
+func (r *rig) end() int {
+	r.t.Helper()
+	select {
+	case code := <-r.exit:
+		return code
+	case <-time.After(patience):
+		r.t.Fatalf("the node does not end\n%s", r.log)
+		return -1
+	}
+}
+
+// halt drains the node and wants a clean exit.
+func (r *rig) halt() {
+	r.t.Helper()
+	r.stop()
+	if code := r.end(); code != ExitClean {
+		r.t.Fatalf("exit %d, want 0\n%s", code, r.log)
+	}
+}
+
+func (r *rig) client(o client.Options) *client.Client {
+	r.t.Helper()
+	c, err := client.New(o)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(c.Close)
+	return c
+}
+
+// socket is a client of the admin socket, tcp one with the token that init wrote.
+func (r *rig) socket() *client.Client { return r.client(client.Options{Socket: r.cfg.SocketPath()}) }
+
+func (r *rig) tcp() *client.Client {
+	r.t.Helper()
+	token, err := os.ReadFile(r.cfg.Path(TokenName))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return r.client(client.Options{URL: "http://" + r.Addr(), Token: strings.TrimSpace(string(token))})
+}
+
+// signer is the dev node's key.
+func signer(t *testing.T, cfg *config.Config) *record.Key {
+	t.Helper()
+	raw, err := os.ReadFile(cfg.Path(SignerName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := record.ParseKey(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// draft is a delta that puts one descriptor at version v.
+func draft(v uint64, id string) []byte {
+	return fmt.Appendf(nil, `{"schema_version":"1.0.0","version":%d,"mode":"delta","put":[{"id":%q,"kind":"service","endpoint":"https://%s.example","meta":{}}],"remove":[]}`, v, id, id)
+}
+
+// put proposes, signs and commits one descriptor as version v.
+func put(ctx context.Context, c *client.Client, key *record.Key, v uint64, id string) (wire.Committed, error) {
+	p, err := c.Propose(ctx, draft(v, id), "")
+	if err != nil {
+		return wire.Committed{}, err
+	}
+	payload, err := c.ProposalPayload(ctx, p.ProposalID)
+	if err != nil {
+		return wire.Committed{}, err
+	}
+	parsed, err := record.ParsePayload(payload)
+	if err != nil {
+		return wire.Committed{}, err
+	}
+	a := key.Sign(parsed.B3(), time.Now())
+	if _, err := c.Approve(ctx, p.ProposalID, wire.Approval{SignerID: a.SignerID, Algo: a.Algo, Sig: a.Sig, SignedAt: a.SignedAt}); err != nil {
+		return wire.Committed{}, err
+	}
+	done, _, err := c.Commit(ctx, p.ProposalID)
+	return done, err
+}
+
+// mustPut is put that has to succeed.
+func (r *rig) mustPut(c *client.Client, key *record.Key, v uint64, id string) wire.Committed {
+	r.t.Helper()
+	done, err := put(r.t.Context(), c, key, v, id)
+	if err != nil || done.Version != v {
+		r.t.Fatalf("version %d: %+v, %v\n%s", v, done, err, r.log)
+	}
+	return done
+}
+
+// problem takes the problem out of a refusal.
+func problem(t *testing.T, err error) *wire.Problem {
+	t.Helper()
+	var p *wire.Problem
+	if !errors.As(err, &p) {
+		t.Fatalf("%v is no problem", err)
+	}
+	return p
+}
+
+// auditRows reads the names of the audit rows of a stopped node.
+func auditRows(t *testing.T, cfg *config.Config) []string {
+	t.Helper()
+	var names []string
+	offline(t, cfg, func(r store.Reader) error {
+		rows, err := store.Audit(r, 0, 1000)
+		for _, row := range rows {
+			names = append(names, row.Event.Event)
+		}
+		return err
+	})
+	return names
+}
+
+// offline reads a stopped node's file.
+func offline(t *testing.T, cfg *config.Config, read func(store.Reader) error) {
+	t.Helper()
+	r, err := store.OpenReader(cfg.Path(DatabaseName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(r.View(t.Context(), read), r.Close()); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,210 @@
+package appliance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"ronbox/appliance/flow"
+	"ronbox/httpapi"
+	"ronbox/store"
+)
+
+// Run lives the node's one life and returns the exit code. The end of ctx is the first stop signal: the node drains.
+// Run blocks until nothing is left running.
+func (n *Node) Run(ctx context.Context) (exit int) {
+	base := context.WithoutCancel(ctx)
+	n.started = n.now()
+	n.sup = flow.NewSupervisor(base, n.catalog, flow.Hooks{Escalated: n.escalated, Died: n.taskDied})
+	defer n.sup.Close()
+	defer context.AfterFunc(ctx, func() { n.drain.ask("signal") })()
+	for e := n.open(ctx); ; {
+		switch n.step(e) {
+		case actRecover:
+			e = n.recover(ctx)
+		case actServe:
+			n.serve()
+			e = n.wait()
+		case actNone:
+			e = n.wait()
+		case actDrain:
+			e = n.drainServices(base)
+		case actAbort:
+			e = n.abortServices()
+		case actStop:
+			e = n.stop(base)
+		case actDie:
+			n.die(base)
+			return n.state.exit
+		case actEnd:
+			return n.state.exit
+		}
+	}
+}
+
+// step moves the lifecycle and tells everyone.
+func (n *Node) step(e event) action {
+	was := n.state
+	after, do := next(was, e)
+	n.state = after
+	if after.phase != was.phase {
+		n.cell.Store(after.phase)
+		n.log.Info("lifecycle", "from", was.phase.String(), "to", after.phase.String())
+	}
+	return do
+}
+
+// open takes the file, then the sockets. Nothing it does before it has the file can hurt a node that runs there.
+func (n *Node) open(ctx context.Context) event {
+	n.log.Info("starting", "data_dir", n.cfg.Node.DataDir, "pid", os.Getpid(), "version", n.build.Version)
+	if err := n.openParts(ctx); err != nil {
+		return n.bootFailed(ctx, err)
+	}
+	n.sup.Start(n.server.Tasks()...)
+	n.board.Set(ownService, "config_loaded", nil)
+	n.board.Set(ownService, "listener_bound", nil)
+	return event{kind: evOpened}
+}
+
+func (n *Node) openParts(ctx context.Context) error {
+	if err := n.store.Open(ctx); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w in %s: make one with `ronbox init`", errNoDatabase, n.cfg.Node.DataDir)
+	} else if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(n.cfg.SocketPath()), 0o700); err != nil {
+		return fmt.Errorf("admin socket: %w", err)
+	}
+	return n.server.Listen(ctx)
+}
+
+// recover brings every part's state back and starts the tasks.
+func (n *Node) recover(ctx context.Context) event {
+	n.sup.Start(n.store.Tasks()...)
+	if err := n.recoverParts(ctx); err != nil {
+		return n.bootFailed(ctx, err)
+	}
+	n.sup.Start(n.registry.Tasks()...)
+	n.sample() // before the gate opens, so that readyz does not begin with a guess
+	n.sup.Start(n.tasks()...)
+	return event{kind: evRecovered}
+}
+
+func (n *Node) recoverParts(ctx context.Context) error {
+	secret, made, err := loadSecret(n.cfg.Path(SecretName))
+	if err != nil {
+		return err
+	}
+	if made {
+		n.log.Warn("node secret was missing, made a new one", "effect", "older tokens are void")
+	}
+	if err := n.keys.load(ctx, n.store, secret); err != nil {
+		return err
+	}
+	return n.registry.Recover(ctx)
+}
+
+// serve opens the gate.
+func (n *Node) serve() {
+	n.server.SetGate(httpapi.GateOpen)
+	n.log.Info("serving", "url", n.url(), "socket", n.server.SocketPath(), "boot_ms", n.uptime().Milliseconds())
+	if n.onRunning != nil {
+		n.onRunning(n.Status())
+	}
+}
+
+// wait gives the next thing that happens to a node that serves.
+func (n *Node) wait() event {
+	for {
+		healthy, changed := n.healthy.Load()
+		if healthy == (n.state.phase == flow.Degraded) {
+			return event{kind: map[bool]eventKind{true: evHealed, false: evDegraded}[healthy]}
+		}
+		select {
+		case <-n.store.Failed():
+			return n.fatal()
+		case <-n.died.asked:
+			return n.fatal()
+		case <-n.abort.asked:
+			return event{kind: evAbort}
+		case <-n.drain.asked:
+			return event{kind: evDrain}
+		case <-changed:
+		}
+	}
+}
+
+// taskDied is told by the supervisor of a task that must not end.
+func (n *Node) taskDied(service, task string, err error) {
+	n.log.Error("task died", "of", service, "task", task, "reason", fmt.Sprint(err))
+	n.died.ask(service + "." + task)
+}
+
+// fatal tells a failed disk from a bug.
+func (n *Node) fatal() event {
+	if err := n.store.Err(); err != nil && !errors.Is(err, store.ErrDied) {
+		return event{kind: evPoisoned}
+	}
+	return event{kind: evFailed, code: ExitInternal}
+}
+
+// bootFailed logs why the node does not start; a stop signal while it boots is no failure.
+func (n *Node) bootFailed(ctx context.Context, err error) event {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return event{kind: evDrain}
+	}
+	n.log.Error("start failed", "reason", err.Error())
+	if errors.Is(err, store.ErrPoisoned) {
+		return n.fatal()
+	}
+	return event{kind: evFailed, code: ExitCode(err)}
+}
+
+var (
+	errNoDatabase = errors.New("no database")
+	errSecret     = errors.New("node secret is not usable")
+)
+
+// ExitCode is the code that `serve` and `init` end with on err.
+func ExitCode(err error) int {
+	for _, row := range []struct {
+		is   error
+		code int
+	}{
+		{store.ErrLocked, ExitLocked},
+		{syscall.EADDRINUSE, ExitLocked},
+		{store.ErrCorrupt, ExitCorrupt},
+		{fs.ErrPermission, ExitDenied},
+		{store.ErrSchema, ExitConfig},
+		{store.ErrNetwork, ExitConfig},
+		{errNoDatabase, ExitConfig},
+		{errSecret, ExitConfig},
+		{syscall.EADDRNOTAVAIL, ExitConfig},
+		{store.ErrDied, ExitInternal},
+		{store.ErrPoisoned, ExitStorage},
+		{store.ErrFull, ExitStorage},
+		{syscall.EIO, ExitStorage},
+		{syscall.ENOSPC, ExitStorage},
+	} {
+		if errors.Is(err, row.is) {
+			return row.code
+		}
+	}
+	return ExitInternal
+}
+
+// url is how the node is reached over TCP.
+func (n *Node) url() string {
+	if addr := n.server.Addr(); addr != "" {
+		return "http://" + addr
+	}
+	return "http://" + n.cfg.Server.Bind
+}
+
+// uptime is since Run began.
+func (n *Node) uptime() time.Duration { return n.now().Sub(n.started) }

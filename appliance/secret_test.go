@@ -1,0 +1,49 @@
+package appliance
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestSecretIsMadeOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), SecretName)
+	first, made, err := loadSecret(path)
+	if err != nil || !made || len(first) != secretLen {
+		t.Fatalf("%d bytes, made %v, %v", len(first), made, err)
+	}
+	again, made, err := loadSecret(path)
+	if err != nil || made || !bytes.Equal(first, again) {
+		t.Errorf("second load differs (made %v, %v)", made, err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	if err := writePrivate(path, nil); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a secret was replaced: %v", err)
+	}
+}
+
+func TestSecretRefused(t *testing.T) {
+	for _, tt := range []struct {
+		doc, text string
+		mode      os.FileMode
+		want      int
+	}{
+		{"others may read it", "00", 0o644, ExitDenied},
+		{"too short", "00ff", 0o600, ExitConfig},
+		{"not hex", "zz", 0o600, ExitConfig},
+		{"empty", "", 0o600, ExitConfig},
+	} {
+		path := filepath.Join(t.TempDir(), SecretName)
+		if err := os.WriteFile(path, []byte(tt.text), tt.mode); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := loadSecret(path); err == nil || ExitCode(err) != tt.want {
+			t.Errorf("%s: %v, exit %d, want %d", tt.doc, err, ExitCode(err), tt.want)
+		}
+	}
+}

@@ -1,0 +1,195 @@
+package appliance
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"ronbox/appliance/flow"
+	"ronbox/engines"
+	"ronbox/httpapi"
+	"ronbox/store"
+)
+
+// Bounds of the parts of a stop.
+const (
+	noteWithin   = time.Second            // the audit row of a drain
+	storeWithin  = 2 * time.Second        // the committer empties its lanes
+	serverWithin = time.Second            // answers that are being written
+	flushWithin  = time.Second            // log lines
+	dieWithin    = 300 * time.Millisecond // everything, once nothing can be trusted
+
+	// lameDuck is the least time between the gate and the closing of the sockets: a client that keeps its connection
+	// busy hears 503 draining on it, instead of finding it closed under a request.
+	lameDuck = 200 * time.Millisecond
+)
+
+// drainServices refuses new work and lets what was accepted finish.
+func (n *Node) drainServices(ctx context.Context) event {
+	n.log.Info("draining", "reason", n.drain.reason)
+	if e, cut := n.predrain(); cut {
+		return e
+	}
+	n.closeIntake()
+	linger := time.NewTimer(lameDuck)
+	defer linger.Stop()
+	n.noteDrain(ctx)
+	if e := n.join(ctx, n.drainDeadline()); e.kind != evDrained {
+		return e
+	}
+	if e, cut := n.until(linger.C); cut {
+		return e
+	}
+	return event{kind: evDrained}
+}
+
+// predrain goes on serving, unready, so that a balancer can turn elsewhere.
+func (n *Node) predrain() (cause event, cut bool) {
+	if n.cfg.Node.Predrain == 0 {
+		return event{}, false
+	}
+	over := time.NewTimer(n.cfg.Node.Predrain.D())
+	defer over.Stop()
+	return n.until(over.C)
+}
+
+// until waits for over, cut short by an abort or a fault.
+func (n *Node) until(over <-chan time.Time) (cause event, cut bool) {
+	select {
+	case <-over:
+		return event{}, false
+	case <-n.abort.asked:
+		return event{kind: evAbort}, true
+	case <-n.store.Failed():
+		return n.fatal(), true
+	case <-n.died.asked:
+		return n.fatal(), true
+	}
+}
+
+// closeIntake shuts the gate for what would queue or commit, ends background work, and closes what the handlers fed.
+func (n *Node) closeIntake() {
+	n.server.SetGate(httpapi.GateDraining)
+	n.sup.CancelBackground()
+	n.catalog.CloseFedBy("registry", flow.HTTP)
+}
+
+// noteDrain leaves a row on the audit chain. A store that cannot take it does not hold up the stop.
+func (n *Node) noteDrain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, noteWithin)
+	defer cancel()
+	e := auditEvent("node.drain", engines.Actor{}, "", nil)
+	e.Reason = n.drain.reason
+	if _, err := store.Commit(ctx, n.store, store.Control, auditNote{e}); err != nil {
+		n.log.Warn("drain is not on the audit chain", "reason", err.Error())
+	}
+}
+
+// join waits for the engines' tasks, cut short by an abort or a fault.
+func (n *Node) join(ctx context.Context, within time.Duration) event {
+	done, cut, aborted := make(chan struct{}), event{kind: evDrained}, 0
+	_ = flow.Fan(ctx, 2, func(_ context.Context, leg int) error { // no leg fails
+		if leg == 0 {
+			defer close(done)
+			aborted = n.sup.Drain("registry", within, n.grace())
+			return nil
+		}
+		if cut = n.interrupted(done); cut.kind != evDrained {
+			n.sup.Drain("registry", 0, n.grace())
+		}
+		return nil
+	})
+	if aborted > 0 && cut.kind == evDrained {
+		return event{kind: evOverdue}
+	}
+	return cut
+}
+
+// interrupted waits for done, or for what comes before it.
+func (n *Node) interrupted(done <-chan struct{}) event {
+	select {
+	case <-done:
+		return event{kind: evDrained}
+	case <-n.abort.asked:
+		return event{kind: evAbort}
+	case <-n.store.Failed():
+		return n.fatal()
+	case <-n.died.asked:
+		return n.fatal()
+	}
+}
+
+// abortServices cancels what still runs.
+func (n *Node) abortServices() event {
+	n.closeIntake()
+	n.sup.Drain("registry", 0, n.grace())
+	return event{kind: evDrained}
+}
+
+// stop closes lanes, sockets and file, in this order. It is also the end of a boot that failed half way.
+func (n *Node) stop(ctx context.Context) event {
+	n.server.SetGate(httpapi.GateClosed)
+	n.sup.CancelBackground()
+	n.store.CloseLanes()
+	straggler := n.sup.Drain("store", storeWithin, n.grace()) > 0
+	shut, cancel := context.WithTimeout(ctx, serverWithin)
+	defer cancel()
+	if err := n.server.Shutdown(shut); err != nil {
+		n.log.Warn("calls were cut", "reason", err.Error())
+		straggler = true
+	}
+	end := event{kind: evClosed}
+	if straggler {
+		n.step(event{kind: evStraggled}) // the file stays open: a read in it may still run
+	} else {
+		end = n.closeFile()
+	}
+	n.log.Info("stopped", "exit", n.state.exit)
+	n.flush(ctx)
+	return end
+}
+
+// closeFile frees the caches and lets the file go.
+func (n *Node) closeFile() event {
+	n.registry.Close()
+	err := n.store.Close()
+	if err == nil || errors.Is(err, store.ErrDied) {
+		return event{kind: evClosed}
+	}
+	n.log.Error("the file was not closed in order", "reason", err.Error())
+	if e := n.fatal(); e.kind == evPoisoned {
+		return e
+	}
+	n.step(event{kind: evFailed, code: ExitStorage})
+	return event{kind: evClosed}
+}
+
+// flush gives the log lines their second; a reader that is stuck loses them.
+func (n *Node) flush(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, flushWithin)
+	defer cancel()
+	if n.ring.Flush(ctx) != nil {
+		n.sup.Drain(ownService, 0, n.grace())
+	}
+}
+
+// die ends a node whose file cannot be trusted any more: nothing is written, nothing is closed but the sockets, and
+// what does not return at once is left behind.
+func (n *Node) die(ctx context.Context) {
+	n.log.Error("the store has failed", "reason", n.store.Err().Error())
+	n.server.SetGate(httpapi.GateClosed)
+	shut, cancel := context.WithTimeout(ctx, dieWithin)
+	defer cancel()
+	services := []string{"registry", "store"}
+	_ = flow.Fan(shut, len(services)+1, func(ctx context.Context, leg int) error {
+		if leg == len(services) {
+			return n.server.Shutdown(ctx)
+		}
+		n.sup.Drain(services[leg], 0, dieWithin)
+		return nil
+	})
+	_ = n.ring.Flush(shut)
+	n.sup.Drain(ownService, 0, dieWithin/3)
+}
+
+func (n *Node) grace() time.Duration { return n.cfg.Node.AbortGrace.D() }

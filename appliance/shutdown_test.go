@@ -1,0 +1,341 @@
+package appliance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"ronbox/appliance/config"
+	"ronbox/appliance/flow"
+	"ronbox/engines/registry/record"
+	"ronbox/httpapi/client"
+	"ronbox/httpapi/wire"
+	"ronbox/store"
+)
+
+// Under load, a stop answers every request that was let in, with what was asked or with 503 draining, and exits 0.
+func TestDrainUnderLoad(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	key := signer(t, cfg)
+	var answered, lost atomic.Int64
+	var wg sync.WaitGroup
+	warm := make(chan struct{})
+	for i := range 8 {
+		c := r.tcp()
+		wg.Go(func() { r.hammer(c, key, i, &answered, &lost, warm) })
+	}
+	<-warm
+	r.stop()
+	code := r.end()
+	wg.Wait()
+	if code != ExitClean || lost.Load() > 0 {
+		t.Errorf("exit %d, %d requests lost of %d", code, lost.Load(), answered.Load())
+	}
+	t.Logf("%d requests answered", answered.Load())
+}
+
+// hammer asks until the node says that it drains, or is gone.
+func (r *rig) hammer(c *client.Client, key *record.Key, worker int, answered, lost *atomic.Int64, warm chan struct{}) {
+	ctx := context.WithoutCancel(r.t.Context())
+	for i := 0; ; i++ {
+		var err error
+		switch i % 3 {
+		case 0:
+			_, err = c.Propose(ctx, draft(2, fmt.Sprintf("w%d-%d", worker, i%9)), "")
+		case 1:
+			_, err = c.Head(ctx)
+		case 2:
+			_, err = c.Proposals(ctx, "", 10)
+		}
+		var p *wire.Problem
+		switch {
+		case errors.Is(err, client.ErrNotReachable):
+			return // the listener is closed: nothing was let in
+		case errors.As(err, &p) && p.Reason == "draining":
+			answered.Add(1)
+			return
+		case err == nil, errors.As(err, &p) && p.Status < 500:
+			if answered.Add(1) == 300 {
+				close(warm)
+			}
+		default:
+			lost.Add(1)
+			r.t.Errorf("worker %d, request %d: %v", worker, i, err)
+			return
+		}
+	}
+}
+
+// hold is a command that keeps the committer busy until it is released.
+type hold struct {
+	in, out chan struct{}
+}
+
+func (hold) Kind() string { return "node.hold/1" }
+
+func (h hold) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
+	w.Then(func() {
+		close(h.in)
+		<-h.out
+	})
+	return struct{}{}, nil
+}
+
+// holdStore makes the committer wait; the returned func lets it go on.
+func (r *rig) holdStore() (release func()) {
+	h := hold{make(chan struct{}), make(chan struct{})}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = store.Commit(context.WithoutCancel(r.t.Context()), r.store, store.Control, store.Command[struct{}](h))
+	}()
+	<-h.in
+	var once sync.Once
+	release = func() { once.Do(func() { close(h.out); <-done }) }
+	r.t.Cleanup(release)
+	return release
+}
+
+// While the node drains: probes and reads go on, writes are refused, and every answer closes its connection.
+func TestWhatADrainingNodeAnswers(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	release := r.holdStore()
+	c := r.tcp()
+	late := make(chan error, 1)
+	go func() {
+		_, err := c.Propose(t.Context(), draft(2, "late"), "")
+		late <- err
+	}()
+	r.inHand(1)
+	if err := r.socket().Drain(t.Context(), "test"); err != nil {
+		t.Fatal(err)
+	}
+	r.until("draining", func(p flow.Phase) bool { return p == flow.Draining })
+	for _, tt := range []struct {
+		method, path string
+		status       int
+	}{
+		{"GET", "/healthz", 200}, {"GET", "/readyz", 503}, {"GET", "/version", 200}, {"GET", "/metrics", 200},
+		{"GET", "/registry/head", 200}, {"GET", "/registry/1", 200}, {"POST", "/registry/proposals", 503}, {"GET", "/registry/stream", 503},
+	} {
+		resp := r.raw(tt.method, tt.path, string(draft(2, "x")))
+		if resp.StatusCode != tt.status || !resp.Close && !bypass(tt.path) {
+			t.Errorf("%s %s: %d (closes %v), want %d", tt.method, tt.path, resp.StatusCode, resp.Close, tt.status)
+		}
+	}
+	release()
+	if err := <-late; err != nil {
+		t.Errorf("a request let in before the drain: %v", err)
+	}
+	if code := r.end(); code != ExitClean {
+		t.Errorf("exit %d\n%s", code, r.log)
+	}
+}
+
+func bypass(path string) bool {
+	return path == "/healthz" || path == "/readyz" || path == "/version" || path == "/metrics"
+}
+
+// inHand waits until n commands wait for the committer.
+func (r *rig) inHand(n int) {
+	r.t.Helper()
+	tick, late := time.NewTicker(time.Millisecond), time.After(patience)
+	defer tick.Stop()
+	for r.depth("work") < n {
+		select {
+		case <-tick.C:
+		case <-late:
+			r.t.Fatal("no command arrives")
+		}
+	}
+}
+
+// depth is how much waits in one of the store's lanes.
+func (r *rig) depth(lane string) int {
+	r.t.Helper()
+	all, err := r.metrics.Registry().Gather()
+	must(r.t, err)
+	for _, f := range all {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "queue_depth" && slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetValue() == lane }) {
+				return int(m.GetGauge().GetValue())
+			}
+		}
+	}
+	return 0
+}
+
+// raw sends one request on a connection of its own.
+func (r *rig) raw(method, path, body string) *http.Response {
+	r.t.Helper()
+	if method == http.MethodGet {
+		body = ""
+	}
+	req, err := http.NewRequestWithContext(r.t.Context(), method, "http://"+r.Addr()+path, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	tr := &http.Transport{}
+	defer tr.CloseIdleConnections()
+	resp, err := tr.RoundTrip(req)
+	if err != nil {
+		r.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	_ = resp.Body.Close()
+	return resp
+}
+
+// A drain deadline that passes aborts what is left: exit 10, and no one waits for ever.
+func TestDrainDeadline(t *testing.T) {
+	cfg, _ := devConfig(t)
+	must(t, cfg.Registry.DrainDeadline.UnmarshalText([]byte("200ms")))
+	r := start(t, cfg)
+	release := r.holdStore()
+	c := r.tcp()
+	late := make(chan error, 1)
+	go func() {
+		_, err := c.Propose(t.Context(), draft(2, "late"), "")
+		late <- err
+	}()
+	r.inHand(1)
+	r.stop()
+	if code := r.end(); code != ExitAborted {
+		t.Errorf("exit %d, want %d\n%s", code, ExitAborted, r.log)
+	}
+	if err := <-late; err == nil {
+		t.Error("a request that was aborted was told that it is done")
+	}
+	release()
+}
+
+// A second signal does not wait for the drain.
+func TestSecondSignalAborts(t *testing.T) {
+	cfg, _ := devConfig(t)
+	must(t, cfg.Registry.DrainDeadline.UnmarshalText([]byte("30s")))
+	must(t, cfg.Node.DrainCap.UnmarshalText([]byte("30s")))
+	must(t, cfg.Node.Predrain.UnmarshalText([]byte("5m")))
+	r := start(t, cfg)
+	r.stop()
+	r.until("draining", func(p flow.Phase) bool { return p == flow.Draining })
+	if resp := r.raw("GET", "/registry/head", ""); resp.StatusCode != 200 {
+		t.Errorf("before the gate shuts a read is %d", resp.StatusCode)
+	}
+	r.Abort()
+	if code := r.end(); code != ExitAborted {
+		t.Errorf("exit %d, want %d", code, ExitAborted)
+	}
+}
+
+// poison breaks the disk under a running node: writes to /dev/null pass, its fdatasync does not.
+func (r *rig) poison() {
+	r.t.Helper()
+	null, err := os.Open(os.DevNull)
+	must(r.t, err)
+	defer func() { _ = null.Close() }()
+	fds, err := filepath.Glob("/proc/self/fd/*")
+	must(r.t, err)
+	hit := 0
+	for _, link := range fds {
+		var fd int
+		if to, err := os.Readlink(link); err != nil || to != r.cfg.Path(DatabaseName) {
+			continue
+		}
+		_, err := fmt.Sscanf(filepath.Base(link), "%d", &fd)
+		must(r.t, err)
+		must(r.t, syscall.Dup3(int(null.Fd()), fd, syscall.O_CLOEXEC))
+		hit++
+	}
+	if hit == 0 {
+		r.t.Fatal("the database is not open")
+	}
+}
+
+// After a failed sync nothing succeeds, the node ends with 74 within a second, and the next one finds every
+// acknowledged version.
+func TestPoisonedNodeEnds(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	c, key := r.tcp(), signer(t, cfg)
+	r.mustPut(c, key, 2, "kept")
+	r.poison()
+	_, err := c.Propose(t.Context(), draft(3, "lost"), "")
+	begun := time.Now()
+	if p := problem(t, err); p.Status != 503 || p.Reason != "store_failed" {
+		t.Errorf("a write on a broken disk: %+v", p)
+	}
+	if code := r.end(); code != ExitStorage {
+		t.Errorf("exit %d, want %d\n%s", code, ExitStorage, r.log)
+	}
+	if took := time.Since(begun); took > time.Second {
+		t.Errorf("the end took %s", took)
+	}
+	if p, _ := r.Lifecycle(); p != flow.Poisoned {
+		t.Errorf("phase %v", p)
+	}
+	again := start(t, twin(t, cfg)) // this process keeps the map, and with it the lock, of the file itself
+	if head, err := again.tcp().Head(t.Context()); err != nil || head.Version != 2 {
+		t.Errorf("head %+v, %v", head, err)
+	}
+	again.halt()
+}
+
+// twin copies a node's directory as it is on the disk.
+func twin(t *testing.T, cfg *config.Config) *config.Config {
+	t.Helper()
+	to := newConfig(t)
+	must(t, os.Mkdir(to.Node.DataDir, 0o700))
+	for _, name := range []string{DatabaseName, SecretName, TokenName, config.FileName} {
+		raw, err := os.ReadFile(cfg.Path(name))
+		must(t, err)
+		must(t, os.WriteFile(to.Path(name), raw, 0o600))
+	}
+	return loaded(t, to)
+}
+
+// boom is a command whose bug is the committer's end.
+type boom struct{}
+
+func (boom) Kind() string { return "node.boom/1" }
+
+func (boom) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
+	w.Then(func() { panic("boom") })
+	return struct{}{}, nil
+}
+
+// A committer that dies of a bug ends the node with 70.
+func TestCommitterDeath(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	if _, err := store.Commit(t.Context(), r.store, store.Control, store.Command[struct{}](boom{})); err == nil {
+		t.Error("a command that killed the committer succeeded")
+	}
+	if code := r.end(); code != ExitInternal {
+		t.Errorf("exit %d, want %d\n%s", code, ExitInternal, r.log)
+	}
+}
+
+// A signal while the node boots is a clean end.
+func TestSignalDuringBoot(t *testing.T) {
+	cfg, _ := devConfig(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	out := &logs{}
+	if code := assemble(cfg, Build{}, out, time.Now).Run(ctx); code != ExitClean {
+		t.Errorf("exit %d\n%s", code, out)
+	}
+}
