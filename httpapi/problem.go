@@ -79,6 +79,7 @@ type row struct {
 	wait   wait
 	hint   string // told instead of the error's own text, which is then for the log only
 	more   func(error) details
+	say    func(error) string // the detail text; nil: the error's own
 }
 
 // problemRows are tried in order; the first that knows an error tells it. An error that none knows is internal.
@@ -145,7 +146,7 @@ func recordRows() []row {
 	bad := row{status: http.StatusUnprocessableEntity}
 	return []row{
 		{is: is(record.ErrMalformed), status: http.StatusBadRequest, reason: reasonMalformed, code: "Malformed",
-			title: "Malformed request", more: field(func(e *record.FieldError) string { return e.Field })},
+			title: "Malformed request", more: field(func(e *record.FieldError) string { return e.Field }), say: fieldText},
 		{is: is(record.ErrHardLimit), status: http.StatusRequestEntityTooLarge, reason: reasonHardLimit,
 			code: "HardLimitExceeded", title: "Beyond a fixed limit"},
 		{is: is(record.ErrChainMismatch), status: http.StatusConflict, reason: reasonChain, code: "ChainMismatch",
@@ -253,6 +254,18 @@ func either(fs ...func(error) bool) func(error) bool {
 func as[T error](err error) bool {
 	var e T
 	return errors.As(err, &e)
+}
+
+// fieldText is a FieldError without what title and reason say already.
+func fieldText(err error) string {
+	var e *record.FieldError
+	if !errors.As(err, &e) {
+		return err.Error()
+	}
+	if e.Field == "" {
+		return e.Reason
+	}
+	return e.Field + ": " + e.Reason
 }
 
 // detail reads a T's own members, where there is one.

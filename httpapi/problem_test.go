@@ -166,8 +166,26 @@ func TestDetailsSayWhatTheCallerCanUse(t *testing.T) {
 		if tt.key != "" && p.Details[tt.key] != tt.want {
 			t.Errorf("%v: details = %v, want %s = %v", tt.err, p.Details, tt.key, tt.want)
 		}
-		if p.Detail == "" || tt.hidesCause == strings.Contains(p.Detail, tt.err.Error()) {
+		if p.Detail == "" || tt.hidesCause == strings.Contains(p.Detail, strings.TrimPrefix(tt.err.Error(), "malformed: ")) {
 			t.Errorf("%v: detail = %q", tt.err, p.Detail)
+		}
+	}
+}
+
+func TestFieldsAreToldPlainly(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{&record.FieldError{Field: "origin", Reason: "must be x"}, "origin: must be x"},
+		{&record.FieldError{Reason: "is empty"}, "is empty"},
+		{&BodyError{"payload.version", "is missing"}, "payload.version: is missing"},
+	} {
+		r := newRig(t)
+		r.reg.set(fmt.Errorf("propose: %w", tt.err))
+		p := problemIn(t, r.do(http.MethodPost, "/registry/commit/"+proposal, "", writer).Body.String())
+		if !strings.HasSuffix(p.Detail, tt.want) || strings.Contains(p.Detail, "malformed") {
+			t.Errorf("%v: detail %q, want %q", tt.err, p.Detail, tt.want)
 		}
 	}
 }

@@ -71,7 +71,11 @@ func (s *Server) problem(c *call, r row, err error) *wire.Problem {
 		Detail: r.hint, Instance: instance(c.corrID), Code: r.code, Reason: r.reason, Service: service,
 		Retryable: r.retry, CorrID: c.corrID, RetryAfter: s.retryAfter(r.wait),
 	}
-	if r.hint == "" {
+	switch {
+	case r.hint != "":
+	case r.say != nil:
+		p.Detail = r.say(err)
+	default:
 		p.Detail = err.Error()
 	}
 	if r.more != nil {
