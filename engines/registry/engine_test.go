@@ -249,3 +249,29 @@ func TestPinnedGenesis(t *testing.T) {
 		t.Errorf("a genesis that is not pinned: %v", err)
 	}
 }
+
+// A configuration that names another log keeps the node from starting on this one.
+func TestRecoverRefusesAnotherLog(t *testing.T) {
+	for _, tt := range []struct {
+		key    string
+		change func(*Config)
+	}{
+		{"registry.origin", func(c *Config) { c.Origin = "ronbox.local/other" }},
+		{"registry.bootstrap.trust_roots_hash", func(c *Config) { c.Bootstrap.TrustRootsHash = b3.Digest{1}.String() }},
+	} {
+		r := newRig(t).start()
+		r.genesis(newSigners(1, 1))
+		r.stop()
+		tt.change(&r.cfg)
+		r.wire()
+		if err := r.store.Open(r.ctx()); err != nil {
+			t.Fatal(err)
+		}
+		r.stopped = false
+		r.sup.Start(r.store.Tasks()...)
+		var mismatch *GenesisMismatchError
+		if err := r.e.Recover(r.ctx()); !errors.As(err, &mismatch) || mismatch.Key != tt.key {
+			t.Errorf("%s: recover = %v", tt.key, err)
+		}
+	}
+}

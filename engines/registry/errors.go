@@ -72,9 +72,10 @@ func (e *TimeoutError) Error() string {
 	return e.Op + ": deadline passed while queued, nothing was written"
 }
 
-// GenesisMismatchError says that the log does not begin with the pinned genesis.
-type GenesisMismatchError struct{ Want, Has string }
+// GenesisMismatchError says that the configuration pins another log than the stored one: another payload_b3 of genesis or
+// another origin. The node must not start on it.
+type GenesisMismatchError struct{ Key, Want, Has string }
 
 func (e *GenesisMismatchError) Error() string {
-	return fmt.Sprintf("genesis is %s, trust roots pin %s", e.Has, e.Want)
+	return fmt.Sprintf("%s = %q, but the log in the file has %q", e.Key, e.Want, e.Has)
 }

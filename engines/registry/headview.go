@@ -44,7 +44,7 @@ func (v *HeadView) encode() []byte {
 	o.uint("min_version", v.MinVersion)
 	o.uint("checkpoint_size", 0)
 	o.text("incarnation", v.Incarnation)
-	return o.end()
+	return o.line()
 }
 
 // ref is what a batch that builds on this HEAD expects.
@@ -80,7 +80,8 @@ func (o *objectWriter) text(name, v string) {
 	o.b = appendText(o.b, v)
 }
 
-func (o *objectWriter) end() []byte { return append(o.b, '}') }
+// line ends the object, and with a newline the body that it is.
+func (o *objectWriter) line() []byte { return append(o.b, '}', '\n') }
 
 // appendText quotes v. All strings written here come from canonical bytes or our own formats, so they are valid UTF-8.
 func appendText(b []byte, v string) []byte {

@@ -160,7 +160,11 @@ func (e *Engine) genesisRequest(ctx context.Context, payload []byte, given []rec
 	if pin := e.cfg.Bootstrap.TrustRootsHash; pin != "" && pin != p.B3().String() {
 		return genesisReq{}, &record.FieldError{Field: "payload", Reason: "trust roots pin " + pin + ", this is " + p.B3().String()}
 	}
-	items, err := p.Check(record.Base{Origin: e.Origin()})
+	if origin := e.Origin(); p.Origin != origin {
+		return genesisReq{}, &record.FieldError{Field: "payload.origin", Reason: fmt.Sprintf(
+			"must be %q, the node's registry.origin: set that key or make the genesis for it", origin)}
+	}
+	items, err := p.Check(record.Base{Origin: p.Origin})
 	if err != nil {
 		return genesisReq{}, err
 	}

@@ -103,7 +103,7 @@ func (e *Engine) encodeVersion(ctx context.Context, v uint64, withItems bool) (V
 	o.text("kind", entry.Kind)
 	o.text("items_root", payload.ItemsRoot)
 	o.uint("epoch", epoch)
-	body := o.end()
+	body := o.line()
 	return VersionDoc{Version: v, Body: body, ETag: etag(body)}, nil
 }
 

@@ -1,0 +1,163 @@
+package registry
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	bolt "go.etcd.io/bbolt"
+
+	"ronbox/appliance/flow"
+	"ronbox/engines"
+)
+
+// prepared is a stack of up to 8 approved proposals, made outside the clock, each of about 1 KiB.
+func (r *rig) prepared(s signers, n, round int) []Proposed {
+	r.t.Helper()
+	out := make([]Proposed, 0, n)
+	prev, version := r.e.Head().Head.PayloadB3, r.e.Head().Head.Version
+	for i := range n {
+		version++
+		draft := fmt.Sprintf(`{"schema_version":"1.0.0","version":%d,"prev_hash":%q,"mode":"delta","put":[{"id":"r%d.i%d","kind":"service","meta":{"note":%q}}]}`,
+			version, prev, round, i, strings.Repeat("x", 600))
+		p, err := r.e.Propose(r.ctx(), alice, []byte(draft), "", "")
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		r.approve(p, s.keys[:s.threshold]...)
+		out, prev = append(out, p), p.PayloadB3
+	}
+	return out
+}
+
+// One client commits what is approved already: an engine call, two fdatasyncs, the quorum verified again.
+func BenchmarkCommit(b *testing.B) {
+	for _, m := range []int{1, 3} {
+		b.Run(fmt.Sprintf("M=%d", m), func(b *testing.B) {
+			r, s := newRig(b).start(), newSigners(m, m)
+			r.genesis(s)
+			var stack []Proposed
+			for i := 0; b.Loop(); i++ {
+				if len(stack) == 0 {
+					b.StopTimer()
+					stack = r.prepared(s, 8, i)
+					b.StartTimer()
+				}
+				r.commit(stack[0])
+				stack = stack[1:]
+			}
+		})
+	}
+}
+
+// The same rows, written by a bare transaction a commit.
+func BenchmarkRawUpdate(b *testing.B) {
+	db, err := bolt.Open(filepath.Join(b.TempDir(), "raw.db"), 0o600, &bolt.Options{NoFreelistSync: false, FreelistType: bolt.FreelistMapType})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer db.Close()
+	names := []string{"meta", "entry", "payload", "done", "audit"}
+	if err := db.Update(func(tx *bolt.Tx) error {
+		for _, n := range names {
+			if _, err := tx.CreateBucket([]byte(n)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		b.Fatal(err)
+	}
+	entry, payload, audit := make([]byte, 1500), make([]byte, 1100), make([]byte, 600)
+	for i := 0; b.Loop(); i++ {
+		key := fmt.Appendf(nil, "%016d", i)
+		if err := db.Update(func(tx *bolt.Tx) error {
+			for name, v := range map[string][]byte{"entry": entry, "payload": payload, "done": audit[:120], "audit": audit} {
+				if err := tx.Bucket([]byte(name)).Put(key, v); err != nil {
+					return err
+				}
+			}
+			return tx.Bucket([]byte("meta")).Put([]byte("head"), audit[:130])
+		}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// Propose, approve and commit, one after the other: what a lone user waits.
+func BenchmarkProposeToCommit(b *testing.B) {
+	r, s := newRig(b).start(), newSigners(1, 1)
+	r.genesis(s)
+	for i := 0; b.Loop(); i++ {
+		r.commit(r.prepared(s, 1, i)[0])
+	}
+}
+
+// 64 clients approve at once: the pipeline and the store share each sync among them.
+func BenchmarkApprove64(b *testing.B) {
+	const clients = 64
+	r, s := newRig(b).start(), newSigners(clients, clients)
+	r.genesis(s)
+	for round := 0; b.Loop(); round++ {
+		b.StopTimer()
+		p, err := r.e.Propose(r.ctx(), engines.Actor{CapID: fmt.Sprint(round)}, delta(2, fmt.Sprintf("p%d", round)), "", "")
+		if err != nil {
+			b.Fatal(err)
+		}
+		given := s.sign(p.PayloadB3, r.now())
+		b.StartTimer()
+		var wg sync.WaitGroup
+		for _, a := range given {
+			wg.Go(func() {
+				if _, err := r.e.Approve(r.ctx(), alice, p.ID, a, ""); err != nil {
+					b.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		b.StopTimer()
+		if err := r.e.Withdraw(r.ctx(), engines.Actor{CapID: fmt.Sprint(round)}, p.ID, ""); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+	b.ReportMetric(float64(b.N*clients)/b.Elapsed().Seconds(), "approvals/s")
+}
+
+// A stack of eight, its commits in flight together, in order.
+func BenchmarkCommitStack8(b *testing.B) {
+	r, s := newRig(b).start(), newSigners(1, 1)
+	r.genesis(s)
+	for round := 0; b.Loop(); round++ {
+		b.StopTimer()
+		stack := r.prepared(s, 8, round)
+		jobs := make([]*job, len(stack))
+		for i, p := range stack {
+			jobs[i] = &job{ctx: r.ctx(), req: commitReq{id: mustID(p.ID)}, actor: alice, queued: r.now(), reply: flow.NewReply[answer]()}
+		}
+		b.StartTimer()
+		for _, j := range jobs {
+			if err := r.e.approvals.TrySend(j); err != nil {
+				b.Fatal(err)
+			}
+		}
+		for _, j := range jobs {
+			if _, err := j.reply.Wait(r.ctx()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportMetric(float64(b.N*8)/b.Elapsed().Seconds(), "commits/s")
+}
+
+func BenchmarkHead(b *testing.B) {
+	r := newRig(b).start()
+	r.genesis(newSigners(1, 1))
+	for b.Loop() {
+		if len(r.e.Head().JSON) == 0 {
+			b.Fatal("no head")
+		}
+	}
+}
