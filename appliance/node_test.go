@@ -2,6 +2,7 @@ package appliance
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -107,7 +108,7 @@ func TestSecondNodeIsLockedOut(t *testing.T) {
 	if code := second.end(); code != ExitLocked {
 		t.Errorf("exit %d, want %d", code, ExitLocked)
 	}
-	if want := "held by process"; !strings.Contains(second.log.String(), want) {
+	if want := fmt.Sprintf("held by process %d ", os.Getpid()); !strings.Contains(second.log.String(), want) {
 		t.Errorf("the log does not name the first process:\n%s", second.log)
 	}
 	if _, err := first.socket().Status(t.Context()); err != nil {

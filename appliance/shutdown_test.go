@@ -339,3 +339,30 @@ func TestSignalDuringBoot(t *testing.T) {
 		t.Errorf("exit %d\n%s", code, out)
 	}
 }
+
+// An open event stream is told and closed; it does not hold up the stop.
+func TestStreamsEndWithTheNode(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	c, seen := r.tcp(), make(chan string, 16)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- c.Stream(t.Context(), client.StreamOptions{}, func(e client.Event) error {
+			seen <- e.Name
+			if e.Name == wire.EventShutdown {
+				return client.ErrStop
+			}
+			return nil
+		})
+	}()
+	if first := <-seen; first != wire.EventHello {
+		t.Errorf("the first event is %s", first)
+	}
+	r.halt()
+	if err := <-ended; err != nil {
+		t.Errorf("the stream ended with %v", err)
+	}
+	if last := <-seen; last != wire.EventShutdown {
+		t.Errorf("the last event is %s", last)
+	}
+}
