@@ -51,6 +51,9 @@ func (c *canonicaliser) value(depth int) error {
 	switch kind := c.dec.PeekKind(); kind {
 	case '{', '[':
 		if depth == c.maxDepth {
+			if _, err := c.dec.ReadToken(); err != nil {
+				return c.syntax(err)
+			}
 			return c.refuse("more than %d levels", c.maxDepth)
 		}
 		if kind == '{' {
