@@ -1,6 +1,7 @@
 package appliance
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"ronbox/appliance/config"
 	"ronbox/appliance/flow"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire"
@@ -121,19 +123,24 @@ func TestSecondNodeIsLockedOut(t *testing.T) {
 func TestBootFailures(t *testing.T) {
 	for _, tt := range []struct {
 		doc   string
-		spoil func(t *testing.T, r InitResult)
+		spoil func(t *testing.T, cfg *config.Config)
 		want  int
 	}{
-		{"no database", func(t *testing.T, r InitResult) { must(t, os.Remove(filepath.Join(r.DataDir, DatabaseName))) }, ExitConfig},
-		{"a database cut short", func(t *testing.T, r InitResult) { must(t, os.Truncate(filepath.Join(r.DataDir, DatabaseName), 5000)) }, ExitCorrupt},
-		{"a secret that others may read", func(t *testing.T, r InitResult) { must(t, os.Chmod(filepath.Join(r.DataDir, SecretName), 0o644)) }, ExitDenied},
-		{"a secret that is none", func(t *testing.T, r InitResult) {
-			must(t, os.WriteFile(filepath.Join(r.DataDir, SecretName), []byte("x"), 0o600))
+		{"no database", func(t *testing.T, cfg *config.Config) { must(t, os.Remove(cfg.Path(DatabaseName))) }, ExitConfig},
+		{"a database cut short", func(t *testing.T, cfg *config.Config) { must(t, os.Truncate(cfg.Path(DatabaseName), 5000)) }, ExitCorrupt},
+		{"a changed log", func(t *testing.T, cfg *config.Config) { flip(t, cfg.Path(DatabaseName), `"threshold":1`) }, ExitCorrupt},
+		{"a secret that others may read", func(t *testing.T, cfg *config.Config) { must(t, os.Chmod(cfg.Path(SecretName), 0o644)) }, ExitDenied},
+		{"a secret that is none", func(t *testing.T, cfg *config.Config) {
+			must(t, os.WriteFile(cfg.Path(SecretName), []byte("x"), 0o600))
+		}, ExitConfig},
+		{"the name of another log", func(_ *testing.T, cfg *config.Config) { cfg.Registry.Origin = "elsewhere.example/log" }, ExitConfig},
+		{"the genesis of another log", func(_ *testing.T, cfg *config.Config) {
+			cfg.Registry.Bootstrap.TrustRootsHash = "b3:" + strings.Repeat("0", 64)
 		}, ExitConfig},
 	} {
 		t.Run(tt.doc, func(t *testing.T) {
-			cfg, res := devConfig(t)
-			tt.spoil(t, res)
+			cfg, _ := devConfig(t)
+			tt.spoil(t, cfg)
 			r := launch(t, cfg)
 			if code := r.end(); code != tt.want {
 				t.Errorf("exit %d, want %d\n%s", code, tt.want, r.log)
@@ -143,6 +150,26 @@ func TestBootFailures(t *testing.T) {
 			}
 		})
 	}
+}
+
+// flip changes one bit behind each occurrence of text in a file.
+func flip(t *testing.T, path, text string) {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	must(t, err)
+	hits := 0
+	for at := 0; ; hits++ {
+		next := bytes.Index(raw[at:], []byte(text))
+		if next < 0 {
+			break
+		}
+		at += next + len(text)
+		raw[at-1] ^= 1
+	}
+	if hits == 0 {
+		t.Fatalf("%s does not hold %s", path, text)
+	}
+	must(t, os.WriteFile(path, raw, 0o600))
 }
 
 func must(t *testing.T, err error) {

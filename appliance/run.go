@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/engines/registry"
 	"ronbox/httpapi"
 	"ronbox/store"
 )
@@ -172,6 +173,9 @@ var (
 
 // ExitCode is the code that `serve` and `init` end with on err.
 func ExitCode(err error) int {
+	if _, other := errors.AsType[*registry.GenesisMismatchError](err); other {
+		return ExitConfig
+	}
 	for _, row := range []struct {
 		is   error
 		code int
