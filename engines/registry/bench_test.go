@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -52,37 +53,60 @@ func BenchmarkCommit(b *testing.B) {
 	}
 }
 
-// The same rows, written by a bare transaction a commit.
+// The rows of a commit with three approvals, written by a bare transaction each.
 func BenchmarkRawUpdate(b *testing.B) {
-	db, err := bolt.Open(filepath.Join(b.TempDir(), "raw.db"), 0o600, &bolt.Options{NoFreelistSync: false, FreelistType: bolt.FreelistMapType})
+	db, err := bolt.Open(filepath.Join(b.TempDir(), "raw.db"), 0o600, &bolt.Options{FreelistType: bolt.FreelistMapType})
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer db.Close()
-	names := []string{"meta", "entry", "payload", "done", "audit"}
-	if err := db.Update(func(tx *bolt.Tx) error {
-		for _, n := range names {
-			if _, err := tx.CreateBucket([]byte(n)); err != nil {
-				return err
+	update := func(fn func(put func(bucket string, key, value int), drop func(bucket string, key int))) {
+		if err := db.Update(func(tx *bolt.Tx) (err error) {
+			bucket := func(name string) *bolt.Bucket {
+				rows, e := tx.CreateBucketIfNotExists([]byte(name))
+				err = errors.Join(err, e)
+				return rows
 			}
-		}
-		return nil
-	}); err != nil {
-		b.Fatal(err)
-	}
-	entry, payload, audit := make([]byte, 1500), make([]byte, 1100), make([]byte, 600)
-	for i := 0; b.Loop(); i++ {
-		key := fmt.Appendf(nil, "%016d", i)
-		if err := db.Update(func(tx *bolt.Tx) error {
-			for name, v := range map[string][]byte{"entry": entry, "payload": payload, "done": audit[:120], "audit": audit} {
-				if err := tx.Bucket([]byte(name)).Put(key, v); err != nil {
-					return err
-				}
-			}
-			return tx.Bucket([]byte("meta")).Put([]byte("head"), audit[:130])
+			fn(func(name string, key, value int) {
+				err = errors.Join(err, bucket(name).Put(fmt.Appendf(nil, "%016d", key), make([]byte, value)))
+			}, func(name string, key int) {
+				err = errors.Join(err, bucket(name).Delete(fmt.Appendf(nil, "%016d", key)))
+			})
+			return err
 		}); err != nil {
 			b.Fatal(err)
 		}
+	}
+	for i := 0; b.Loop(); i++ {
+		if i%8 == 0 {
+			b.StopTimer()
+			update(func(put func(string, int, int), _ func(string, int)) {
+				for n := i; n < i+8; n++ {
+					put("prop", n, 1300)
+					put("prop_b3", n, 16)
+					put("prop_exp", n, 0)
+					for a := range 3 {
+						put("appr", 4*n+a, 220)
+					}
+				}
+			})
+			b.StartTimer()
+		}
+		update(func(put func(string, int, int), drop func(string, int)) {
+			put("entry", i, 1500)
+			put("payload", i, 1100)
+			put("done", i, 140)
+			put("audit", i, 600)
+			put("meta", 0, 130)
+			put("meta", 1, 50)
+			put("position", 0, 56)
+			drop("prop", i)
+			drop("prop_b3", i)
+			drop("prop_exp", i)
+			for a := range 3 {
+				drop("appr", 4*i+a)
+			}
+		})
 	}
 }
 
