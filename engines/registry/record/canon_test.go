@@ -157,7 +157,7 @@ func genValue(depth int) *rapid.Generator[any] {
 		case kind <= 2 || depth == 0:
 			return genText.Draw(t, "text")
 		case kind == 3:
-			return rapid.Int64Range(-(1<<53 - 1), 1<<53-1).Draw(t, "integer")
+			return rapid.Int64Range(-(1<<53-1), 1<<53-1).Draw(t, "integer")
 		case kind == 4:
 			return rapid.SliceOfN(genValue(depth-1), 0, 4).Draw(t, "array")
 		}
