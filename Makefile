@@ -4,9 +4,7 @@ GO       ?= go
 DATA     ?= data
 FUZZTIME ?= 10s
 BENCH    ?= .
-VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-COMMIT   := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
-LDFLAGS  := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+LDFLAGS  := -s -w
 
 .DEFAULT_GOAL := help
 .PHONY: help build run test check fmt vet staticcheck tidy lockdebug fuzz bench golden clean
@@ -15,7 +13,7 @@ help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/ronbox
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ronbox ./cmd/ronbox
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -ldflags '$(LDFLAGS)' -o bin/ronbox ./cmd/ronbox
 
 run: build ## build, make a dev node in ./data if there is none, serve it
 	@if [ -e $(DATA)/ronbox.db ]; then exec bin/ronbox --data-dir $(DATA) serve --hello; \
