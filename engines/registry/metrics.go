@@ -71,6 +71,9 @@ func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 	}
 	reg.Counter("storage_backoff_total", service, "op", "commit")
 	series(reg, "busy_rejections_total", "endpoint", "propose", "approve", "commit", "withdraw", "genesis") // counted with the answer
+	for _, consumer := range []string{taskPublisher, taskVerifier, "sse"} {
+		reg.Counter("bus_lagged_total", service, "bus", "committed", "consumer", consumer) // counted by the bus
+	}
 	m.gauges(e)
 	return m
 }

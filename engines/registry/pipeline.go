@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"ronbox/appliance/flow"
 )
 
 // Bounds of one batch and of the pipeline's patience.
@@ -182,6 +184,8 @@ func (p *pipeline) batch(ctx context.Context) error {
 		p.succeed(made)
 	case errors.Is(err, errReload):
 		return err
+	case ctx.Err() != nil && !errors.Is(err, flow.ErrUnknown):
+		p.fail(made, flow.ErrCanceled) // told to stop before anything was written
 	default:
 		p.fail(made, err)
 	}

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/oklog/ulid/v2"
-	dto "github.com/prometheus/client_model/go"
 
 	"ronbox/appliance/flow"
 	"ronbox/engines"
@@ -159,22 +157,6 @@ func TestIdleSweep(t *testing.T) {
 	}
 }
 
-// waitFor polls what another goroutine does in real time.
-func (r *rig) waitFor(what string, ok func() bool) {
-	r.t.Helper()
-	deadline := time.NewTimer(10 * time.Second)
-	defer deadline.Stop()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			r.t.Fatalf("waited 10 s for %s", what)
-		}
-	}
-}
-
 func TestPendingLimits(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Proposals.MaxPending, c.Proposals.MaxPerCap = 3, 2 }).start()
 	r.genesis(newSigners(1, 1))
@@ -235,55 +217,6 @@ func mustID(s string) (id ulid.ULID) {
 		panic(err)
 	}
 	return id
-}
-
-// metric reads one series of the registry.
-func (r *rig) metric(name string, pairs ...string) float64 {
-	r.t.Helper()
-	families, err := r.metrics.Registry().Gather()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	want := map[string]string{"service": service}
-	for i := 0; i < len(pairs); i += 2 {
-		want[pairs[i]] = pairs[i+1]
-	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			if f.GetName() == name && matches(m, want) {
-				return m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
-			}
-		}
-	}
-	r.t.Errorf("no series %s%v", name, want)
-	return -1
-}
-
-func matches(m *dto.Metric, want map[string]string) bool {
-	n := 0
-	for _, l := range m.GetLabel() {
-		if v, ok := want[l.GetName()]; ok && v == l.GetValue() {
-			n++
-		}
-	}
-	return n == len(want)
-}
-
-func (r *rig) lastAudit() *record.Audit {
-	r.t.Helper()
-	var raw []byte
-	if err := r.store.View(r.ctx(), func(rd store.Reader) error {
-		ref, _ := metaAudit.Get(rd, keyAuditHead)
-		raw, _ = audits.Get(rd, ref.Seq)
-		return nil
-	}); err != nil {
-		r.t.Fatal(err)
-	}
-	rec, err := record.ParseAudit(raw)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return rec
 }
 
 func TestExpiredDeadlineWritesNothing(t *testing.T) {
@@ -419,53 +352,5 @@ func TestForeignWriteIsNoticed(t *testing.T) {
 	}
 	if n := r.metric("backoff_retries_total", "op", "commit"); n != 1 {
 		t.Errorf("backoff_retries_total = %v, want 1", n)
-	}
-}
-
-func TestTopology(t *testing.T) {
-	r := newRig(t)
-	r.catalog.DeclareTask(r.e.Tasks()...)
-	if err := r.catalog.Check(); err != nil && strings.Contains(err.Error(), "flow: registry.") {
-		t.Error(err)
-	}
-	text := r.catalog.Markdown()
-	for _, name := range []string{"`proposals_tx` | queue | 512 | http", "`approvals_tx` | queue | 512 | http", "`committed_tx` | broadcast | 1024 | pipeline"} {
-		if !strings.Contains(text, name) {
-			t.Errorf("no %q in\n%s", name, text)
-		}
-	}
-}
-
-func TestReadiness(t *testing.T) {
-	r := newRig(t)
-	at := time.Now()
-	sample := func(n int) {
-		for range n {
-			at = at.Add(time.Second)
-			r.board.Sample(at)
-		}
-	}
-	sample(1)
-	if rep := r.board.Report(service, ""); rep.Ready || !strings.Contains(rep.Causes["registry.commit_ready"], CausePipelineDown) {
-		t.Errorf("without a pipeline: %+v", rep)
-	}
-	r.start()
-	r.waitFor("the publisher", func() bool { return r.e.running.Load() })
-	sample(8)
-	if rep := r.board.Report("", ""); !rep.Ready || !rep.Degraded || !strings.Contains(rep.Causes["registry.genesis"], CauseNoGenesis) {
-		t.Errorf("before genesis: %+v", rep)
-	}
-	r.genesis(newSigners(1, 1))
-	sample(8)
-	if rep := r.board.Report(service, ""); !rep.Ready {
-		t.Errorf("after genesis: %+v", rep)
-	}
-	r.advance(-time.Hour)
-	sample(8)
-	if rep := r.board.Report("", ""); rep.WriteReady || !rep.ReadReady {
-		t.Errorf("with a clock behind HEAD: %+v", rep)
-	}
-	if _, err := r.e.Propose(r.ctx(), alice, delta(2, "b"), "", ""); !isCause(err, CauseClockBehind) {
-		t.Errorf("propose with a clock behind HEAD: %v", err)
 	}
 }

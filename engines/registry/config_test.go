@@ -1,0 +1,105 @@
+package registry
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"ronbox/appliance/unit"
+	"ronbox/engines/registry/record"
+	"ronbox/store"
+)
+
+func TestConfigNamesEveryFault(t *testing.T) {
+	if err := DefaultConfig().Validate(); err != nil {
+		t.Fatalf("the defaults: %v", err)
+	}
+	c := DefaultConfig()
+	c.Origin = "https://example"
+	c.Bus.ChannelBound = 1
+	c.Queues.Proposals = c.Limits.Inflight
+	c.Proposals.TTL = unit.Duration(time.Second)
+	c.Proposals.MaxStack = 9
+	c.Verify.Slice = c.Verify.Period
+	c.Bootstrap.TrustRootsHash = "b3:XYZ"
+	err := c.Validate()
+	for _, key := range []string{"origin", "bus.channel_bound", "queues.proposals", "proposals.ttl", "proposals.max_stack", "verify.slice", "bootstrap.trust_roots_hash"} {
+		if err == nil || !strings.Contains(err.Error(), key) {
+			t.Errorf("%s is not named in: %v", key, err)
+		}
+	}
+}
+
+// What is packed unpacks to the same bytes, and damage is found, never passed on.
+func TestCodec(t *testing.T) {
+	c := newCodec()
+	rapid.Check(t, func(t *rapid.T) {
+		raw := bytes.Repeat(rapid.SliceOfN(rapid.Byte(), 1, 50).Draw(t, "raw"), rapid.IntRange(1, 60).Draw(t, "times"))
+		packed := c.pack(raw)
+		back, err := c.unpack(packed)
+		if err != nil || !bytes.Equal(back, raw) || len(packed) > len(raw)+1 {
+			t.Fatalf("%d bytes, packed %d: %v", len(raw), len(packed), err)
+		}
+		bit := rapid.IntRange(0, 8*len(packed)-1).Draw(t, "bit")
+		packed[bit/8] ^= 1 << (bit % 8)
+		if back, err := c.unpack(packed); err == nil && bytes.Equal(back, raw) {
+			t.Fatalf("bit %d of %d flipped unseen", bit, 8*len(packed))
+		}
+	})
+	for _, bad := range [][]byte{nil, {9}, {codecZstd}, {codecZstd, 1, 2}} {
+		if _, err := c.unpack(bad); !errors.Is(err, errPacked) {
+			t.Errorf("%x: %v", bad, err)
+		}
+	}
+}
+
+// The rows of damaged files are named, not misread.
+func TestRowsRefuseDamage(t *testing.T) {
+	for _, decode := range []func([]byte) error{
+		func(b []byte) error { _, err := idKey().Decode(b); return err },
+		func(b []byte) error { _, err := expiryKeys().Decode(b); return err },
+		func(b []byte) error { _, err := approvalKeys().Decode(b); return err },
+		func(b []byte) error { _, err := propValue(true).Decode(b); return err },
+		func(b []byte) error { _, err := epochValue().Decode(b); return err },
+		func(b []byte) error { _, err := u64Value().Decode(b); return err },
+	} {
+		for _, b := range [][]byte{nil, {1}, {0xff, 0xff, 1}} {
+			if decode(b) == nil {
+				t.Errorf("%x decodes", b)
+			}
+		}
+	}
+	want := expiry{ms: 7, id: testID(3)}
+	if got, err := expiryKeys().Decode(expiryKeys().Append(nil, want)); err != nil || got != want {
+		t.Errorf("expiry key = %+v, %v", got, err)
+	}
+}
+
+func TestRetryOfReads(t *testing.T) {
+	if !isTransient(store.ErrSlow) || isTransient(store.ErrPoisoned) {
+		t.Error("only what may pass is tried again")
+	}
+	for n := range 10 {
+		if d := readDelay(n); d < 50*time.Millisecond || d > 2*time.Second {
+			t.Errorf("delay %d = %s", n, d)
+		}
+	}
+}
+
+func TestReasonsHaveWords(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{record.ErrHardLimit, "hard_limit"}, {&record.RevokedKeyError{}, "revoked_key"}, {&PendingLimitError{}, "pending_limit"},
+		{&StateError{}, "conflict"}, {&NotReadyError{}, ""}, {store.ErrFull, ""},
+	} {
+		if got := reasonOf(tt.err); got != tt.want {
+			t.Errorf("%v: %q, want %q", tt.err, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines/registry/record"
+)
+
+func TestProposalsPageByPage(t *testing.T) {
+	r := newRig(t).start()
+	r.genesis(newSigners(1, 1))
+	var want []string
+	for i := range 7 {
+		want = append(want, r.propose(2, fmt.Sprintf("p%d", i)).ID)
+	}
+	var got []string
+	for cursor := ""; ; {
+		page, err := r.e.Proposals(r.ctx(), cursor, 3)
+		if err != nil || len(page.Proposals) > 3 {
+			t.Fatalf("page behind %q: %d, %v", cursor, len(page.Proposals), err)
+		}
+		for _, p := range page.Proposals {
+			got = append(got, p.ID)
+		}
+		if cursor = page.Next; cursor == "" {
+			break
+		}
+	}
+	if seen := map[string]bool{}; len(got) != len(want) {
+		t.Errorf("%d proposals, want %d", len(got), len(want))
+	} else {
+		for i, id := range got {
+			if seen[id] || i > 0 && got[i-1] >= id {
+				t.Errorf("%s is out of order", id)
+			}
+			seen[id] = true
+		}
+	}
+	var field *record.FieldError
+	if _, err := r.e.Proposals(r.ctx(), "junk", 0); !errors.As(err, &field) || field.Field != "cursor" {
+		t.Errorf("a made-up cursor: %v", err)
+	}
+}
+
+func TestPayloadOfEndedProposals(t *testing.T) {
+	r, s := newRig(t).start(), newSigners(1, 1)
+	r.genesis(s)
+	done, gone := r.propose(2, "b"), r.propose(2, "c")
+	r.approve(done, s.keys...)
+	r.commit(done)
+	if raw, err := r.e.ProposalPayload(r.ctx(), done.ID); err != nil || b3.Sum(raw) != done.PayloadB3 {
+		t.Errorf("committed: %v", err)
+	}
+	if _, err := r.e.ProposalPayload(r.ctx(), gone.ID); !errors.Is(err, ErrConflict) {
+		t.Errorf("stale: %v", err)
+	}
+	if st, err := r.e.Status(r.ctx(), 2); err != nil || st != (VersionStatus{}) {
+		t.Errorf("status = %+v, %v", st, err)
+	}
+	if _, err := r.e.Status(r.ctx(), 3); !errors.Is(err, ErrNotFound) {
+		t.Errorf("status of what is not there: %v", err)
+	}
+}
+
+// Of many who begin the log at once, one does.
+func TestOneGenesis(t *testing.T) {
+	r, s := newRig(t).start(), newSigners(1, 1)
+	var wg sync.WaitGroup
+	results := make([]error, 8)
+	for i := range results {
+		raw, approvals := r.genesisPayload(s, fmt.Sprintf("item%d", i))
+		wg.Go(func() { _, results[i] = r.e.Genesis(r.ctx(), alice, raw, approvals, "") })
+	}
+	wg.Wait()
+	won := 0
+	for _, err := range results {
+		if err == nil {
+			won++
+		} else if !errors.Is(err, ErrConflict) {
+			t.Errorf("a loser hears %v", err)
+		}
+	}
+	if won != 1 || r.e.Head().Head.Version != 1 {
+		t.Errorf("%d won, HEAD %d", won, r.e.Head().Head.Version)
+	}
+}
+
+// Many clients of one stack, in any order, with repeats: each version is committed once.
+func TestNoDoubleCommit(t *testing.T) {
+	r, s := newRig(t).start(), newSigners(1, 1)
+	r.genesis(s)
+	stack := r.stack(4)
+	for _, p := range stack {
+		r.approve(p, s.keys...)
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	first := map[uint64]int{}
+	for range 8 {
+		wg.Go(func() {
+			for _, p := range stack {
+				for {
+					c, err := r.e.Commit(r.ctx(), alice, p.ID, "")
+					if errors.Is(err, record.ErrVersionSkew) {
+						continue
+					}
+					if err != nil {
+						t.Errorf("commit: %v", err)
+					}
+					mu.Lock()
+					if !c.Replayed {
+						first[c.Version]++
+					}
+					mu.Unlock()
+					break
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for v := uint64(2); v <= 5; v++ {
+		if first[v] != 1 {
+			t.Errorf("version %d was committed %d times", v, first[v])
+		}
+	}
+}
