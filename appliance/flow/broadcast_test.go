@@ -49,6 +49,10 @@ func TestBroadcastAccountsForEveryValue(t *testing.T) {
 				}
 				s := rapid.SampledFrom(subs).Draw(t, "sub")
 				want := s.from + s.delivered + s.lagged
+				select {
+				case <-s.sub.Ready(): // as a task does, which must be woken again
+				default:
+				}
 				v, lagged, ok := s.sub.Next()
 				if ok != (want < n) || ok && (v != want || int(lagged) != s.lagged-s.told) {
 					t.Fatalf("Next = %d, %d, %v, want %d, %d, %v", v, lagged, ok, want, s.lagged-s.told, want < n)
@@ -168,6 +172,23 @@ func TestSubscriptionEnds(t *testing.T) {
 	}
 	s.Close()
 	late.Close()
+}
+
+// A subscriber that waits in a select learns that the bus has closed.
+func TestCloseWakesASelect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBus(4)
+		s := b.Subscribe("test")
+		time.AfterFunc(time.Second, b.Close)
+		select {
+		case <-s.Ready():
+		case <-time.After(time.Minute):
+			t.Error("not woken")
+		}
+		if _, _, ok := s.Next(); ok || !s.Closed() {
+			t.Errorf("Next = %v, Closed = %v", ok, s.Closed())
+		}
+	})
 }
 
 // Lag is counted when it happens, even if the subscriber is stalled, and warned about by the reader at most every 5 s.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -189,6 +190,34 @@ func TestQueueCloseAgainstBlockedSends(t *testing.T) {
 	}
 	if won == 0 || refused == 0 {
 		t.Errorf("won %d, refused %d: the race was not run", won, refused)
+	}
+}
+
+// Senders that never wait run into the close at full speed: none meets a closed channel and nothing is lost.
+func TestQueueCloseAgainstTrySends(t *testing.T) {
+	const senders = 3
+	for range 4000 {
+		q := newQueue[int](100 * senders)
+		var accepted atomic.Int64
+		var wg, running sync.WaitGroup
+		running.Add(senders)
+		for range senders {
+			wg.Go(func() {
+				running.Done()
+				for range 100 {
+					if q.TrySend(1) != nil {
+						return // closed: there is room for all
+					}
+					accepted.Add(1)
+				}
+			})
+		}
+		running.Wait()
+		left := q.Discard("test")
+		wg.Wait()
+		if len(left) != int(accepted.Load()) {
+			t.Fatalf("%d accepted, %d came out", accepted.Load(), len(left))
+		}
 	}
 }
 
