@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"ronbox/appliance/flow"
 )
 
@@ -101,6 +103,35 @@ func TestLifecycleEnds(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Whatever happens, in whatever order: a failure is never forgotten, the gate opens at most once and never after a stop
+// began, and the node ends only as stopped or poisoned.
+func TestLifecycleLaws(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, served, leaving := state{}, 0, false
+		for _, k := range rapid.SliceOf(rapid.IntRange(0, int(eventKinds)-1)).Draw(t, "events") {
+			was := s
+			after, do := next(s, event{kind: eventKind(k), code: failCode})
+			s = after
+			if was.exit > ExitAborted && s.exit != was.exit && s.phase != flow.Poisoned {
+				t.Fatalf("exit %d became %d", was.exit, s.exit)
+			}
+			if do == actServe {
+				served++
+			}
+			if leaving && (do == actServe || do == actRecover || s.phase < flow.Draining) {
+				t.Fatalf("%v came back as %v", was.phase, s.phase)
+			}
+			leaving = leaving || s.phase >= flow.Draining
+			if (do == actDie) != (s.phase == flow.Poisoned && was.phase != flow.Poisoned) {
+				t.Fatalf("%v to %v asks for %d", was.phase, s.phase, do)
+			}
+		}
+		if served > 1 {
+			t.Fatalf("the gate opened %d times", served)
+		}
+	})
 }
 
 // The first failure names the exit code; an aborted task only turns a clean stop into 10.

@@ -51,6 +51,9 @@ func TestDevNodeWorks(t *testing.T) {
 		t.Errorf("version %+v, %v", v, err)
 	}
 	r.halt()
+	if want := "recovering running draining stopping stopped"; r.log.phases() != want {
+		t.Errorf("the node went through %s, want %s", r.log.phases(), want)
+	}
 	again := start(t, cfg)
 	if head, err := again.tcp().Head(t.Context()); err != nil || head.Version != 3 {
 		t.Errorf("after a restart head is %+v, %v", head, err)

@@ -3,6 +3,7 @@ package appliance
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -78,6 +79,21 @@ func (l *logs) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.String()
+}
+
+// phases lists the phases a node went through, but for turns between running and degraded.
+func (l *logs) phases() string {
+	var out []string
+	for line := range strings.Lines(l.String()) {
+		var v struct{ Event, To string }
+		if json.Unmarshal([]byte(line), &v) != nil || v.Event != "lifecycle" || v.To == "degraded" {
+			continue
+		}
+		if len(out) == 0 || out[len(out)-1] != v.To {
+			out = append(out, v.To)
+		}
+	}
+	return strings.Join(out, " ")
 }
 
 // rig is a node that runs.
