@@ -160,9 +160,7 @@ func TestFullLane(t *testing.T) {
 			}
 		})
 	}
-	for r.lanes[Bulk].Len() < r.lanes[Bulk].Cap() {
-		time.Sleep(time.Millisecond) // until all are in the lane; nothing else tells
-	}
+	r.awaitQueued(Bulk, r.lanes[Bulk].Cap())
 	if _, err := TryCommit(t.Context(), r.Store, Bulk, put{Key: "one more"}); !errors.Is(err, ErrBusy) {
 		t.Errorf("TryCommit into a full lane: %v", err)
 	}
@@ -183,9 +181,7 @@ func TestClosedLanes(t *testing.T) {
 	r := idle(t, newFile(t), testConfig())
 	var wg sync.WaitGroup
 	wg.Go(func() { mustCommit(r, put{Key: "accepted", Value: "1"}) })
-	for r.lanes[Work].Len() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	r.awaitQueued(Work, 1)
 	r.CloseLanes()
 	if _, err := Commit(t.Context(), r.Store, Work, put{Key: "late"}); !errors.Is(err, ErrClosed) {
 		t.Errorf("after the gate: %v", err)
@@ -220,9 +216,9 @@ func TestCancelledCommitter(t *testing.T) {
 			}
 		})
 	}
-	for r.lanes[0].Len()+r.lanes[1].Len()+r.lanes[2].Len() < 5 {
-		time.Sleep(time.Millisecond)
-	}
+	r.awaitQueued(Control, 2)
+	r.awaitQueued(Work, 2)
+	r.awaitQueued(Bulk, 1)
 	r.cancel()
 	close(leave)
 	wg.Wait()
@@ -247,9 +243,7 @@ func TestOrderOfAGroup(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		for r.lanes[l].Len() == n {
-			time.Sleep(time.Millisecond)
-		}
+		r.awaitQueued(l, n+1)
 	}
 	before := r.Info().Seq
 	r.start()
@@ -278,9 +272,7 @@ func TestGroupLimits(t *testing.T) {
 				mustCommit(r, put{Key: fmt.Sprint(i)}, func(uint64) { sizes.n++ })
 			})
 		}
-		for r.lanes[Work].Len() < 10 {
-			time.Sleep(time.Millisecond)
-		}
+		r.awaitQueued(Work, 10)
 		r.start()
 		wg.Wait()
 		r.stop()

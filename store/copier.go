@@ -20,15 +20,18 @@ type copier struct {
 	done     int64
 	total    int64
 	progress func(done, total int64) // may be nil
+	err      error                   // of the first Write that failed: bbolt passes on only its text
 }
 
 // Write passes p on.
 func (c *copier) Write(p []byte) (int, error) {
 	if c.ctx.Err() != nil {
-		return 0, context.Cause(c.ctx)
+		c.err = context.Cause(c.ctx)
+		return 0, c.err
 	}
 	if c.to != nil {
 		if n, err := c.to.Write(p); err != nil {
+			c.err = err
 			return n, err
 		}
 	}

@@ -7,12 +7,15 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	bolt "go.etcd.io/bbolt"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) {
@@ -181,7 +184,9 @@ func (r *rig) abandon() {
 	r.t.Helper()
 	<-r.done
 	r.cancel()
-	if err := fileOf(r.t, r.db).Close(); err != nil { // and with it the lock; bbolt itself may be in a transaction for ever
+	// Not db.Close, which waits for the transaction that was left open. The lock goes with the last reference to the file, the map.
+	mapped := *(*[]byte)(fieldOf(r.t, r.db, "dataref", unsafe.Sizeof([]byte{})))
+	if err := errors.Join(fileOf(r.t, r.db).Close(), unix.Munmap(mapped)); err != nil {
 		r.t.Error(err)
 	}
 }
@@ -189,11 +194,17 @@ func (r *rig) abandon() {
 // fileOf reaches the descriptor bbolt writes to.
 func fileOf(t testing.TB, db *bolt.DB) *os.File {
 	t.Helper()
-	field := reflect.ValueOf(db).Elem().FieldByName("file")
-	if !field.IsValid() || field.Type() != reflect.TypeFor[*os.File]() {
-		t.Fatal("bbolt.DB has no *os.File named file any more")
+	return *(**os.File)(fieldOf(t, db, "file", unsafe.Sizeof(uintptr(0))))
+}
+
+// fieldOf reaches an unexported field of bbolt.DB, and fails loudly once it is not there any more.
+func fieldOf(t testing.TB, db *bolt.DB, name string, size uintptr) unsafe.Pointer {
+	t.Helper()
+	field := reflect.ValueOf(db).Elem().FieldByName(name)
+	if !field.IsValid() || field.Type().Size() != size {
+		t.Fatalf("bbolt.DB has no field %s of %d bytes any more", name, size)
 	}
-	return *(**os.File)(field.Addr().UnsafePointer())
+	return field.Addr().UnsafePointer()
 }
 
 func (r *rig) get(key string) string {
@@ -218,6 +229,13 @@ func (r *rig) hash() string {
 		r.t.Fatal(err)
 	}
 	return out
+}
+
+// awaitQueued yields until n commands lie in a lane that nobody empties.
+func (r *rig) awaitQueued(l Lane, n int) {
+	for r.lanes[l].Len() < n {
+		runtime.Gosched()
+	}
 }
 
 func mustCommit[R any](r *rig, c Command[R], after ...func(R)) R {

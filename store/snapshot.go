@@ -96,6 +96,9 @@ func (s *Store) copyTo(ctx context.Context, path string, progress func(done, tot
 		return err
 	})
 	m.B3 = c.hash.Sum32()
+	if c.err != nil {
+		err = c.err
+	}
 	if err == nil {
 		err = f.Sync()
 	}

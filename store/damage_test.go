@@ -1,0 +1,195 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// filled is a closed file with rows in several buckets and more than one level of pages.
+func filled(t testing.TB) string {
+	t.Helper()
+	r := open(t, newFile(t))
+	for i := range 40 {
+		mustCommit(r, put{Key: fmt.Sprintf("%03d", i), Value: string(make([]byte, 200))})
+	}
+	mustCommit(r, do[int]{"test.audit/1", func(_ Reader, _ Stamp, w *Writes) (int, error) {
+		w.Audit(Event{Event: "test", Decision: "allow"})
+		return 0, nil
+	}})
+	r.stop()
+	return r.Path()
+}
+
+func copyOf(t testing.TB, path string) string {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := filepath.Join(t.TempDir(), "copy.db")
+	if err := os.WriteFile(to, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+func overwrite(t testing.TB, path string, off int64, b []byte) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt(b, off); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What preflight finds is refused before anything is mapped.
+func TestDamagedFile(t *testing.T) {
+	whole := filled(t)
+	junk := make([]byte, 64)
+	for _, tt := range []struct {
+		name   string
+		damage func(path string)
+		want   error
+	}{
+		{"untouched", func(string) {}, nil},
+		{"one torn meta page", func(p string) { overwrite(t, p, pageHeader, junk) }, nil},
+		{"the other torn meta page", func(p string) { overwrite(t, p, pageSize+pageHeader, junk) }, nil},
+		{"both meta pages", func(p string) {
+			overwrite(t, p, pageHeader, junk)
+			overwrite(t, p, pageSize+pageHeader, junk)
+		}, ErrCorrupt},
+		{"cut short", func(p string) { truncate(t, p, 6*pageSize) }, ErrCorrupt},
+		{"cut to a page", func(p string) { truncate(t, p, pageSize) }, ErrCorrupt},
+		{"empty", func(p string) { truncate(t, p, 0) }, ErrCorrupt},
+		{"gone", func(p string) { _ = os.Remove(p) }, fs.ErrNotExist},
+	} {
+		path := copyOf(t, whole)
+		tt.damage(path)
+		s := newStore(path, testConfig())
+		if err := s.Open(t.Context()); !errors.Is(err, tt.want) {
+			t.Errorf("%s: open: %v, want %v", tt.name, err, tt.want)
+		}
+		if err := s.Close(); err != nil {
+			t.Errorf("%s: close: %v", tt.name, err)
+		}
+		if tt.want == nil {
+			continue
+		}
+		rep, err := Verify(t.Context(), path, nil, nil, nil)
+		if rep.OK || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: verify: %+v, %v", tt.name, rep, err)
+		}
+	}
+}
+
+func truncate(t testing.TB, path string, size int64) {
+	t.Helper()
+	if err := os.Truncate(path, size); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A schema from the future is refused by number.
+func TestNewerSchema(t *testing.T) {
+	path := filled(t)
+	db, err := bolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bolt.Tx) error {
+		info, err := readInfo(tx)
+		info.Schema = Schema + 1
+		return errors.Join(err, writeInfo(tx, info))
+	})
+	if err = errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := newStore(path, testConfig()).Open(t.Context()); !errors.Is(err, ErrSchema) {
+		t.Errorf("open: %v", err)
+	}
+}
+
+// Whatever byte is damaged, looking at the file ends in a report, never in a crash; and with a manifest it is always found.
+func TestVerifySurvivesEveryByte(t *testing.T) {
+	r := open(t, newFile(t))
+	for i := range 4 {
+		mustCommit(r, put{Key: fmt.Sprint(i), Value: "v"})
+	}
+	m, err := r.Snapshot(t.Context(), t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	raw, err := os.ReadFile(m.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bare := filepath.Join(t.TempDir(), "bare.db")
+	if err := os.WriteFile(bare, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if rep, err := Verify(t.Context(), bare, nil, nil, nil); err != nil || !rep.OK {
+		t.Fatalf("untouched: %+v, %v", rep, err)
+	}
+	found := 0
+	for off := 0; off < len(raw); off += 1 + off%13 {
+		flipped := raw[off] ^ byte(1<<(off%8))
+		overwrite(t, bare, int64(off), []byte{flipped})
+		rep, err := Verify(t.Context(), bare, nil, nil, nil)
+		if err != nil {
+			t.Fatalf("byte %d: %v", off, err)
+		}
+		if !rep.OK {
+			found++
+		}
+		overwrite(t, bare, int64(off), raw[off:off+1])
+	}
+	if found == 0 {
+		t.Error("no damage was found at all")
+	}
+	for off := int64(0); off < m.Size; off += 997 {
+		overwrite(t, m.Path, off, []byte{raw[off] ^ 0x10})
+		if rep, err := Verify(t.Context(), m.Path, nil, nil, nil); err != nil || rep.OK {
+			t.Errorf("byte %d beside its manifest: %+v, %v", off, rep, err)
+		}
+		overwrite(t, m.Path, off, raw[off:off+1])
+	}
+}
+
+func FuzzPreflight(f *testing.F) {
+	raw, err := os.ReadFile(filled(f))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw[:2*pageSize], int64(len(raw)))
+	f.Add([]byte{}, int64(0))
+	f.Fuzz(func(t *testing.T, meta []byte, size int64) {
+		path := filepath.Join(t.TempDir(), "fuzz")
+		if err := os.WriteFile(path, meta, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := preflight(file, size)
+		if err == nil && int64(m.highWater)*pageSize > size {
+			t.Errorf("high water %d passes in a file of %d bytes", m.highWater, size)
+		}
+		_ = walkPages(file, int64(len(meta)))
+		if err := file.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,62 @@
+package store
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+func TestHeartbeat(t *testing.T) {
+	const quick, middling, late, stuck = 100 * time.Millisecond, 600 * time.Millisecond, 1200 * time.Millisecond, 2500 * time.Millisecond
+	for _, tt := range []struct {
+		name    string
+		commits []time.Duration
+		slow    bool
+	}{
+		{"none", nil, false},
+		{"quick", []time.Duration{quick, quick}, false},
+		{"two late", []time.Duration{late, late}, false},
+		{"three late", []time.Duration{late, late, late}, true},
+		{"late with a break", []time.Duration{late, late, middling, late}, false},
+		{"one stuck", []time.Duration{quick, stuck}, true},
+		{"two quick do not heal", []time.Duration{stuck, quick, quick}, true},
+		{"three quick heal", []time.Duration{stuck, quick, quick, quick}, false},
+		{"quick with a break", []time.Duration{stuck, quick, quick, middling, quick}, true},
+	} {
+		var h heartbeat
+		now := int64(0)
+		for _, d := range tt.commits {
+			h.begin(now)
+			now += int64(d)
+			h.end(now)
+		}
+		if err := h.cause(now); errors.Is(err, ErrSlow) != tt.slow {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		h.begin(now)
+		if err := h.cause(now + int64(stuck)); !errors.Is(err, ErrSlow) {
+			t.Errorf("%s: a commit that hangs shows as %v", tt.name, err)
+		}
+	}
+}
+
+// A slow store heals by its own probes, though nobody commits.
+func TestProbesHeal(t *testing.T) {
+	r := idle(t, newFile(t), testConfig())
+	r.heart.slow.Store(true)
+	if err := r.Health(); !errors.Is(err, ErrSlow) {
+		t.Errorf("health: %v", err)
+	}
+	var g group
+	g.open(r.Store)
+	before := *r.Info()
+	for range streak {
+		if err := g.run(nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.Health(); err != nil || r.Info().Seq != before.Seq {
+		t.Errorf("health after %d probes: %v, seq %d", streak, err, r.Info().Seq)
+	}
+	r.stop()
+}
