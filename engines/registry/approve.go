@@ -45,7 +45,7 @@ func (e *Engine) checkApproval(ctx context.Context, id ulid.ULID, prop *proposal
 	if err := a.CheckClock(prop.payload.CreatedAt, now, e.cfg.Approvals.MaxSkew.D()); err != nil {
 		return approveReq{}, err
 	}
-	release, err := e.verifySlot(ctx)
+	release, err := e.workSlot(ctx)
 	if err != nil {
 		return approveReq{}, err
 	}

@@ -59,7 +59,7 @@ type Engine struct {
 	reread  flow.Retrier
 	codec   codec
 	cache   atomic.Pointer[cache] // nil until Recover and after Close
-	verify  chan struct{}         // one slot for each signature being verified
+	slots   chan struct{}         // one for each core: work on a caller's goroutine
 	current atomic.Pointer[state] // what readers see; stored by Recover and by the committer, after the sync
 
 	loaded     atomic.Bool            // Recover is done
@@ -73,7 +73,7 @@ type Engine struct {
 func New(cfg Config, d Deps) *Engine {
 	e := &Engine{
 		cfg: cfg, store: d.Store, board: d.Board, log: d.Log, now: d.Now, catalog: d.Catalog,
-		codec: newCodec(), verify: make(chan struct{}, runtime.GOMAXPROCS(0)),
+		codec: newCodec(), slots: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		limits: Limits{
 			MaxPending: cfg.Proposals.MaxPending, MaxPerCap: cfg.Proposals.MaxPerCap,
 			MaxStack: cfg.Proposals.MaxStack, MaxBytes: cfg.Proposals.MaxBytes.Bytes(),

@@ -139,3 +139,27 @@ func TestLeavingCallers(t *testing.T) {
 		t.Errorf("the one in hand: %v, want ErrUnknown", held)
 	}
 }
+
+// All slots are taken: a caller waits no longer than its deadline, and nothing was done.
+func TestWorkSlotsHaveADeadline(t *testing.T) {
+	r := newRig(t).start()
+	r.genesis(newSigners(1, 1))
+	for range cap(r.e.slots) {
+		r.e.slots <- struct{}{}
+	}
+	ctx, cancel := context.WithTimeout(r.ctx(), 10*time.Millisecond)
+	defer cancel()
+	var late *TimeoutError
+	if _, err := r.e.Propose(ctx, alice, delta(2, "b"), "", ""); !errors.As(err, &late) {
+		t.Errorf("err = %v, want a TimeoutError", err)
+	}
+	gone, leave := context.WithCancel(r.ctx())
+	leave()
+	if _, err := r.e.Propose(gone, alice, delta(2, "b"), "", ""); !errors.Is(err, context.Canceled) {
+		t.Errorf("err = %v, want Canceled", err)
+	}
+	for range cap(r.e.slots) {
+		<-r.e.slots
+	}
+	r.propose(2, "b")
+}

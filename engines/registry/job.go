@@ -36,11 +36,11 @@ func (e *Engine) submit(ctx context.Context, q *flow.Queue[*job], req request, a
 // waitError tells a deadline that passed in the queue, where nothing was written, from the other outcomes.
 func (e *Engine) waitError(op string, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		e.m.timeouts(1)
+		e.m.timeouts["commit"](1)
 		return &TimeoutError{Op: op}
 	}
 	if errors.Is(err, flow.ErrUnknown) {
-		e.m.timeouts(1)
+		e.m.timeouts["commit"](1)
 	}
 	return err
 }

@@ -12,7 +12,7 @@ import (
 type metrics struct {
 	reg             *obs.Metrics
 	casFail         func(int)
-	timeouts        func(int)
+	timeouts        map[string]func(int) // by op
 	canceled        func(int)
 	updates         map[string]func(int) // accepted, rejected, superseded
 	proposals       map[string]func(int) // by state
@@ -26,15 +26,16 @@ type metrics struct {
 	approvalSeconds func(float64)
 }
 
-var latencySeconds = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2, 5}
+// latencySeconds are the buckets of what takes between half a millisecond and the longest deadline.
+var latencySeconds = [...]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2, 5}
 
 func registryFamilies() []obs.Family {
 	return []obs.Family{
 		{Name: "registry_updates_total", Type: obs.Counter, Labels: []string{"result"}, Help: "Proposals that were accepted, rejected or superseded by another."},
 		{Name: "registry_pending_proposals", Type: obs.Gauge, Help: "Proposals that wait for signatures or a commit."},
 		{Name: "registry_signers", Type: obs.Gauge, Labels: []string{"org"}, Help: "Active signers in force, by realm."},
-		{Name: "commit_latency_seconds", Type: obs.Histogram, Buckets: latencySeconds, Help: "Time from handing a batch to the store to its sync."},
-		{Name: "audit_chain_verify_seconds", Type: obs.Histogram, Buckets: latencySeconds, Help: "Time of one slice of verification of the log."},
+		{Name: "commit_latency_seconds", Type: obs.Histogram, Buckets: latencySeconds[:], Help: "Time from handing a batch to the store to its sync."},
+		{Name: "audit_chain_verify_seconds", Type: obs.Histogram, Buckets: latencySeconds[:], Help: "Time of one slice of verification of the log."},
 		{Name: "registry_recoveries_total", Type: obs.Counter, Labels: []string{"kind"}, Help: "Boots that read the log, after an orderly stop or a crash."},
 		{Name: "bus_overflow_dropped_total", Type: obs.Counter, Help: "Versions the publisher could not tell of one by one."},
 		{Name: "registry_storage_bytes", Type: obs.Gauge, Help: "Stored bytes of log entries and payloads."},
@@ -44,7 +45,7 @@ func registryFamilies() []obs.Family {
 		{Name: "registry_min_version", Type: obs.Gauge, Help: "Oldest version kept."},
 		{Name: "registry_deep_verified_version", Type: obs.Gauge, Help: "Version up to which the running pass of the deep verifier is."},
 		{Name: "registry_chain_errors_total", Type: obs.Counter, Help: "Faults found in the stored log."},
-		{Name: "registry_approval_verify_seconds", Type: obs.Histogram, Buckets: latencySeconds, Help: "Time to verify one approval's signature."},
+		{Name: "registry_approval_verify_seconds", Type: obs.Histogram, Buckets: latencySeconds[:], Help: "Time to verify one approval's signature."},
 		{Name: "governance_proposals_total", Type: obs.Counter, Labels: []string{"status"}, Help: "Proposals by the state they entered."},
 		{Name: "governance_approvals_total", Type: obs.Counter, Labels: []string{"result"}, Help: "Approvals by result."},
 		{Name: "governance_commits_total", Type: obs.Counter, Help: "Versions committed."},
@@ -56,7 +57,7 @@ func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 	m := &metrics{
 		reg:             reg,
 		casFail:         reg.Counter("commit_cas_fail_total", service),
-		timeouts:        series(reg, "io_timeouts_total", "op", "read", "write", "commit")["commit"],
+		timeouts:        series(reg, "io_timeouts_total", "op", "read", "write", "commit"),
 		canceled:        reg.Counter("tasks_canceled_total", service, "kind", taskPipeline),
 		updates:         series(reg, "registry_updates_total", "result", "accepted", "rejected", "superseded"),
 		proposals:       series(reg, "governance_proposals_total", "status", StatePending, StateCommitted, StateExpired, StateStale, StateWithdrawn),

@@ -30,17 +30,27 @@ func (e *Engine) Propose(ctx context.Context, actor engines.Actor, payload []byt
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.Timeouts.Propose.D())
 	defer cancel()
-	p, err := e.complete(st, payload, wantB3)
+	req, err := e.proposeRequest(ctx, st, payload, wantB3)
 	if err != nil {
 		return Proposed{}, err
 	}
-	id, err := e.newID()
-	if err != nil {
-		return Proposed{}, err
-	}
-	req := proposeReq{id: id, payload: p, packed: e.codec.pack(p.Bytes())}
 	a, err := e.submit(ctx, e.proposals, req, actor, corrID)
 	return a.proposed, err
+}
+
+// proposeRequest does the caller's part: all that needs no queue.
+func (e *Engine) proposeRequest(ctx context.Context, st *state, draft []byte, wantB3 string) (proposeReq, error) {
+	release, err := e.workSlot(ctx)
+	if err != nil {
+		return proposeReq{}, err
+	}
+	defer release()
+	p, err := e.complete(st, draft, wantB3)
+	if err != nil {
+		return proposeReq{}, err
+	}
+	id, err := e.newID()
+	return proposeReq{id: id, payload: p, packed: e.codec.pack(p.Bytes())}, err
 }
 
 // complete finds what the draft builds on, fills it in and checks it. The resulting items are kept for the commit.
@@ -150,6 +160,11 @@ func (e *Engine) genesisRequest(ctx context.Context, payload []byte, given []rec
 	if e.Head().Head.Version > 0 {
 		return genesisReq{}, fmt.Errorf("genesis: %w: the log has begun", ErrConflict)
 	}
+	release, err := e.workSlot(ctx)
+	if err != nil {
+		return genesisReq{}, err
+	}
+	defer release()
 	p, err := record.ParsePayload(payload)
 	if err != nil {
 		return genesisReq{}, err
@@ -168,7 +183,7 @@ func (e *Engine) genesisRequest(ctx context.Context, payload []byte, given []rec
 	if err != nil {
 		return genesisReq{}, err
 	}
-	counted, err := e.genesisQuorum(ctx, p, given)
+	counted, err := e.genesisQuorum(p, given)
 	if err != nil {
 		return genesisReq{}, err
 	}
@@ -177,12 +192,7 @@ func (e *Engine) genesisRequest(ctx context.Context, payload []byte, given []rec
 }
 
 // genesisQuorum wants every active key: each proves that its owner has it.
-func (e *Engine) genesisQuorum(ctx context.Context, p *record.Payload, given []record.Approval) ([]record.Approval, error) {
-	release, err := e.verifySlot(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
+func (e *Engine) genesisQuorum(p *record.Payload, given []record.Approval) ([]record.Approval, error) {
 	received := record.FormatTime(e.now())
 	stamped := make([]record.Approval, 0, len(given))
 	for _, a := range given {
@@ -201,16 +211,17 @@ func (e *Engine) newID() (ulid.ULID, error) {
 	return id, nil
 }
 
-// verifySlot waits for one of the slots in which signatures are verified, so that they cannot starve the rest of the node.
-func (e *Engine) verifySlot(ctx context.Context) (release func(), err error) {
+// workSlot waits for one of the slots in which callers parse, hash and verify, so that they cannot starve the rest of the
+// node.
+func (e *Engine) workSlot(ctx context.Context) (release func(), err error) {
 	select {
-	case e.verify <- struct{}{}:
-		return func() { <-e.verify }, nil
+	case e.slots <- struct{}{}:
+		return func() { <-e.slots }, nil
 	case <-ctx.Done():
 		if err := context.Cause(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			return nil, err
 		}
-		e.m.timeouts(1)
-		return nil, &TimeoutError{Op: "verify"}
+		e.m.timeouts["commit"](1)
+		return nil, &TimeoutError{Op: "work"}
 	}
 }

@@ -77,7 +77,7 @@ const recoverSlice = 256
 
 // verifyAll verifies the whole log and answers where it ends.
 func (e *Engine) verifyAll(ctx context.Context) (rverify.State, error) {
-	v := rverify.New(rverify.Options{Fan: flow.Fan, Jobs: cap(e.verify)})
+	v := rverify.New(rverify.Options{Fan: flow.Fan, Jobs: cap(e.slots)})
 	for more := true; more; {
 		err := e.store.View(ctx, func(r store.Reader) (err error) {
 			more, err = v.Step(ctx, logReader{r: r, codec: e.codec}, recoverSlice)

@@ -24,5 +24,9 @@ func isTransient(err error) bool {
 
 // view reads one consistent state of the file. fn must be short and wait for nothing; it may run again.
 func (e *Engine) view(ctx context.Context, fn func(store.Reader) error) error {
-	return e.reread.Do(ctx, func(ctx context.Context) error { return e.store.View(ctx, fn) })
+	err := e.reread.Do(ctx, func(ctx context.Context) error { return e.store.View(ctx, fn) })
+	if errors.Is(err, context.DeadlineExceeded) {
+		e.m.timeouts["read"](1)
+	}
+	return err
 }
