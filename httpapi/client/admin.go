@@ -72,7 +72,7 @@ func (c *Client) Mint(ctx context.Context, m wire.MintRequest) (wire.Token, erro
 	return t, err
 }
 
-// Genesis installs version 1 while the log is empty. Idempotent for the same payload.
+// Genesis installs version 1 while the log is empty; one that has begun refuses with conflict.
 func (c *Client) Genesis(ctx context.Context, payload []byte, approvals []wire.Approval) (wire.Committed, error) {
 	var out wire.Committed
 	body := wire.Genesis{Payload: jsontext.Value(payload), Approvals: approvals}

@@ -13,8 +13,9 @@
 //  2. ErrNotReachable means that nothing was sent; ErrUnknown means that a
 //     request was sent and no complete answer came back, so only the same
 //     request repeated, or a look at the state, can tell what became of it.
-//  3. A stream never shows a version twice and never goes back: what is at or
-//     below the last id it has passed on is skipped after a reconnect.
+//  3. A stream never shows a version twice: what is at or below the last id it
+//     has passed on is skipped after a reconnect. Only a lagged event, which
+//     tells that the node was restored, may lead back.
 //
 // # Tasks and queues
 //

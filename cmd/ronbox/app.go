@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// app is one run of the command: its streams, its flags and what the verbs share.
+type app struct {
+	stdin  io.Reader
+	stdout io.Writer
+	stderr io.Writer
+	now    func() time.Time
+	flags  flags
+	exit   int // of a verb that ended well and yet has something to say: serve
+}
+
+// flags are those that every verb knows.
+type flags struct {
+	config    string
+	dataDir   string
+	socket    string
+	url       string
+	tokenFile string
+	timeout   time.Duration
+	json      bool
+	quiet     bool
+	yes       bool
+}
+
+func now() time.Time { return time.Now() }
+
+// run performs one command line and returns the exit code.
+func (a *app) run(ctx context.Context, args []string) int {
+	root := a.tree()
+	root.SetArgs(args)
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return a.exit
+	}
+	a.flags.json = a.flags.json || slices.Contains(args, "--json") // a wrong flag ends the parsing
+	return a.complain(asUsage(err))
+}
+
+// asUsage recognises cobra's own complaints, which carry no type.
+func asUsage(err error) error {
+	for _, prefix := range []string{"unknown command", "unknown flag", "unknown shorthand", "required flag", "if any flags in the group"} {
+		if strings.HasPrefix(err.Error(), prefix) {
+			return usage("%w", err)
+		}
+	}
+	return err
+}
+
+// verb makes RunE of a verb that Ctrl-C ends.
+func (a *app) verb(run func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		err := run(ctx, args)
+		if err != nil && ctx.Err() != nil && cmd.Context().Err() == nil {
+			return fmt.Errorf("interrupted: %w", context.Canceled)
+		}
+		return err
+	}
+}
+
+// exactly, atLeast and atMost are cobra's argument rules with our usage error.
+func exactly(n int, what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != n {
+			return usage("want %s, got %d", what, len(args))
+		}
+		return nil
+	}
+}
+
+func atLeast(n int, what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) < n {
+			return usage("want %s, got %d", what, len(args))
+		}
+		return nil
+	}
+}
+
+func atMost(n int, what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) > n {
+			return usage("want %s, got %d", what, len(args))
+		}
+		return nil
+	}
+}
+
+// confirm asks before something is replaced: --yes answers, else a person at the terminal has to type the target.
+func (a *app) confirm(what, target string) error {
+	if a.flags.yes {
+		return nil
+	}
+	if !terminal(a.stdin) || !terminal(a.stderr) {
+		return failed(exitUsage, "confirm", "add --yes if that is meant", "%s: not without --yes", what)
+	}
+	fmt.Fprintf(a.stderr, "%s\nType %s to go on: ", what, target)
+	line, err := bufio.NewReader(io.LimitReader(a.stdin, 4096)).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read the confirmation: %w", err)
+	}
+	if strings.TrimSpace(line) != target {
+		return failed(exitFailed, "not_confirmed", "", "not confirmed")
+	}
+	return nil
+}

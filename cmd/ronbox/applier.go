@@ -1,0 +1,266 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"ronbox/engines/registry/record"
+	"ronbox/httpapi/client"
+	"ronbox/httpapi/wire"
+)
+
+const (
+	maxMoved   = 5 // times HEAD may move under one file
+	maxRepeats = 6 // times one request is repeated after a refusal or a lost answer that allows it
+
+	maxBody = 1 << 20 // of one request
+	wrapper = 256     // what a propose request holds besides the payload
+)
+
+// registryNode is what the applier needs of a node; *client.Client is one.
+type registryNode interface {
+	Head(ctx context.Context) (wire.Head, error)
+	Version(ctx context.Context, v uint64, items bool) (wire.Version, error)
+	Payload(ctx context.Context, v uint64) ([]byte, error)
+	Signers(ctx context.Context, epoch uint64) (wire.Signers, error)
+	Propose(ctx context.Context, payload []byte, wantB3 string) (wire.Proposed, error)
+	Approve(ctx context.Context, id string, a wire.Approval) (wire.Approved, error)
+	Commit(ctx context.Context, id string) (wire.Committed, bool, error)
+}
+
+// applier turns desired states into versions. It belongs to one goroutine.
+type applier struct {
+	node     registryNode
+	keys     []*record.Key
+	now      func() time.Time
+	sleep    func(ctx context.Context, d time.Duration) error
+	show     func(b record.Base, put []record.Item, remove []string)
+	retrying func(format string, args ...any)
+
+	base record.Base // HEAD as it was last seen, checked; version 0: not yet
+	met  bool        // the node has answered once
+}
+
+// apply makes desired the state of HEAD, on top of whatever HEAD has become by then.
+func (ap *applier) apply(ctx context.Context, desired record.Items) (applied, error) {
+	for range maxMoved {
+		head, err := ap.refresh(ctx)
+		if err != nil {
+			return applied{}, err
+		}
+		put, remove := record.Diff(ap.base.Items, desired)
+		if len(put) == 0 && len(remove) == 0 {
+			return applied{Version: head.Version, PayloadB3: head.PayloadB3, CommittedAt: head.CommittedAt, Hash: head.Hash}, nil
+		}
+		ap.show(ap.base, put, remove)
+		p, items, err := ap.payload(put, remove)
+		if err != nil {
+			return applied{}, err
+		}
+		done, err := ap.publish(ctx, p)
+		if err == nil {
+			ap.base = record.Base{Origin: p.Origin, Version: p.Version, PayloadB3: p.B3(), Items: items, Signers: ap.base.Signers}
+			return applied{
+				Version: done.Version, PayloadB3: done.PayloadB3, CommittedAt: done.CommittedAt, Hash: done.Hash,
+				Put: len(put), Remove: len(remove), Changed: true,
+			}, nil
+		}
+		if !moved(err) {
+			return applied{}, err
+		}
+		ap.retrying("HEAD moved meanwhile (%v): looking again", err)
+	}
+	return applied{}, failed(exitBusy, "head_moved", "find out who else writes, then try again", "HEAD moved %d times while this state was being signed", maxMoved)
+}
+
+// refresh reads HEAD and, if it is not the one known, its state; nothing is believed that the hashes do not bear out.
+func (ap *applier) refresh(ctx context.Context) (head wire.Head, err error) {
+	err = ap.repeat(ctx, "head", func() (err error) { head, err = ap.node.Head(ctx); return err })
+	if err != nil {
+		return head, err
+	}
+	if head.Version == 0 {
+		return head, failed(exitFailed, "no_genesis", "make one with `ronbox registry genesis` and `ronbox registry init`", "the log has no genesis")
+	}
+	if head.Version == ap.base.Version && head.PayloadB3 == ap.base.PayloadB3.String() {
+		return head, nil
+	}
+	base, err := ap.fetchBase(ctx, head)
+	if err != nil {
+		return head, fmt.Errorf("read version %d: %w", head.Version, err)
+	}
+	if err := checkKeys(ap.keys, base.Signers); err != nil {
+		return head, err
+	}
+	ap.base = base
+	return head, nil
+}
+
+func (ap *applier) fetchBase(ctx context.Context, head wire.Head) (record.Base, error) {
+	var raw []byte
+	var doc wire.Version
+	var signers wire.Signers
+	err := ap.repeat(ctx, "read HEAD", func() (err error) {
+		if raw, err = ap.node.Payload(ctx, head.Version); err != nil {
+			return err
+		}
+		if doc, err = ap.node.Version(ctx, head.Version, true); err != nil {
+			return err
+		}
+		signers, err = ap.node.Signers(ctx, 0)
+		return err
+	})
+	if err != nil {
+		return record.Base{}, err
+	}
+	return checkedBase(head, raw, doc, signers)
+}
+
+// checkedBase holds what the node sent against the hash that HEAD names: a signer vouches for all of it.
+func checkedBase(head wire.Head, raw []byte, doc wire.Version, signers wire.Signers) (record.Base, error) {
+	p, err := record.ParsePayload(raw)
+	if err != nil {
+		return record.Base{}, err
+	}
+	set, err := parseSignerSet(signers.SignerSet)
+	if err != nil {
+		return record.Base{}, err
+	}
+	items := make([]record.Item, len(doc.Items))
+	for i, it := range doc.Items {
+		if items[i], err = record.ParseItem(it); err != nil {
+			return record.Base{}, fmt.Errorf("item %d: %w", i, err)
+		}
+	}
+	all, err := record.NewItems(items)
+	if err != nil {
+		return record.Base{}, err
+	}
+	switch {
+	case p.B3().String() != head.PayloadB3:
+		return record.Base{}, distrust("the payload has hash %s, HEAD names %s", p.B3(), head.PayloadB3)
+	case all.Root() != p.ItemsRoot:
+		return record.Base{}, distrust("the items have root %s, the signed payload names %s", all.Root(), p.ItemsRoot)
+	case set.B3() != p.SignerSetB3:
+		return record.Base{}, distrust("the signer set has hash %s, the signed payload names %s", set.B3(), p.SignerSetB3)
+	}
+	return record.Base{Origin: p.Origin, Version: p.Version, PayloadB3: p.B3(), Items: all, Signers: set}, nil
+}
+
+func distrust(format string, args ...any) error {
+	return failed(exitBad, "node_inconsistent", "do not sign: check a snapshot of the node with `ronbox registry verify`", "the node's answer does not fit what was signed: "+format, args...)
+}
+
+// publish brings p through all steps; each may be repeated, and the node makes one version of it.
+func (ap *applier) publish(ctx context.Context, p *record.Payload) (done wire.Committed, err error) {
+	var prop wire.Proposed
+	err = ap.repeat(ctx, "propose", func() (err error) {
+		prop, err = ap.node.Propose(ctx, p.Bytes(), p.B3().String())
+		return err
+	})
+	if err != nil {
+		return done, ap.maybeDone(ctx, p, &done, fmt.Errorf("propose: %w", err))
+	}
+	for _, k := range ap.keys {
+		signed := approvalBody(k.Sign(p.B3(), ap.now()))
+		err = ap.repeat(ctx, "approve", func() error {
+			_, err := ap.node.Approve(ctx, prop.ProposalID, signed)
+			return unlessIdentical(err)
+		})
+		if err != nil {
+			return done, ap.maybeDone(ctx, p, &done, fmt.Errorf("approve as %s: %w", k.SignerID, err))
+		}
+	}
+	err = ap.repeat(ctx, "commit", func() (err error) {
+		done, _, err = ap.node.Commit(ctx, prop.ProposalID)
+		return err
+	})
+	if err != nil {
+		return done, ap.maybeDone(ctx, p, &done, fmt.Errorf("commit: %w", err))
+	}
+	return done, nil
+}
+
+// maybeDone asks, after a step failed, whether p is a version all the same: an answer may have been lost, or the
+// proposal may be gone because it was committed.
+func (ap *applier) maybeDone(ctx context.Context, p *record.Payload, done *wire.Committed, cause error) error {
+	doc, err := ap.node.Version(ctx, p.Version, false)
+	if err != nil || doc.PayloadB3 != p.B3().String() {
+		return cause
+	}
+	*done = wire.Committed{Version: doc.Version, PayloadB3: doc.PayloadB3, CommittedAt: doc.CommittedAt, Hash: doc.Hash}
+	return nil
+}
+
+// repeat calls until it works, is refused for good, or has been tried maxRepeats times. A node that never answered is
+// not waited for.
+func (ap *applier) repeat(ctx context.Context, what string, call func() error) error {
+	for n := 0; ; n++ {
+		err := call()
+		if err == nil || ctx.Err() != nil {
+			ap.met = true
+			return err
+		}
+		if errors.Is(err, client.ErrNotReachable) && !ap.met || !heals(err) || n == maxRepeats-1 {
+			return err
+		}
+		wait := pause(err, n)
+		ap.retrying("%s: %v; again in %s", what, err, wait.Round(time.Millisecond))
+		if err := ap.sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// heals tells whether waiting can help: a restored node or a log without genesis waits for a person.
+func heals(err error) bool {
+	if p, ok := errors.AsType[*wire.Problem](err); ok && (p.Details["cause"] == "restored" || p.Details["cause"] == "no_genesis") {
+		return false
+	}
+	return client.Retryable(err)
+}
+
+// pause is what the node asked for, or 100 ms doubled with each try up to 3 s, taken at random from its upper half.
+func pause(err error, n int) time.Duration {
+	d := min(100*time.Millisecond<<n, 3*time.Second)
+	if p, ok := errors.AsType[*wire.Problem](err); ok && p.RetryAfter > 0 {
+		d = min(2*time.Duration(p.RetryAfter)*time.Second, 10*time.Second)
+	}
+	return d/2 + rand.N(d/2)
+}
+
+// moved tells a refusal that a new look at HEAD may cure: another version came in between, or the proposal went.
+func moved(err error) bool {
+	p, ok := errors.AsType[*wire.Problem](err)
+	if !ok {
+		return false
+	}
+	switch p.Reason {
+	case "chain_mismatch", "version_skew", "conflict", "not_found":
+		return true
+	}
+	return p.Status == http.StatusGone
+}
+
+// unlessIdentical lets the repeat of an approval pass.
+func unlessIdentical(err error) error {
+	if p, ok := errors.AsType[*wire.Problem](err); ok && p.Details["identical"] == true {
+		return nil
+	}
+	return err
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}

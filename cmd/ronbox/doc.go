@@ -1,0 +1,27 @@
+// Command ronbox is the appliance and its administration in one binary: serve
+// runs the node, the other verbs make, ask, change and check one.
+//
+// A verb is online or offline. An online verb finds the node by --data-dir (its
+// admin socket) or by --url and --token-file; an offline verb reads files that
+// no node holds, and says so with exit code 75 when one does. Results go to
+// stdout, progress and messages to stderr; with --json the result is one
+// document (one per line for streams) and a failure is a problem object.
+//
+// # Invariants
+//
+//  1. exit.go holds the only table of exit codes.
+//  2. With --json, stdout holds nothing but JSON.
+//  3. A secret is never an argument and never printed, but for the token that
+//     token mint is asked for.
+//  4. A private key is read by sign, approve, genesis, init and apply only, and
+//     never leaves the process.
+//  5. An interrupted verb leaves no partial file.
+//
+// # Tasks and queues
+//
+// none
+//
+// # Lock order
+//
+// none
+package main

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net/http"
+	"strings"
+
+	"ronbox/appliance"
+	"ronbox/engines/registry/record"
+	"ronbox/httpapi/client"
+	"ronbox/httpapi/wire"
+	"ronbox/store"
+)
+
+// The exit codes of every verb. serve adds 10, stopped with aborted tasks, which the appliance returns itself.
+const (
+	exitDone        = 0
+	exitFailed      = 1                      // refused, or could not be done
+	exitUsage       = 2                      // wrong flags or arguments
+	exitBad         = 3                      // checked, and found bad
+	exitUnreachable = 4                      // no node answers
+	exitDenied      = 5                      // no token, or one that may not
+	exitBusy        = 6                      // busy, draining or timed out: try again
+	exitCorrupt     = appliance.ExitCorrupt  // the database file is damaged
+	exitInternal    = appliance.ExitInternal // a bug
+	exitStorage     = appliance.ExitStorage  // a write or sync failed
+	exitLocked      = appliance.ExitLocked   // another process holds the file
+	exitPermission  = appliance.ExitDenied   // a file may not be read or written
+	exitConfig      = appliance.ExitConfig   // the configuration or the schema does not fit
+	exitInterrupted = 130                    // Ctrl-C
+)
+
+// verdict is what an error means to a script and to a person.
+type verdict struct {
+	code   int
+	reason string // lower_snake, as in problems
+	next   string // what to do about it
+}
+
+// judge sorts err: a failure knows its verdict, a problem is sorted by its status, the rest by the table.
+func judge(err error) verdict {
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f.verdict
+	}
+	if p, ok := errors.AsType[*wire.Problem](err); ok {
+		return judgeProblem(p)
+	}
+	for _, row := range verdicts() {
+		if errors.Is(err, row.is) {
+			return row.verdict
+		}
+	}
+	if _, ok := errors.AsType[*record.FieldError](err); ok {
+		return verdict{exitFailed, "malformed", "correct the member that is named"}
+	}
+	return verdict{exitFailed, "failed", ""}
+}
+
+type verdictRow struct {
+	is error
+	verdict
+}
+
+func verdicts() []verdictRow {
+	return []verdictRow{
+		{context.Canceled, verdict{exitInterrupted, "interrupted", ""}},
+		{client.ErrNotReachable, verdict{exitUnreachable, "not_reachable", "start the node with `ronbox serve`, or point --data-dir or --url at it"}},
+		{context.DeadlineExceeded, verdict{exitBusy, "timeout", "try again, or allow more with --timeout"}},
+		{client.ErrUnknown, verdict{exitBusy, "unknown", "repeat the same command: it is safe"}},
+		{store.ErrLocked, verdict{exitLocked, "locked", "stop that process, or use the verbs that ask the running node"}},
+		{store.ErrCorrupt, verdict{exitCorrupt, "corrupt", "restore a snapshot with `ronbox db restore`"}},
+		{store.ErrPoisoned, verdict{exitStorage, "storage_failed", "check the disk, then start again"}},
+		{store.ErrSchema, verdict{exitConfig, "schema", "use the release that wrote the file, or a newer one"}},
+		{fs.ErrPermission, verdict{exitPermission, "permission", "run as the user that owns the data directory"}},
+		{fs.ErrNotExist, verdict{exitFailed, "not_found", "check the path"}},
+	}
+}
+
+func judgeProblem(p *wire.Problem) verdict {
+	v := verdict{exitFailed, p.Reason, ""}
+	switch p.Status {
+	case http.StatusUnauthorized:
+		v.code, v.next = exitDenied, "give a token with --token-file, or use the node's socket with --data-dir"
+	case http.StatusForbidden:
+		v.code, v.next = exitDenied, "use a token whose scope allows this: `ronbox token inspect` shows what one allows"
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		v.code, v.next = exitBusy, "try again"
+	case http.StatusInsufficientStorage:
+		v.next = "make room on the disk or raise store.max_bytes"
+	case http.StatusGone:
+		v.next = "propose again"
+	}
+	if p.Reason == "chain_mismatch" || p.Reason == "version_skew" {
+		v.next = "look at `ronbox registry head` and try again on top of it"
+	}
+	switch {
+	case p.Unknown():
+		v.next = "repeat the same command: it is safe"
+	case strings.Contains(p.Detail, "`ronbox "):
+		v.next = "" // the node has said it
+	}
+	return v
+}

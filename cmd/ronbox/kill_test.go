@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"ronbox/httpapi/client"
+	"ronbox/httpapi/wire"
+)
+
+const (
+	killsPerBox = 25 // lives of one file: a check of the whole log gets slower with every version
+	checkEvery  = 5
+)
+
+// TestKill9 kills the node at random points of applying the eight states: HEAD is never behind what was acknowledged,
+// the log is never torn, and a stream that asks for what follows its last event gets exactly that.
+func TestKill9(t *testing.T) {
+	for done := 0; done < *kills; done += killsPerBox {
+		killBox(t, min(killsPerBox, *kills-done))
+	}
+}
+
+// acks collects the versions that apply has acknowledged.
+type acks struct {
+	mu   sync.Mutex
+	last uint64
+	b3   map[uint64]string
+}
+
+func (a *acks) add(d appliedDoc) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.last = max(a.last, d.Version)
+	a.b3[d.Version] = d.PayloadB3
+}
+
+func (a *acks) head() (uint64, string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.last, a.b3[a.last]
+}
+
+func killBox(t *testing.T, cycles int) {
+	t.Helper()
+	b := newBox(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	acked := &acks{b3: map[uint64]string{}}
+	var wg sync.WaitGroup
+	p := b.start(t)
+	wg.Go(func() { b.applyForEver(t, ctx, acked) })
+	follower := uint64(1)
+	for i := range cycles {
+		time.AfterFunc(rand.N(250*time.Millisecond), func() { _ = p.cmd.Process.Signal(syscall.SIGKILL) })
+		<-p.done
+		last, b3 := acked.head()
+		if i%checkEvery == checkEvery-1 || i == cycles-1 {
+			b.checkLog(t)
+		}
+		p = b.start(t)
+		c := b.client(t)
+		head, err := c.Head(ctx)
+		if err != nil || head.Version < last {
+			t.Fatalf("cycle %d: HEAD is %d (%v), %d was acknowledged", i, head.Version, err, last)
+		}
+		if last > 1 {
+			if v, err := c.Version(ctx, last, false); err != nil || v.PayloadB3 != b3 {
+				t.Fatalf("cycle %d: version %d is %s (%v), %s was acknowledged", i, last, v.PayloadB3, err, b3)
+			}
+		}
+		follower = follow(t, ctx, c, follower, head.Version)
+		c.Close()
+	}
+	cancel()
+	wg.Wait()
+	if code := p.signal(t, syscall.SIGTERM); code != exitDone {
+		t.Errorf("the last life ended with %d\n%s", code, p.stderr)
+	}
+	if last, _ := acked.head(); last < 2 {
+		t.Errorf("nothing was ever acknowledged")
+	}
+	b.checkLog(t)
+}
+
+// applyForEver applies the eight states again and again, through every crash.
+func (b *box) applyForEver(t *testing.T, ctx context.Context, acked *acks) {
+	files := states(t)
+	for i := 0; ctx.Err() == nil; i++ {
+		r := cliIn(t, ctx, "", b.args("registry", "apply", files[i%len(files)], "--key", b.key, "--json")...)
+		if r.code == exitDone {
+			var d appliedDoc
+			if err := json.Unmarshal([]byte(r.stdout), &d); err != nil {
+				t.Errorf("apply printed %q", r.stdout)
+			}
+			acked.add(d)
+			continue
+		}
+		if r.code != exitUnreachable && r.code != exitBusy && r.code != exitInterrupted {
+			t.Errorf("apply: exit %d\n%s%s", r.code, r.stdout, r.stderr)
+		}
+	}
+}
+
+// follow reads the stream after version from until it has brought version to, and gives the last it saw.
+func follow(t *testing.T, ctx context.Context, c *client.Client, from, to uint64) uint64 {
+	t.Helper()
+	if from >= to {
+		return from
+	}
+	err := c.Stream(ctx, client.StreamOptions{LastEventID: strconv.FormatUint(from, 10), Tries: 3}, func(e client.Event) error {
+		if e.Name == wire.EventLagged {
+			t.Errorf("lagged after version %d: %s", from, e.Data)
+		}
+		if e.Name != wire.EventUpdate {
+			return nil
+		}
+		if want := strconv.FormatUint(from+1, 10); e.ID != want {
+			t.Errorf("the stream went from version %d to %s", from, e.ID)
+		}
+		if from++; from >= to {
+			return client.ErrStop
+		}
+		return nil
+	})
+	if err != nil {
+		t.Errorf("stream after version %d: %v", from, err)
+	}
+	return from
+}

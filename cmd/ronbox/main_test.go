@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"go.uber.org/goleak"
+
+	"ronbox/httpapi/client"
+)
+
+// binary is the program under test, built once.
+var binary string
+
+var kills = flag.Int("kills", 200, "how often TestKill9 kills the node")
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(buildAndRun(m))
+}
+
+func buildAndRun(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "rb")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	binary = filepath.Join(dir, "ronbox")
+	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
+		return 1
+	}
+	code := m.Run()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+// result is what one command line gave.
+type result struct {
+	code           int
+	stdout, stderr string
+}
+
+// cli runs a command line inside the test process.
+func cli(t testing.TB, args ...string) result { return cliIn(t, t.Context(), "", args...) }
+
+func cliIn(t testing.TB, ctx context.Context, stdin string, args ...string) result {
+	t.Helper()
+	var out, errs bytes.Buffer
+	a := &app{stdin: bytes.NewReader([]byte(stdin)), stdout: &out, stderr: &errs, now: now}
+	code := a.run(ctx, args)
+	return result{code, out.String(), errs.String()}
+}
+
+// must runs a command line that has to end well and decodes its --json document into doc, unless that is nil.
+func must(t testing.TB, doc any, args ...string) result {
+	t.Helper()
+	r := cli(t, args...)
+	if r.code != exitDone {
+		t.Fatalf("ronbox %v: exit %d\n%s%s", args, r.code, r.stdout, r.stderr)
+	}
+	if doc != nil {
+		decode(t, r.stdout, doc)
+	}
+	return r
+}
+
+func decode(t testing.TB, text string, into any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), into); err != nil {
+		t.Fatalf("not the JSON it should be: %v\n%s", err, text)
+	}
+}
+
+// box is a dev node's data directory, short enough for a socket.
+type box struct {
+	dir     string
+	key     string
+	genesis string
+	env     []string
+}
+
+func newBox(t testing.TB) *box {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "rb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	b := &box{dir: filepath.Join(dir, "d"), env: append(os.Environ(), "RONBOX_SERVER__BIND=127.0.0.1:0", "RONBOX_LOG__LEVEL=warn")}
+	var made initDoc
+	must(t, &made, "--data-dir", b.dir, "init", "--dev", "--json")
+	b.key, b.genesis = made.SignerKey, made.Genesis
+	return b
+}
+
+// args puts the flags that find the box before a verb.
+func (b *box) args(verb ...string) []string { return append([]string{"--data-dir", b.dir}, verb...) }
+
+// process is a running node.
+type process struct {
+	cmd    *exec.Cmd
+	stderr *bytes.Buffer
+	done   chan struct{}
+}
+
+// start runs `serve` and waits until the node is ready to read.
+func (b *box) start(t testing.TB, args ...string) *process {
+	t.Helper()
+	p := b.launch(t, args...)
+	b.awaitReady(t, p)
+	return p
+}
+
+func (b *box) launch(t testing.TB, args ...string) *process {
+	t.Helper()
+	p := &process{cmd: exec.Command(binary, b.args(append([]string{"serve"}, args...)...)...), stderr: &bytes.Buffer{}, done: make(chan struct{})}
+	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = b.env, p.stderr, p.stderr
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = p.cmd.Wait() // the exit code is read from ProcessState
+		close(p.done)
+	}()
+	t.Cleanup(func() { _ = p.cmd.Process.Kill(); <-p.done })
+	return p
+}
+
+// awaitReady polls the socket: a node that is not there yet has nothing that could be waited for.
+func (b *box) awaitReady(t testing.TB, p *process) {
+	t.Helper()
+	c := b.client(t)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(30 * time.Second)
+	for {
+		if r, err := c.Ready(t.Context(), "", "read"); err == nil && r.Ready {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-p.done:
+			t.Fatalf("serve ended with %d\n%s", p.code(), p.stderr)
+		case <-limit:
+			t.Fatalf("not ready after 30 s\n%s", p.stderr)
+		}
+	}
+}
+
+func (b *box) client(t testing.TB) *client.Client {
+	t.Helper()
+	c, err := client.New(client.Options{Socket: filepath.Join(b.dir, "admin.sock"), Timeout: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// signal sends sig and waits for the end.
+func (p *process) signal(t testing.TB, sig os.Signal) int {
+	t.Helper()
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-p.done:
+	case <-time.After(20 * time.Second):
+		t.Fatalf("still there 20 s after %v\n%s", sig, p.stderr)
+	}
+	return p.code()
+}
+
+func (p *process) code() int { return p.cmd.ProcessState.ExitCode() }
+
+// states are the eight real desired states, in order.
+func states(t testing.TB) []string {
+	t.Helper()
+	files, err := filepath.Glob("../../testdata/registry/*.ndjson")
+	if err != nil || len(files) != 8 {
+		t.Fatalf("found %d states: %v", len(files), err)
+	}
+	return files
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"ronbox/httpapi/client"
+	"ronbox/httpapi/wire"
+)
+
+type streamFlags struct {
+	after string // Last-Event-ID
+	count int    // updates after which the stream ends, 0: never
+	tries int
+}
+
+func (a *app) streamCmd() *cobra.Command {
+	var f streamFlags
+	cmd := &cobra.Command{
+		Use:   "stream",
+		Short: "Follow the registry: one line per version, resumed when the connection breaks",
+		Args:  exactly(0, "no arguments"),
+	}
+	cmd.Flags().StringVar(&f.after, "last-event-id", "", "begin after this version instead of at HEAD")
+	cmd.Flags().IntVar(&f.count, "count", 0, "end after this many versions")
+	cmd.Flags().IntVar(&f.tries, "tries", 0, "give up after this many connections in a row without an event (default never)")
+	cmd.RunE = a.online(func(ctx context.Context, c *client.Client, _ []string) error { return a.stream(ctx, c, f) })
+	return cmd
+}
+
+// streamLine is one line of --json: the data of the event and its name.
+type streamLine struct {
+	Event string         `json:"event"`
+	ID    string         `json:"id,omitzero"`
+	Data  jsontext.Value `json:"data"`
+}
+
+func (a *app) stream(ctx context.Context, c *client.Client, f streamFlags) error {
+	if f.after != "" && f.after != "0" {
+		if _, err := versionArg(f.after); err != nil {
+			return err
+		}
+	}
+	seen := 0
+	return c.Stream(ctx, client.StreamOptions{
+		LastEventID: f.after,
+		Tries:       f.tries,
+		Reconnect: func(cause error, delay time.Duration) {
+			a.say("stream broke (%v), again in %s", cause, delay.Round(time.Millisecond))
+		},
+	}, func(e client.Event) error {
+		if err := a.streamed(e); err != nil {
+			return err
+		}
+		if e.Name == wire.EventUpdate {
+			seen++
+		}
+		if f.count > 0 && seen >= f.count {
+			return client.ErrStop
+		}
+		return nil
+	})
+}
+
+// streamed prints one event at once: a table that waits for columns would hold it back.
+func (a *app) streamed(e client.Event) error {
+	if a.flags.json {
+		return a.document(streamLine{Event: e.Name, ID: e.ID, Data: e.Data})
+	}
+	if a.flags.quiet {
+		return nil
+	}
+	line, err := streamText(e)
+	if err != nil {
+		return fmt.Errorf("event %s: %w", e.Name, err)
+	}
+	return a.raw([]byte(line + "\n"))
+}
+
+func streamText(e client.Event) (string, error) {
+	switch e.Name {
+	case wire.EventHello:
+		var h wire.Hello
+		err := json.Unmarshal(e.Data, &h)
+		return "following from " + headLine(h.Head), err
+	case wire.EventUpdate:
+		var u wire.Update
+		err := json.Unmarshal(e.Data, &u)
+		return fmt.Sprintf("version %-6d %s  %s  %s", u.Version, u.CommittedAt, u.Kind, short(u.PayloadB3)), err
+	case wire.EventLagged:
+		var l wire.Lagged
+		err := json.Unmarshal(e.Data, &l)
+		return fmt.Sprintf("missed %d versions, %d to %d: `ronbox registry diff` shows them; HEAD is %s", l.Missed, l.From, l.To, headLine(l.Head)), err
+	case wire.EventShutdown:
+		return "the node is shutting down", nil
+	}
+	return e.Name + "  " + string(e.Data), nil
+}

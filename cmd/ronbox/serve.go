@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"ronbox/appliance"
+	"ronbox/appliance/config"
+	"ronbox/httpapi/wire"
+)
+
+func (a *app) serveCmd() *cobra.Command {
+	var hello bool
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the node until SIGTERM, SIGINT or `ronbox drain`",
+		Long: `Run the node until SIGTERM, SIGINT or ` + "`ronbox drain`" + `.
+
+The first signal drains: requests in flight are answered, the file is closed.
+The second aborts what is left, the third ends the process at once; nothing
+acknowledged is lost by either.
+
+Exit: 0 clean, 10 stopped with aborted tasks, 65 corrupt data, 70 internal,
+74 storage failed, 75 the file is held by another process, 77 permissions,
+78 config or schema.`,
+		Args: exactly(0, "no arguments"),
+	}
+	cmd.Flags().BoolVar(&hello, "hello", false, "print URL, token file and three commands to try, also when no terminal looks")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := a.loadConfig()
+		if err != nil {
+			return err
+		}
+		return a.serve(cmd.Context(), cfg, hello || terminal(a.stderr))
+	}
+	return cmd
+}
+
+// serve runs the node and keeps its exit code in a.exit.
+func (a *app) serve(ctx context.Context, cfg *config.Config, hello bool) error {
+	node, err := appliance.New(cfg, build())
+	if err != nil {
+		return failed(exitConfig, "config", "correct the keys that are named", "%w", err)
+	}
+	if hello && !a.flags.quiet {
+		node.OnRunning(func(s wire.Status) { a.hello(cfg, s) })
+	}
+	ctx, stop := onSignals(ctx, node.Abort, func() { os.Exit(exitInterrupted) })
+	defer stop()
+	a.exit = node.Run(ctx)
+	return nil
+}
+
+// onSignals gives a context that the first SIGTERM or SIGINT cancels; the second calls abort, the third quit.
+func onSignals(ctx context.Context, abort, quit func()) (context.Context, context.CancelFunc) {
+	drain, stopDrain := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	stop := context.AfterFunc(drain, func() {
+		second, _ := signal.NotifyContext(context.WithoutCancel(ctx), os.Interrupt, syscall.SIGTERM)
+		context.AfterFunc(second, func() {
+			third, _ := signal.NotifyContext(context.WithoutCancel(ctx), os.Interrupt, syscall.SIGTERM)
+			context.AfterFunc(third, quit)
+			abort()
+		})
+	})
+	return drain, func() { stop(); stopDrain() }
+}
+
+// hello tells a person what to do with the node that has begun to serve.
+func (a *app) hello(cfg *config.Config, s wire.Status) {
+	t := tabwriter.NewWriter(a.stderr, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "\nURL\t%s\nsocket\t%s\n", s.URL, s.Socket)
+	if token := cfg.Path(appliance.TokenName); exists(token) {
+		fmt.Fprintf(t, "token file\t%s\n", token)
+	}
+	_ = t.Flush() // stderr is for people; nothing depends on it
+	key := cfg.Path(appliance.SignerName)
+	if !exists(key) {
+		key = "KEY"
+	}
+	prefix := os.Args[0] + " --data-dir " + cfg.Node.DataDir
+	fmt.Fprintf(a.stderr, "\nTry in another terminal:\n")
+	for _, verb := range []string{"status", "registry apply testdata/registry/*.ndjson --key " + key, "registry stream"} {
+		fmt.Fprintf(a.stderr, "  %s %s\n", prefix, verb)
+	}
+	fmt.Fprintln(a.stderr)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	bolt "go.etcd.io/bbolt"
+
+	"ronbox/httpapi/wire"
+)
+
+// A snapshot taken under load is whole, restores to the same state, and does not write until someone says so.
+func TestSnapshotUnderLoadRestores(t *testing.T) {
+	b := newBox(t)
+	p := b.start(t)
+	files := states(t)
+	must(t, nil, b.args("registry", "apply", files[0], "--key", b.key)...)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := 1; ctx.Err() == nil; i++ {
+			cliIn(t, ctx, "", b.args("registry", "apply", "-q", "--key", b.key, files[i%2])...)
+		}
+	})
+	dir := t.TempDir()
+	var snap wire.Snapshot
+	must(t, &snap, b.args("db", "snapshot", dir, "--json")...)
+	cancel()
+	wg.Wait()
+	if code := p.signal(t, syscall.SIGTERM); code != exitDone {
+		t.Fatalf("serve ended with %d\n%s", code, p.stderr)
+	}
+	var checked dbVerifyDoc
+	must(t, &checked, "db", "verify", snap.File, "--json")
+	if !checked.OK || checked.B3.String() != snap.B3 || checked.Seq != snap.Seq || checked.StateHash.IsZero() {
+		t.Errorf("verify gave %+v of %+v", checked, snap)
+	}
+	restoreAndAccept(t, b, snap, checked)
+}
+
+func restoreAndAccept(t *testing.T, b *box, snap wire.Snapshot, checked dbVerifyDoc) {
+	t.Helper()
+	r := &box{dir: filepath.Join(filepath.Dir(b.dir), "r"), env: b.env, key: b.key, genesis: b.genesis}
+	var restored wire.DBInfo
+	must(t, &restored, r.args("db", "restore", snap.File, "--json")...)
+	if restored.StateHash != checked.StateHash.String() || !restored.Restored {
+		t.Errorf("restored %+v, want state %s", restored, checked.StateHash)
+	}
+	p := r.start(t)
+	apply := r.args("registry", "apply", states(t)[3], "--key", b.key)
+	if got := cli(t, apply...); got.code != exitBusy || !strings.Contains(got.stderr, "restore") {
+		t.Errorf("a write before accept-restore: exit %d, %s", got.code, got.stderr)
+	}
+	var ok accepted
+	must(t, &ok, r.args("db", "accept-restore", "--json")...)
+	must(t, nil, apply...)
+	if code := p.signal(t, syscall.SIGTERM); code != exitDone {
+		t.Errorf("serve ended with %d\n%s", code, p.stderr)
+	}
+	r.checkLog(t)
+}
+
+// One flipped bit, wherever it is in the log, is found with nothing but the genesis hash.
+func TestAnyFlippedBitIsFound(t *testing.T) {
+	b := newBox(t)
+	p := b.start(t)
+	must(t, nil, b.args(append([]string{"registry", "apply", "-q", "--key", b.key}, states(t)...)...)...)
+	var snap wire.Snapshot
+	must(t, &snap, b.args("db", "snapshot", t.TempDir(), "--json")...)
+	p.signal(t, syscall.SIGTERM)
+	verify := []string{"registry", "verify", "--db", snap.File, "--genesis", b.genesis, "--json"}
+	var doc verifyDoc
+	must(t, &doc, verify...)
+	if doc.Versions != 9 || !doc.OK {
+		t.Fatalf("the snapshot does not verify: %+v", doc)
+	}
+	if r := cli(t, "registry", "verify", "--db", snap.File, "--genesis", "b3:"+strings.Repeat("1", 64)); r.code != exitBad {
+		t.Errorf("another genesis: exit %d", r.code)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, bucket := range []string{"reg/entry", "reg/payload", "reg/audit", "reg/epoch"} {
+		for range 15 {
+			flipped := flip(t, snap.File, bucket, rng)
+			r := cli(t, "registry", "verify", "--db", flipped.file, "--genesis", b.genesis, "--json")
+			var bad verifyDoc
+			decode(t, r.stdout, &bad)
+			if r.code != exitBad || bad.Problem == nil || bad.Problem.Kind == "" {
+				t.Errorf("%s, key %x, bit %d: exit %d, %s%s", bucket, flipped.key, flipped.bit, r.code, r.stdout, r.stderr)
+			}
+			_ = os.Remove(flipped.file)
+		}
+	}
+}
+
+type flippedBit struct {
+	file string
+	key  []byte
+	bit  int
+}
+
+// flip copies a database and turns one bit of one value of the bucket.
+func flip(t *testing.T, file, bucket string, rng *rand.Rand) (f flippedBit) {
+	t.Helper()
+	f.file = filepath.Join(t.TempDir(), "copy.db")
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(f.file, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	db, err := bolt.Open(f.file, 0o600, &bolt.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	err = db.Update(func(tx *bolt.Tx) error {
+		rows := tx.Bucket([]byte(bucket))
+		keys := [][]byte{}
+		_ = rows.ForEach(func(k, _ []byte) error { keys = append(keys, k); return nil })
+		f.key = append([]byte(nil), keys[rng.IntN(len(keys))]...)
+		v := append([]byte(nil), rows.Get(f.key)...)
+		f.bit = rng.IntN(8 * len(v))
+		v[f.bit/8] ^= 1 << (f.bit % 8)
+		return rows.Put(f.key, v)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}

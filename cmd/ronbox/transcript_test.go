@@ -1,0 +1,185 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
+
+// transcript runs the command lines of a golden file against one node and holds what they print against it. A line
+// "$ …" is a command line; what follows is its stdout, its stderr behind "! ", and its exit code unless 0. "> start" and
+// "> stop" run and end the node, "> with DIR" takes another data directory.
+type transcript struct {
+	box  *box
+	proc *process
+	vars map[string]string
+	out  strings.Builder
+}
+
+func TestTranscripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no transcripts: %v", err)
+	}
+	for _, f := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) { runTranscript(t, f) })
+	}
+}
+
+func runTranscript(t *testing.T, file string) {
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "rb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	t.Setenv("RONBOX_SERVER__BIND", "127.0.0.1:0")
+	t.Setenv("RONBOX_LOG__LEVEL", "warn")
+	t.Setenv("RONBOX_REGISTRY__ORIGIN", "registry.example/test")
+	tr := &transcript{box: &box{dir: filepath.Join(dir, "d"), env: os.Environ()}, vars: map[string]string{"T": dir}}
+	for s := bufio.NewScanner(strings.NewReader(string(want))); s.Scan(); {
+		tr.line(t, s.Text())
+	}
+	got := tr.out.String()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if got != string(want) {
+		t.Errorf("%s differs from what the verbs print; run with -update and read the diff. It should be:\n%s", file, firstDifference(got, string(want)))
+	}
+}
+
+func (tr *transcript) line(t *testing.T, line string) {
+	switch {
+	case strings.HasPrefix(line, "#"):
+		if tr.out.Len() > 0 {
+			fmt.Fprintln(&tr.out)
+		}
+		fmt.Fprintf(&tr.out, "%s\n", line)
+	case strings.HasPrefix(line, "> "):
+		fmt.Fprintf(&tr.out, "\n%s\n", line)
+		tr.direct(t, strings.Fields(line)[1:])
+	case strings.HasPrefix(line, "$ "):
+		fmt.Fprintf(&tr.out, "\n%s\n", line)
+		tr.command(t, strings.TrimPrefix(line, "$ ronbox "))
+	}
+}
+
+func (tr *transcript) direct(t *testing.T, words []string) {
+	switch words[0] {
+	case "start":
+		tr.proc = tr.box.start(t)
+	case "stop":
+		fmt.Fprintf(&tr.out, "exit %d\n", tr.proc.signal(t, syscall.SIGTERM))
+	case "with":
+		tr.box = &box{dir: tr.expand(words[1]), env: tr.box.env}
+	default:
+		t.Fatalf("unknown direction %v", words)
+	}
+}
+
+func (tr *transcript) command(t *testing.T, text string) {
+	text, stdin, _ := strings.Cut(text, " << ")
+	var args []string
+	for _, w := range strings.Fields(text) {
+		args = append(args, tr.expand(w))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // a verb that waits for ever should fail, not the run
+	defer cancel()
+	r := cliIn(t, ctx, strings.ReplaceAll(stdin, `\n`, "\n"), tr.box.args(args...)...)
+	tr.capture(r.stdout)
+	fmt.Fprint(&tr.out, tr.mask(r.stdout))
+	for l := range strings.Lines(r.stderr) {
+		fmt.Fprint(&tr.out, "! "+tr.mask(l))
+	}
+	if r.code != 0 {
+		fmt.Fprintf(&tr.out, "exit %d\n", r.code)
+	}
+}
+
+// captured values can be used by later lines as $NAME.
+var captured = map[string]*regexp.Regexp{
+	"P":       regexp.MustCompile(`p_[0-9A-Z]{26}`),
+	"KEY":     regexp.MustCompile(`[^"\s]*dev-signer\.key`),
+	"GENESIS": regexp.MustCompile(`(?:"genesis":"|genesis.json","payload_b3":")(b3:[0-9a-f]{64})`),
+	"SNAP":    regexp.MustCompile(`"file":"([^"]*)","manifest"`),
+	"PUBA":    regexp.MustCompile(`(?s)org:test#a.{1,60}?([A-Za-z0-9+/]{43}=)`),
+	"PUBB":    regexp.MustCompile(`(?s)org:test#b.{1,60}?([A-Za-z0-9+/]{43}=)`),
+	"URL":     regexp.MustCompile(`http://127\.0\.0\.1:[1-9][0-9]*`),
+}
+
+func (tr *transcript) capture(text string) {
+	for name, re := range captured {
+		if m := re.FindStringSubmatch(text); m != nil {
+			tr.vars[name] = m[len(m)-1]
+		}
+	}
+}
+
+func (tr *transcript) expand(word string) string {
+	return os.Expand(word, func(name string) string {
+		if v, ok := tr.vars[name]; ok {
+			return v
+		}
+		return "$" + name
+	})
+}
+
+// mask takes out what differs from run to run.
+func (tr *transcript) mask(text string) string {
+	text = strings.ReplaceAll(text, tr.vars["T"], "$T")
+	for _, m := range []struct{ re, by string }{
+		{`b3:[0-9a-f]{64}`, "b3:HASH"},
+		{`b3:[0-9a-f]{12}…`, "b3:SHORT…"},
+		{`sha256:[0-9a-f]{64}`, "sha256:ROOT"},
+		{`[A-Za-z0-9_-]{150,}`, "TOKEN"},
+		{`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,}Z`, "TIME"},
+		{`[0-9]{8}T[0-9]{6}(\.[0-9]{3})?Z`, "TIME"},
+		{`[0-9A-Z]{26}`, "ULID"},
+		{`127\.0\.0\.1:[0-9]+`, "127.0.0.1:PORT"},
+		{`[A-Za-z0-9+/]{86}==`, "SIG=="},
+		{`[A-Za-z0-9+/]{43}=`, "PUBLIC="},
+		{`(fingerprint\W+)[0-9a-f]{16}`, "${1}FINGERPRINT"},
+		{`"iat":[0-9]+`, `"iat":SECONDS`},
+		{`\S*/ronbox\.test`, "ronbox"},
+		{`go1\.[0-9.]+`, "goVERSION"},
+		{`"commit":"[0-9a-f]{40}",`, ""},
+		{`commit +[0-9a-f]{40}\n`, ""},
+		{`process [0-9]+ \([^)]*\)`, "process PID (COMMAND)"},
+		{`[0-9]+\.[0-9] [KM]iB`, "SIZE"},
+		{`"(bytes|free_bytes|max_bytes|size)":[0-9]+`, `"$1":SIZE`},
+		{`uptime +[0-9a-z]+`, "uptime UPTIME"},
+		{`"uptime_seconds":[0-9]+`, `"uptime_seconds":N`},
+		{`[0-9]+ (pages|bytes)`, "N $1"},
+	} {
+		text = regexp.MustCompile(m.re).ReplaceAllString(text, m.by)
+	}
+	return text
+}
+
+func firstDifference(got, want string) string {
+	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range g {
+		if i >= len(w) || g[i] != w[i] {
+			from := max(0, i-3)
+			return strings.Join(g[from:min(len(g), i+5)], "\n")
+		}
+	}
+	return got
+}
