@@ -53,7 +53,7 @@ func TestAssumeFailedMetaSyncIsVisible(t *testing.T) {
 	file := fileOf(t, db)
 	hookWrites(t, db, func(b []byte, off int64) (int, error) {
 		n, err := file.WriteAt(b, off)
-		if off < 2*pageSize && err == nil {
+		if off < 2*PageSize && err == nil {
 			breakSync(t, &rig{Store: &Store{db: db}, t: t}) // after the meta page was written, before its sync
 		}
 		return n, err

@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"ronbox/appliance/unit"
@@ -25,8 +26,10 @@ const (
 	MaxValue = 1<<20 + 64<<10 // bytes: a payload of 1 MiB and its frame
 )
 
+// PageSize of every file, in bytes: fixed, so that a snapshot opens on hosts with larger pages.
+const PageSize = 4096
+
 const (
-	pageSize  = 4096     // fixed, so that a snapshot opens on hosts with larger pages
 	allocSize = 16 << 20 // growth step of the file, bytes; also the slack it wants below MaxBytes
 	auditRows = 100_000  // length of the audit ring
 	commandSz = 1 << 10  // what a command without a Size method counts for, bytes
@@ -36,7 +39,7 @@ const (
 // DefaultConfig holds every default.
 func DefaultConfig() Config {
 	return Config{
-		MaxBytes:      8 << 30,
+		MaxBytes:      8 << (30 - 3*(64-strconv.IntSize)/32), // 1 GiB where the address space is small
 		GroupMax:      4096,
 		GroupBytes:    4 << 20,
 		CheckOnCrash:  true,

@@ -123,11 +123,17 @@ func TestKill(t *testing.T) {
 	submitted, acked := map[string]bool{}, map[string]bool{}
 	for cycle := range crashCycles {
 		cmd, said, in := childProcess(t, "write", path)
-		kill := time.AfterFunc(time.Duration(5+cycle*3%40)*time.Millisecond, func() { _ = cmd.Process.Kill() })
-		for {
+		kill := time.AfterFunc(time.Duration(1+cycle*7%40)*time.Millisecond, func() { _ = cmd.Process.Kill() })
+		if cycle%4 != 0 {
+			kill.Stop() // one in four is killed while it opens the file, the others count from the first number
+		}
+		for first := true; ; first = false {
 			line, err := said.ReadString('\n')
 			if err != nil {
 				break
+			}
+			if first && cycle%4 != 0 {
+				kill.Reset(time.Duration(1+cycle*7%40) * time.Millisecond)
 			}
 			what, n, _ := strings.Cut(strings.TrimSpace(line), " ")
 			switch what {

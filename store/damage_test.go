@@ -64,13 +64,13 @@ func TestDamagedFile(t *testing.T) {
 	}{
 		{"untouched", func(string) {}, nil},
 		{"one torn meta page", func(p string) { overwrite(t, p, pageHeader, junk) }, nil},
-		{"the other torn meta page", func(p string) { overwrite(t, p, pageSize+pageHeader, junk) }, nil},
+		{"the other torn meta page", func(p string) { overwrite(t, p, PageSize+pageHeader, junk) }, nil},
 		{"both meta pages", func(p string) {
 			overwrite(t, p, pageHeader, junk)
-			overwrite(t, p, pageSize+pageHeader, junk)
+			overwrite(t, p, PageSize+pageHeader, junk)
 		}, ErrCorrupt},
-		{"cut short", func(p string) { truncate(t, p, 6*pageSize) }, ErrCorrupt},
-		{"cut to a page", func(p string) { truncate(t, p, pageSize) }, ErrCorrupt},
+		{"cut short", func(p string) { truncate(t, p, 6*PageSize) }, ErrCorrupt},
+		{"cut to a page", func(p string) { truncate(t, p, PageSize) }, ErrCorrupt},
 		{"empty", func(p string) { truncate(t, p, 0) }, ErrCorrupt},
 		{"gone", func(p string) { _ = os.Remove(p) }, fs.ErrNotExist},
 	} {
@@ -172,7 +172,7 @@ func FuzzPreflight(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(raw[:2*pageSize], int64(len(raw)))
+	f.Add(raw[:2*PageSize], int64(len(raw)))
 	f.Add([]byte{}, int64(0))
 	f.Fuzz(func(t *testing.T, meta []byte, size int64) {
 		path := filepath.Join(t.TempDir(), "fuzz")
@@ -184,7 +184,7 @@ func FuzzPreflight(f *testing.F) {
 			t.Fatal(err)
 		}
 		m, err := preflight(file, size)
-		if err == nil && int64(m.highWater)*pageSize > size {
+		if err == nil && int64(m.highWater)*PageSize > size {
 			t.Errorf("high water %d passes in a file of %d bytes", m.highWater, size)
 		}
 		_ = walkPages(file, int64(len(meta)))

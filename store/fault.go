@@ -32,7 +32,7 @@ func (s *Store) poison(cause error, bug bool) {
 	}
 	close(s.failed)
 	s.metrics.poisoned(1)
-	s.log.Error("store poisoned", "event", "store_poisoned", "reason", cause.Error(), "bug", bug)
+	s.log.Error("store_poisoned", "reason", cause.Error(), "bug", bug)
 }
 
 // Failed is closed once the store is poisoned.

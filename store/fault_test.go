@@ -157,7 +157,7 @@ func TestFailedWrites(t *testing.T) {
 		mustCommit(r, put{Key: "k", Value: "old"})
 		file := fileOf(t, r.db)
 		hookWrites(t, r.db, func(b []byte, off int64) (int, error) {
-			if (off < 2*pageSize) == tt.meta {
+			if (off < 2*PageSize) == tt.meta {
 				return 0, &fs.PathError{Op: "write", Path: path, Err: tt.errno}
 			}
 			return file.WriteAt(b, off)
@@ -210,7 +210,7 @@ func TestUnreadablePagePoisons(t *testing.T) {
 		for i := range 64 {
 			mustCommit(r, put{Key: fmt.Sprint(i), Value: string(make([]byte, 4000))})
 		}
-		if err := os.Truncate(path, 3*pageSize); err != nil {
+		if err := os.Truncate(path, 3*PageSize); err != nil {
 			t.Fatal(err)
 		}
 		var err error

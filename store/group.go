@@ -142,7 +142,7 @@ func (g *group) recovered(h *head) {
 	}
 	h.err = &CommandError{Kind: h.kind, Cause: v, Stack: debug.Stack()}
 	g.s.metrics.kind(h.kind).panics(1)
-	g.s.log.Error("command panicked", "event", "command_panic", "kind", h.kind, "reason", fmt.Sprint(v), "stack", string(debug.Stack()))
+	g.s.log.Error("command_panicked", "kind", h.kind, "reason", fmt.Sprint(v), "stack", string(debug.Stack()))
 }
 
 // merge moves one command's buffer into the transaction, chains its audit rows and runs its Thens.
@@ -244,7 +244,7 @@ func (g *group) give(cause error) error {
 // collapse is give for a panic: of the file if it came out of bbolt, else of an engine's hook or the committer.
 func (g *group) collapse(v any) error {
 	stack := debug.Stack()
-	g.s.log.Error("committer panicked", "event", "committer_panic", "reason", fmt.Sprint(v), "stack", string(stack))
+	g.s.log.Error("committer_panicked", "reason", fmt.Sprint(v), "stack", string(stack))
 	g.s.poison(fmt.Errorf("panic: %v", v), !g.reader.broken(v))
 	return g.failAll()
 }

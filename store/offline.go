@@ -68,6 +68,25 @@ func (r *ReadOnly) View(ctx context.Context, fn func(Reader) error) error {
 // Close lets the file go.
 func (r *ReadOnly) Close() error { return r.db.Close() }
 
+// FreeBytes is the room inside the file that new rows would take first; 0 if it cannot be told.
+func (r *ReadOnly) FreeBytes() int64 {
+	f, err := os.Open(r.path)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = f.Close() }() // read only
+	m, err := preflight(f, r.size)
+	if err != nil {
+		return 0
+	}
+	w := &pageWalk{f: f, meta: m, seen: map[uint64]bool{}}
+	free, err := w.freelist()
+	if err != nil {
+		return 0
+	}
+	return int64(free) * PageSize
+}
+
 // checkPages walks all pages, first with bounds on every step, so that a damaged page cannot lead a mapped read astray, then as bbolt does.
 func (r *ReadOnly) checkPages() error {
 	f, err := os.Open(r.path)

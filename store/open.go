@@ -30,8 +30,8 @@ func openBolt(path string, o opening) (db *bolt.DB, err error) {
 		return f, err
 	}
 	opts := &bolt.Options{
-		ReadOnly: o.readOnly, Timeout: time.Second, PageSize: pageSize, FreelistType: bolt.FreelistMapType,
-		InitialMmapSize: int(o.maxBytes), MaxSize: int(o.maxBytes), OpenFile: hook, NoStatistics: true,
+		ReadOnly: o.readOnly, Timeout: time.Second, PageSize: PageSize, FreelistType: bolt.FreelistMapType,
+		InitialMmapSize: int(o.maxBytes), MaxSize: int(o.maxBytes), OpenFile: hook,
 	}
 	err = guarded(func() error {
 		db, err = bolt.Open(path, 0o600, opts)

@@ -34,7 +34,7 @@ func walkPages(f io.ReaderAt, size int64) error {
 		return err
 	}
 	w := &pageWalk{f: f, meta: m, seen: map[uint64]bool{}}
-	if err := w.freelist(); err != nil {
+	if _, err := w.freelist(); err != nil {
 		return err
 	}
 	return w.page(m.root, 0)
@@ -46,7 +46,7 @@ func (w *pageWalk) load(id uint64) (page []byte, flags uint16, count int, err er
 		return nil, 0, 0, damaged(id, "is out of bounds or used twice")
 	}
 	head := make([]byte, pageHeader)
-	if _, err := w.f.ReadAt(head, int64(id)*pageSize); err != nil {
+	if _, err := w.f.ReadAt(head, int64(id)*PageSize); err != nil {
 		return nil, 0, 0, damaged(id, err.Error())
 	}
 	le := binary.LittleEndian
@@ -60,20 +60,21 @@ func (w *pageWalk) load(id uint64) (page []byte, flags uint16, count int, err er
 		}
 		w.seen[i] = true
 	}
-	page = make([]byte, (more+1)*pageSize)
-	if _, err := w.f.ReadAt(page, int64(id)*pageSize); err != nil {
+	page = make([]byte, (more+1)*PageSize)
+	if _, err := w.f.ReadAt(page, int64(id)*PageSize); err != nil {
 		return nil, 0, 0, damaged(id, err.Error())
 	}
 	return page, le.Uint16(head[8:]), int(le.Uint16(head[10:])), nil
 }
 
-func (w *pageWalk) freelist() error {
+// freelist counts the pages that are free.
+func (w *pageWalk) freelist() (free int, err error) {
 	page, flags, count, err := w.load(w.meta.freelist)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if flags != freelistPage {
-		return damaged(w.meta.freelist, "is not a freelist")
+		return 0, damaged(w.meta.freelist, "is not a freelist")
 	}
 	ids := page[pageHeader:]
 	if count == 0xFFFF { // the count did not fit: it is the first number
@@ -81,14 +82,14 @@ func (w *pageWalk) freelist() error {
 		ids = ids[8:]
 	}
 	if count > len(ids)/8 {
-		return damaged(w.meta.freelist, "is shorter than its count")
+		return 0, damaged(w.meta.freelist, "is shorter than its count")
 	}
 	for i := range count {
 		if id := binary.LittleEndian.Uint64(ids[i*8:]); id < 2 || id >= w.meta.highWater {
-			return damaged(w.meta.freelist, "names a page out of bounds")
+			return 0, damaged(w.meta.freelist, "names a page out of bounds")
 		}
 	}
-	return nil
+	return count, nil
 }
 
 func (w *pageWalk) page(id uint64, depth int) error {

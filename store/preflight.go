@@ -46,7 +46,7 @@ func preflight(f io.ReaderAt, size int64) (metaPage, error) {
 	if len(errs) == 2 {
 		return best, fmt.Errorf("%w: no valid meta page: %w", ErrCorrupt, errors.Join(errs...))
 	}
-	if need := int64(best.highWater) * pageSize; best.highWater > 1<<40 || need > size {
+	if need := int64(best.highWater) * PageSize; best.highWater > 1<<40 || need > size {
 		return best, fmt.Errorf("%w: the file has %d bytes, its pages need %d: it was cut short", ErrCorrupt, size, need)
 	}
 	return best, nil
@@ -54,13 +54,13 @@ func preflight(f io.ReaderAt, size int64) (metaPage, error) {
 
 func readMeta(f io.ReaderAt, page int64) (metaPage, error) {
 	b := make([]byte, pageHeader+metaSummed+8)
-	if _, err := f.ReadAt(b, page*pageSize); err != nil {
+	if _, err := f.ReadAt(b, page*PageSize); err != nil {
 		return metaPage{}, fmt.Errorf("meta page %d: %w", page, err)
 	}
 	b = b[pageHeader:]
 	le := binary.LittleEndian
-	if le.Uint32(b) != metaMagic || le.Uint32(b[4:]) != metaVersion || le.Uint32(b[8:]) != pageSize {
-		return metaPage{}, fmt.Errorf("meta page %d: not a database of version %d with pages of %d bytes", page, metaVersion, pageSize)
+	if le.Uint32(b) != metaMagic || le.Uint32(b[4:]) != metaVersion || le.Uint32(b[8:]) != PageSize {
+		return metaPage{}, fmt.Errorf("meta page %d: not a database of version %d with pages of %d bytes", page, metaVersion, PageSize)
 	}
 	sum := fnv.New64a()
 	_, _ = sum.Write(b[:metaSummed]) // never fails

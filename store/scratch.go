@@ -25,7 +25,7 @@ func NewScratch(now time.Time, buckets ...*Bucket) (*Scratch, error) {
 	}
 	f := os.NewFile(uintptr(fd), "ronbox-scratch")
 	db, err := bolt.Open(f.Name(), 0o600, &bolt.Options{
-		PageSize: pageSize, FreelistType: bolt.FreelistMapType, NoSync: true, NoStatistics: true, InitialMmapSize: 256 << 20,
+		PageSize: PageSize, FreelistType: bolt.FreelistMapType, NoSync: true, NoStatistics: true, InitialMmapSize: 256 << 20,
 		OpenFile: func(string, int, os.FileMode) (*os.File, error) { return f, nil },
 	})
 	if err != nil {

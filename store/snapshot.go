@@ -35,7 +35,7 @@ func (s *Store) Snapshot(ctx context.Context, dir string, progress func(done, to
 		return Manifest{}, fmt.Errorf("snapshot: %w", err)
 	}
 	s.metrics.snapshot(time.Duration(s.mono() - start).Seconds())
-	s.log.Info("snapshot taken", "event", "snapshot", "file", m.Path, "bytes", m.Size, "seq", m.Seq)
+	s.log.Info("snapshot_taken", "file", m.Path, "bytes", m.Size, "seq", m.Seq)
 	return m, nil
 }
 
@@ -79,8 +79,8 @@ func (s *Store) copyTo(ctx context.Context, path string, progress func(done, tot
 	if err != nil {
 		return m, err
 	}
-	s.views.open.Add(1)
-	defer s.views.open.Add(-1)
+	slot := s.views.begin(s.mono())
+	defer s.views.end(slot)
 	c := &copier{ctx: ctx, to: f, hash: b3.New()}
 	err = s.readTx(func(tx *bolt.Tx) error {
 		info, err := readInfo(tx)
@@ -89,7 +89,7 @@ func (s *Store) copyTo(ctx context.Context, path string, progress func(done, tot
 		}
 		m = Manifest{
 			Format: manifestFormat, NodeID: info.NodeID, Incarnation: info.Incarnation, Schema: info.Schema, Seq: info.Seq,
-			PageSize: pageSize, Size: tx.Size(),
+			PageSize: PageSize, Size: tx.Size(),
 		}
 		c.total, c.progress = 2*m.Size, progress
 		_, err = tx.WriteTo(c)

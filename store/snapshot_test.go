@@ -139,7 +139,7 @@ func TestRestoreKeepsTheOldFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	bad := copyOf(t, snapshot)
-	truncate(t, bad, 3*pageSize)
+	truncate(t, bad, 3*PageSize)
 	if _, err := Restore(t.Context(), bad, path, RestoreOptions{Now: day}, nil); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("a damaged snapshot: %v", err)
 	}

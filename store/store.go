@@ -69,7 +69,7 @@ func New(cfg Config, o Options) *Store {
 		s.lanes[l] = flow.NewQueue[job](o.Catalog, Lane(l).spec(o.Producers[Lane(l)]))
 	}
 	o.Catalog.Declare(flow.Spec{
-		Service: ownService, Name: "heartbeat", Kind: flow.KindTicker, Policy: flow.Merge, Producers: []string{"runtime"},
+		Service: ownService, Name: "heartbeat", Kind: flow.KindTicker, Policy: flow.Merge,
 		Consumers: []string{"committer"}, Doc: "lets a slow store probe itself, every " + probeEvery.String(),
 	})
 	o.Catalog.DeclareTask(s.Tasks()...)
@@ -144,7 +144,7 @@ func (s *Store) inspect(ctx context.Context) error {
 	if r.Info().Clean {
 		return r.Close()
 	}
-	s.log.Warn("unclean stop, checking the file", "event", "unclean_boot")
+	s.log.Warn("unclean_boot", "reason", "the last stop was not orderly")
 	if err := errors.Join(r.Close(), forget(s.opt.Path)); err != nil {
 		return err
 	}
@@ -190,8 +190,8 @@ func (s *Store) CloseLanes() {
 	}
 }
 
-// Close marks the file clean and lets it go. The committer must have returned, and views must have ended. A poisoned store is left open:
-// the process ends, and the next boot decides what is on the disk.
+// Close marks the file clean and lets it go; it blocks until open views and a running snapshot have ended. While the committer still runs
+// it is an error. A poisoned store is left open: the process ends, and the next boot decides what is on the disk.
 func (s *Store) Close() error {
 	s.CloseLanes()
 	if s.running.Load() {

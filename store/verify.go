@@ -117,7 +117,7 @@ func (v *verifier) content(r *ReadOnly) {
 	if v.buckets == nil {
 		v.buckets = r.buckets
 	}
-	if !v.note("pages", fmt.Sprintf("%d pages", r.size/pageSize), r.checkPages()) {
+	if !v.note("pages", fmt.Sprintf("%d pages", r.size/PageSize), r.checkPages()) {
 		return
 	}
 	if !v.read(r, "buckets", v.countRows) || !v.read(r, "audit", v.auditChain) || !v.read(r, "state_hash", v.stateHash) {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"sync/atomic"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -20,8 +19,6 @@ const (
 	viewSlow   = time.Second           // logged beyond it, with its caller
 )
 
-type viewGauge struct{ open atomic.Int64 }
-
 // View runs fn in a read transaction. What the Reader gives must not leave fn, and fn must not wait for anything, least of all for the
 // committer. A view may see a group whose last sync still runs: what a power cut must not unsay is answered from what the after functions
 // published. Errors: fn's own, a RowError, ErrPoisoned, ErrClosed, the cause of ctx.
@@ -30,8 +27,8 @@ func (s *Store) View(ctx context.Context, fn func(Reader) error) error {
 		return err
 	}
 	began := s.mono()
-	s.views.open.Add(1)
-	defer s.views.open.Add(-1)
+	slot := s.views.begin(began)
+	defer s.views.end(slot)
 	err := readRows(s.db, s.schema, fn)
 	if took := time.Duration(s.mono() - began); took > viewBudget {
 		s.slowView(took)
@@ -73,7 +70,7 @@ func (s *Store) slowView(took time.Duration) {
 		return
 	}
 	_, file, line, _ := runtime.Caller(2)
-	s.log.Warn("slow view", "event", "slow_view", "latency_ms", took.Milliseconds(), "caller", fmt.Sprintf("%s:%d", file, line))
+	s.log.Warn("slow_view", "latency_ms", took.Milliseconds(), "caller", fmt.Sprintf("%s:%d", file, line))
 }
 
 // Bytes is the length of the file; 0 if it cannot be told.
@@ -83,6 +80,20 @@ func (s *Store) Bytes() int64 {
 		return 0
 	}
 	return info.Size()
+}
+
+// FreeBytes is the room inside the file that new rows take first, as of the last commit.
+func (s *Store) FreeBytes() int64 { return s.pages().free * PageSize }
+
+// pageCounts are bbolt's, in pages.
+type pageCounts struct{ free, pending int64 }
+
+func (s *Store) pages() pageCounts {
+	if s.info.Load() == nil {
+		return pageCounts{}
+	}
+	st := s.db.Stats()
+	return pageCounts{int64(st.FreePageN), int64(st.PendingPageN)}
 }
 
 // fileFault is a panic that came out of reading the file: a bad page, or one the disk does not give.
