@@ -87,7 +87,7 @@ func (n *Node) DBInfo(context.Context) (wire.DBInfo, error) {
 	}
 	return wire.DBInfo{
 		File: n.store.Path(), NodeID: info.NodeID, Incarnation: info.Incarnation, Schema: info.Schema, Seq: info.Seq, Clean: info.Clean,
-		Restored: info.Restored, RestoredFrom: info.RestoredFrom, AuthEpoch: info.AuthEpoch, PageSize: 4096,
+		Restored: info.Restored, RestoredFrom: info.RestoredFrom, AuthEpoch: info.AuthEpoch, PageSize: store.PageSize,
 		Bytes: n.store.Bytes(), MaxBytes: n.cfg.Store.MaxBytes.Bytes(),
 	}, nil
 }

@@ -11,7 +11,6 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/config"
-	"ronbox/appliance/flow"
 	"ronbox/store"
 )
 
@@ -73,7 +72,7 @@ func restored(t *testing.T, from *config.Config, snapshot string) *config.Config
 func refusesThenAccepts(t *testing.T, cfg *config.Config, before string) {
 	t.Helper()
 	r := launch(t, cfg)
-	r.until("serving", func(p flow.Phase) bool { return p == flow.Running || p == flow.Degraded })
+	r.serving()
 	c := r.socket()
 	head, err := c.Head(t.Context())
 	if err != nil || head.Version < 4 || head.Incarnation == before {

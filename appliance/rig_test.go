@@ -102,14 +102,16 @@ type rig struct {
 	t    *testing.T
 	log  *logs
 	stop context.CancelFunc
+	up   chan struct{} // closed when the gate is open
 	exit chan int
 }
 
 // launch runs a node and does not wait for it.
 func launch(t *testing.T, cfg *config.Config) *rig {
 	t.Helper()
-	r := &rig{t: t, log: &logs{}, exit: make(chan int, 1)}
+	r := &rig{t: t, log: &logs{}, up: make(chan struct{}), exit: make(chan int, 1)}
 	r.Node = assemble(cfg, Build{Version: "test"}, r.log, time.Now)
+	r.OnRunning(func(wire.Status) { close(r.up) })
 	ctx, cancel := context.WithCancel(t.Context())
 	r.stop = cancel
 	go func() { r.exit <- r.Run(ctx) }()
@@ -127,9 +129,21 @@ func launch(t *testing.T, cfg *config.Config) *rig {
 func start(t *testing.T, cfg *config.Config) *rig {
 	t.Helper()
 	r := launch(t, cfg)
-	r.until("serving", func(p flow.Phase) bool { return p == flow.Running || p == flow.Degraded })
+	r.serving()
 	r.writable(true)
 	return r
+}
+
+// serving waits until the gate is open.
+func (r *rig) serving() {
+	r.t.Helper()
+	select {
+	case <-r.up:
+	case code := <-r.exit:
+		r.t.Fatalf("exit %d before serving\n%s", code, r.log)
+	case <-time.After(patience):
+		r.t.Fatalf("the node does not serve\n%s", r.log)
+	}
 }
 
 // writable waits until the probe table says that writes are taken, or that they are not.

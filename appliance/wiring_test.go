@@ -1,0 +1,16 @@
+package appliance
+
+import (
+	"testing"
+
+	"ronbox/appliance/config"
+)
+
+// Every producer and consumer that a declaration names exists.
+func TestTopologyNamesRealTasks(t *testing.T) {
+	n, err := New(config.Default(), Build{})
+	must(t, err)
+	if err := n.Catalog().Check(); err != nil {
+		t.Error(err)
+	}
+}
