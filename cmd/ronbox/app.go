@@ -73,7 +73,7 @@ func (a *app) verb(run func(ctx context.Context, args []string) error) func(*cob
 		defer stop()
 		err := run(ctx, args)
 		if err != nil && ctx.Err() != nil && cmd.Context().Err() == nil {
-			return fmt.Errorf("interrupted: %w", context.Canceled)
+			return failed(exitInterrupted, "interrupted", "", "interrupted")
 		}
 		return err
 	}

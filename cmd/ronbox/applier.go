@@ -224,13 +224,15 @@ func heals(err error) bool {
 	return client.Retryable(err)
 }
 
-// pause is what the node asked for, or 100 ms doubled with each try up to 3 s, taken at random from its upper half.
+// pause is what the node asked for, but 2 s at most since a person waits, or 100 ms doubled with each try up to that;
+// and up to half more, so that those refused together do not come back together.
 func pause(err error, n int) time.Duration {
-	d := min(100*time.Millisecond<<n, 3*time.Second)
+	const most = 2 * time.Second
+	d := min(100*time.Millisecond<<n, most)
 	if p, ok := errors.AsType[*wire.Problem](err); ok && p.RetryAfter > 0 {
-		d = min(2*time.Duration(p.RetryAfter)*time.Second, 10*time.Second)
+		d = min(time.Duration(p.RetryAfter)*time.Second, most)
 	}
-	return d/2 + rand.N(d/2)
+	return d + rand.N(d/2)
 }
 
 // moved tells a refusal that a new look at HEAD may cure: another version came in between, or the proposal went.

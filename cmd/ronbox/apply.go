@@ -14,7 +14,9 @@ import (
 func (a *app) applyCmd() *cobra.Command {
 	var keys []string
 	cmd := &cobra.Command{
-		Use:   "apply FILE… --key KEY [--key KEY2 …]",
+		Use: "apply FILE… --key KEY [--key KEY2 …]",
+		Example: `  ronbox --data-dir data registry apply testdata/registry/*.ndjson --key data/registry/dev-signer.key
+  generate-state | ronbox registry apply - --key a.key --key b.key --json`,
 		Short: "Make each file the registry's next state: propose, sign, approve, commit",
 		Long: `Make each file the registry's next state: propose, sign, approve, commit.
 

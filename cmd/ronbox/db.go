@@ -83,10 +83,11 @@ func dbInfoTable(t table, i wire.DBInfo) {
 
 func (a *app) dbSnapshotCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:   "snapshot DIR",
-		Short: "Have the node write a snapshot of its database while it goes on",
-		Args:  exactly(1, "one directory"),
-		RunE:  a.verb(a.dbSnapshot),
+		Use:     "snapshot DIR",
+		Example: `  ronbox --data-dir data db snapshot /backup/ronbox`,
+		Short:   "Have the node write a snapshot of its database while it goes on",
+		Args:    exactly(1, "one directory"),
+		RunE:    a.verb(a.dbSnapshot),
 	}
 }
 

@@ -55,8 +55,9 @@ type dbVerifyDoc struct {
 func (a *app) dbVerifyCmd() *cobra.Command {
 	var genesis string
 	cmd := &cobra.Command{
-		Use:   "verify FILE",
-		Short: "Check a snapshot, or a stopped node's database: bytes, pages, chains, signatures",
+		Use:     "verify FILE",
+		Example: `  ronbox db verify /backup/ronbox/ronbox-….db --genesis b3:4487…`,
+		Short:   "Check a snapshot, or a stopped node's database: bytes, pages, chains, signatures",
 		Long: `Check a snapshot, or a stopped node's database: the bytes against the manifest beside
 it, every page, the audit chain, the state hash, and the whole registry log with all
 signatures. With --genesis the log must begin with that payload; without it the log
@@ -124,7 +125,10 @@ func registryCheck(ctx context.Context, o rverify.Options, out **rverify.Report)
 func (a *app) dbRestoreCmd() *cobra.Command {
 	var keep bool
 	cmd := &cobra.Command{
-		Use:   "restore SNAPSHOT",
+		Use: "restore SNAPSHOT",
+		Example: `  ronbox --data-dir fresh db restore /backup/ronbox/ronbox-….db
+  ronbox --data-dir fresh serve &
+  ronbox --data-dir fresh db accept-restore`,
 		Short: "Make a snapshot the database of a stopped node, as a new incarnation",
 		Long: `Make a snapshot the database of a stopped node, as a new incarnation. The snapshot
 is checked first; an old database is kept as ronbox.db.before-restore-<time>. The

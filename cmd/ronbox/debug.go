@@ -16,9 +16,10 @@ func (a *app) debugCmd() *cobra.Command {
 func (a *app) topologyCmd() *cobra.Command {
 	var mermaid bool
 	cmd := &cobra.Command{
-		Use:   "topology",
-		Short: "Print every task, queue, bus and cell of this binary, as its declarations give them",
-		Args:  exactly(0, "no arguments"),
+		Use:     "topology",
+		Example: `  ronbox debug topology --mermaid`,
+		Short:   "Print every task, queue, bus and cell of this binary, as its declarations give them",
+		Args:    exactly(0, "no arguments"),
 	}
 	cmd.Flags().BoolVar(&mermaid, "mermaid", false, "print the picture instead of the tables")
 	cmd.RunE = a.verb(func(context.Context, []string) error { return a.topology(mermaid) })

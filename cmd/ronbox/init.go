@@ -18,8 +18,9 @@ type initDoc = appliance.InitResult
 func (a *app) initCmd() *cobra.Command {
 	var dev, start bool
 	cmd := &cobra.Command{
-		Use:   "init",
-		Short: "Make a node: its directory, secret, config, database and first token",
+		Use:     "init",
+		Example: `  ronbox --data-dir data init --dev --start`,
+		Short:   "Make a node: its directory, secret, config, database and first token",
 		Long: `Make a node: its directory, secret, config, database and first token.
 
 A directory that holds something is refused. --dev adds a signer key and a genesis

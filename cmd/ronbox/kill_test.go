@@ -23,9 +23,11 @@ const (
 // TestKill9 kills the node at random points of applying the eight states: HEAD is never behind what was acknowledged,
 // the log is never torn, and a stream that asks for what follows its last event gets exactly that.
 func TestKill9(t *testing.T) {
+	versions := uint64(0)
 	for done := 0; done < *kills; done += killsPerBox {
-		killBox(t, min(killsPerBox, *kills-done))
+		versions += killBox(t, min(killsPerBox, *kills-done))
 	}
+	t.Logf("%d kills, %d versions acknowledged", *kills, versions)
 }
 
 // acks collects the versions that apply has acknowledged.
@@ -48,7 +50,8 @@ func (a *acks) head() (uint64, string) {
 	return a.last, a.b3[a.last]
 }
 
-func killBox(t *testing.T, cycles int) {
+// killBox kills one node so many times and gives the last version it acknowledged.
+func killBox(t *testing.T, cycles int) uint64 {
 	t.Helper()
 	b := newBox(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -58,7 +61,7 @@ func killBox(t *testing.T, cycles int) {
 	wg.Go(func() { b.applyForEver(t, ctx, acked) })
 	follower := uint64(1)
 	for i := range cycles {
-		time.AfterFunc(rand.N(250*time.Millisecond), func() { _ = p.cmd.Process.Signal(syscall.SIGKILL) })
+		time.AfterFunc(rand.N(300*time.Millisecond), func() { _ = p.cmd.Process.Signal(syscall.SIGKILL) })
 		<-p.done
 		last, b3 := acked.head()
 		if i%checkEvery == checkEvery-1 || i == cycles-1 {
@@ -83,17 +86,24 @@ func killBox(t *testing.T, cycles int) {
 	if code := p.signal(t, syscall.SIGTERM); code != exitDone {
 		t.Errorf("the last life ended with %d\n%s", code, p.stderr)
 	}
-	if last, _ := acked.head(); last < 2 {
+	b.checkLog(t)
+	last, _ := acked.head()
+	if last < 2 {
 		t.Errorf("nothing was ever acknowledged")
 	}
-	b.checkLog(t)
+	return last
 }
+
+// patience is how long one apply may take: some wait for the node to come back, some are given up halfway.
+const patience = 400 * time.Millisecond
 
 // applyForEver applies the eight states again and again, through every crash.
 func (b *box) applyForEver(t *testing.T, ctx context.Context, acked *acks) {
 	files := states(t)
 	for i := 0; ctx.Err() == nil; i++ {
-		r := cliIn(t, ctx, "", b.args("registry", "apply", files[i%len(files)], "--key", b.key, "--json")...)
+		short, stop := context.WithTimeout(ctx, patience)
+		r := cliIn(t, short, "", b.args("registry", "apply", files[i%len(files)], "--key", b.key, "--json")...)
+		stop()
 		if r.code == exitDone {
 			var d appliedDoc
 			if err := json.Unmarshal([]byte(r.stdout), &d); err != nil {

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -158,6 +161,35 @@ func TestURLAndToken(t *testing.T) {
 	} {
 		if r := cli(t, tt.args...); r.code != tt.want {
 			t.Errorf("%s: exit %d, want %d\n%s", tt.doc, r.code, tt.want, r.stderr)
+		}
+	}
+}
+
+// Ctrl-C is how a stream ends: quietly, and well.
+func TestInterruptedStreamEndsWell(t *testing.T) {
+	b := newBox(t)
+	b.start(t)
+	for _, extra := range [][]string{{}, {"--json"}} {
+		cmd := exec.Command(binary, b.args(append([]string{"registry", "stream"}, extra...)...)...)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var errs strings.Builder
+		cmd.Stderr = &errs
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewReader(out)
+		if _, err := lines.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		rest, _ := io.ReadAll(lines)
+		if err := cmd.Wait(); err != nil || len(rest) > 0 || errs.Len() > 0 {
+			t.Errorf("stream %v: %v, then printed %q and %q", extra, err, rest, errs.String())
 		}
 	}
 }

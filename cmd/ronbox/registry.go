@@ -63,7 +63,9 @@ func headTable(t table, h wire.Head) {
 func (a *app) getCmd() *cobra.Command {
 	var payload, entry, noItems bool
 	cmd := &cobra.Command{
-		Use:   "get N",
+		Use: "get N",
+		Example: `  ronbox registry get 9 --json | jq '.items | length'
+  ronbox registry get 9 --payload | b3sum`,
 		Short: "Show version N, or the exact bytes that were signed or logged",
 		Args:  exactly(1, "one version"),
 	}
@@ -121,9 +123,10 @@ func (a *app) bytesOf(raw []byte, err error) error {
 
 func (a *app) diffCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:   "diff FROM TO",
-		Short: "Show what leads from one version to another",
-		Args:  exactly(2, "two versions"),
+		Use:     "diff FROM TO",
+		Example: `  ronbox registry diff 2 3`,
+		Short:   "Show what leads from one version to another",
+		Args:    exactly(2, "two versions"),
 		RunE: a.online(func(ctx context.Context, c *client.Client, args []string) error {
 			from, err := versionArg(args[0])
 			if err != nil {

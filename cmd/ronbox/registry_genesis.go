@@ -17,6 +17,7 @@ type genesisFlags struct {
 	signers      []string
 	threshold    int
 	thresholdGov int
+	logKeys      []string
 	items        string
 	out          string
 }
@@ -24,7 +25,9 @@ type genesisFlags struct {
 func (a *app) genesisCmd() *cobra.Command {
 	var f genesisFlags
 	cmd := &cobra.Command{
-		Use:   "genesis --origin O --signer ID=PUBLIC [--signer …] --out FILE",
+		Use: "genesis --origin O --signer ID=PUBLIC [--signer …] --out FILE",
+		Example: `  ronbox registry genesis --origin registry.example/main --threshold 2 --out genesis.json \
+    --signer org:example#alice=A6EH… --signer org:example#bob=x0Pz… --signer org:example#carol=9fVQ…`,
 		Short: "Write the payload of version 1: who may sign, and how many must",
 		Long: `Write the payload of version 1: who may sign, and how many must. No network, no keys.
 
@@ -38,6 +41,7 @@ The payload's hash is all that anyone needs to verify the log for ever.`,
 	fl.StringArrayVar(&f.signers, "signer", nil, "signer id and public key, as keygen prints them: `ID=BASE64`")
 	fl.IntVar(&f.threshold, "threshold", 0, "approvals that a version needs (default all signers)")
 	fl.IntVar(&f.thresholdGov, "threshold-gov", 0, "approvals that a change of signers needs (default all signers)")
+	fl.StringArrayVar(&f.logKeys, "log-key", nil, "public key of the node that will sign checkpoints, as a C2SP vkey")
 	fl.StringVar(&f.items, "items", "", "NDJSON `file` of first descriptors (default none)")
 	fl.StringVar(&f.out, "out", "", "new `file` for the payload")
 	for _, name := range []string{"origin", "signer", "out"} {
@@ -89,7 +93,7 @@ func (a *app) genesis(f genesisFlags) error {
 }
 
 func (f genesisFlags) signerSet() (*record.SignerSet, error) {
-	set := &record.SignerSet{Epoch: 1, Threshold: f.threshold, ThresholdGov: f.thresholdGov}
+	set := &record.SignerSet{Epoch: 1, Threshold: f.threshold, ThresholdGov: f.thresholdGov, LogKeys: f.logKeys}
 	for _, s := range f.signers {
 		id, key, ok := strings.Cut(s, "=")
 		if !ok {
@@ -112,9 +116,10 @@ func (a *app) registryInitCmd() *cobra.Command {
 	var payload string
 	var approvals, keys []string
 	cmd := &cobra.Command{
-		Use:   "init --payload FILE (--approval FILE … | --key KEY …)",
-		Short: "Give an empty node its genesis: the payload and an approval of every signer",
-		Args:  exactly(0, "no arguments"),
+		Use:     "init --payload FILE (--approval FILE … | --key KEY …)",
+		Example: `  ronbox registry init --payload genesis.json --approval alice.approval --approval bob.approval`,
+		Short:   "Give an empty node its genesis: the payload and an approval of every signer",
+		Args:    exactly(0, "no arguments"),
 	}
 	f := cmd.Flags()
 	f.StringVar(&payload, "payload", "", "payload `file` that genesis wrote")

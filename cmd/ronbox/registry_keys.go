@@ -47,9 +47,10 @@ type keyDoc struct {
 func (a *app) keygenCmd() *cobra.Command {
 	var id, out string
 	cmd := &cobra.Command{
-		Use:   "keygen --signer-id ID --out FILE",
-		Short: "Make a signer's key; only its public half is printed",
-		Args:  exactly(0, "no arguments"),
+		Use:     "keygen --signer-id ID --out FILE",
+		Example: `  ronbox registry keygen --signer-id org:example#alice --out alice.key`,
+		Short:   "Make a signer's key; only its public half is printed",
+		Args:    exactly(0, "no arguments"),
 	}
 	cmd.Flags().StringVar(&id, "signer-id", "", "who signs, as org:<realm>#<key>")
 	cmd.Flags().StringVar(&out, "out", "", "new `file` for the key, mode 0600")
@@ -79,9 +80,10 @@ func (a *app) keygen(id, out string) error {
 func (a *app) signCmd() *cobra.Command {
 	var payload, key, out string
 	cmd := &cobra.Command{
-		Use:   "sign --payload FILE --key KEY",
-		Short: "Sign a payload away from any node: show what it says, then its approval",
-		Args:  exactly(0, "no arguments"),
+		Use:     "sign --payload FILE --key KEY",
+		Example: `  ronbox registry sign --payload payload.json --key bob.key --out bob.approval`,
+		Short:   "Sign a payload away from any node: show what it says, then its approval",
+		Args:    exactly(0, "no arguments"),
 	}
 	f := cmd.Flags()
 	f.StringVar(&payload, "payload", "", "payload `file`, as genesis wrote it or `registry proposals` serves it")
@@ -111,10 +113,14 @@ func (a *app) sign(payload, key, out string) error {
 	if out == "" {
 		return a.document(approval) // JSON with and without --json: it is a file to be
 	}
-	return a.writeApproval(out, approval)
+	next := "ronbox registry approve ID --approval " + out
+	if p.Kind == record.KindGenesis {
+		next = "ronbox registry init --payload " + payload + " --approval " + out + " and those of the other signers"
+	}
+	return a.writeApproval(out, approval, next)
 }
 
-func (a *app) writeApproval(out string, approval wire.Approval) error {
+func (a *app) writeApproval(out string, approval wire.Approval, next string) error {
 	raw, err := encode(approval)
 	if err != nil {
 		return err
@@ -124,7 +130,7 @@ func (a *app) writeApproval(out string, approval wire.Approval) error {
 	}
 	return a.show(approval, func(t table) {
 		t.row("written", out)
-		t.row("next", "ronbox registry approve ID --approval "+out)
+		t.row("next", next)
 	})
 }
 

@@ -18,8 +18,9 @@ const maxPayload = maxBody
 func (a *app) proposeCmd() *cobra.Command {
 	var want string
 	cmd := &cobra.Command{
-		Use:   "propose FILE",
-		Short: "Send a payload or a draft of one; signers then approve it",
+		Use:     "propose FILE",
+		Example: `  echo '{"schema_version":"1.0.0","version":10,"mode":"delta","put":[],"remove":["a"]}' | ronbox registry propose -`,
+		Short:   "Send a payload or a draft of one; signers then approve it",
 		Long: `Send a payload or a draft of one; "-" is stdin. A draft holds at least schema_version,
 version, and items, or mode "delta" with put and remove; the node fills in the rest.
 The same payload gives the proposal that lives already.`,
@@ -49,7 +50,9 @@ func (a *app) approveCmd() *cobra.Command {
 	var keys []string
 	var approval string
 	cmd := &cobra.Command{
-		Use:   "approve ID (--key KEY | --approval FILE)",
+		Use: "approve ID (--key KEY | --approval FILE)",
+		Example: `  ronbox registry approve p_01J… --key alice.key
+  ronbox registry approve p_01J… --approval bob.approval`,
 		Short: "Approve a proposal, by signing here or with a signature made elsewhere",
 		Long: `Approve a proposal, by signing here or with a signature made elsewhere.
 
@@ -168,30 +171,48 @@ func (a *app) withdrawCmd() *cobra.Command {
 }
 
 func (a *app) proposalsCmd() *cobra.Command {
-	return &cobra.Command{
+	var payload bool
+	cmd := &cobra.Command{
 		Use:   "proposals [ID]",
-		Short: "List the live proposals, or show one",
-		Args:  atMost(1, "at most one proposal id"),
-		RunE: a.online(func(ctx context.Context, c *client.Client, args []string) error {
-			if len(args) == 1 {
-				p, err := c.Proposal(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				return a.show(p, func(t table) { proposalTable(t, p) })
-			}
-			list, err := allProposals(ctx, c)
-			if err != nil {
-				return err
-			}
-			return a.show(list, func(t table) {
-				t.row("ID", "VERSION", "STATE", "APPROVALS", "EXPIRES", "PAYLOAD")
-				for _, p := range list.Proposals {
-					t.row(p.ProposalID, p.Version, p.State, quorumText(p), p.ExpiresAt, short(p.PayloadB3))
-				}
-			})
-		}),
+		Short: "List the live proposals, or show one, or print the bytes that its signers sign",
+		Example: `  ronbox registry proposals
+  ronbox registry proposals p_01J… --payload > payload.json   # for a signer away from the node`,
+		Args: atMost(1, "at most one proposal id"),
 	}
+	cmd.Flags().BoolVar(&payload, "payload", false, "print the payload of proposal ID, nothing else")
+	cmd.RunE = a.online(func(ctx context.Context, c *client.Client, args []string) error {
+		switch {
+		case len(args) == 0 && payload:
+			return usage("--payload wants a proposal id")
+		case len(args) == 0:
+			return a.listProposals(ctx, c)
+		case payload:
+			return a.bytesOf(c.ProposalPayload(ctx, args[0]))
+		}
+		p, err := c.Proposal(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return a.show(p, func(t table) { proposalTable(t, p) })
+	})
+	return cmd
+}
+
+func (a *app) listProposals(ctx context.Context, c *client.Client) error {
+	list, err := allProposals(ctx, c)
+	if err != nil {
+		return err
+	}
+	return a.show(list, func(t table) {
+		if len(list.Proposals) == 0 {
+			t.row("no live proposals")
+			return
+		}
+		t.row("ID", "VERSION", "STATE", "APPROVALS", "EXPIRES", "PAYLOAD")
+		for _, p := range list.Proposals {
+			t.row(p.ProposalID, p.Version, p.State, quorumText(p), p.ExpiresAt, short(p.PayloadB3))
+		}
+	})
 }
 
 // maxPages bounds the walk: the node keeps 256 live proposals in pages of 100.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -22,7 +23,9 @@ type streamFlags struct {
 func (a *app) streamCmd() *cobra.Command {
 	var f streamFlags
 	cmd := &cobra.Command{
-		Use:   "stream",
+		Use: "stream",
+		Example: `  ronbox registry stream
+  ronbox registry stream --last-event-id 1 --json   # everything since version 1, then what comes`,
 		Short: "Follow the registry: one line per version, resumed when the connection breaks",
 		Args:  exactly(0, "no arguments"),
 	}
@@ -47,7 +50,7 @@ func (a *app) stream(ctx context.Context, c *client.Client, f streamFlags) error
 		}
 	}
 	seen := 0
-	return c.Stream(ctx, client.StreamOptions{
+	err := c.Stream(ctx, client.StreamOptions{
 		LastEventID: f.after,
 		Tries:       f.tries,
 		Reconnect: func(cause error, delay time.Duration) {
@@ -65,6 +68,10 @@ func (a *app) stream(ctx context.Context, c *client.Client, f streamFlags) error
 		}
 		return nil
 	})
+	if errors.Is(context.Cause(ctx), context.Canceled) {
+		return nil // Ctrl-C is how a person ends it
+	}
+	return err
 }
 
 // streamed prints one event at once: a table that waits for columns would hold it back.

@@ -20,8 +20,9 @@ type verifyDoc = rverify.Report
 func (a *app) registryVerifyCmd() *cobra.Command {
 	var file, genesis string
 	cmd := &cobra.Command{
-		Use:   "verify --db FILE --genesis b3:…",
-		Short: "Check a whole log with nothing but its genesis hash: signatures, quorums, chains, roots",
+		Use:     "verify --db FILE --genesis b3:…",
+		Example: `  ronbox registry verify --db snaps/ronbox-….db --genesis b3:4487…`,
+		Short:   "Check a whole log with nothing but its genesis hash: signatures, quorums, chains, roots",
 		Long: `Check a whole log with nothing but its genesis hash: every approval and every quorum
 by the signer set in force at its version, the payload, artifact and audit chains, and
 the item root of every version. FILE is a snapshot or a stopped node's database; no key,

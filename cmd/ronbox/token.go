@@ -25,7 +25,9 @@ type mintFlags struct {
 func (a *app) tokenMintCmd() *cobra.Command {
 	var m mintFlags
 	cmd := &cobra.Command{
-		Use:   "mint --scope S [--scope S2 …]",
+		Use: "mint --scope S [--scope S2 …]",
+		Example: `  ronbox token mint --scope registry.propose,registry.commit --ttl 30d --out ci.token
+  ronbox --url http://node:8080 --token-file ci.token registry propose payload.json`,
 		Short: "Have the node make a token",
 		Long: `Have the node make a token.
 

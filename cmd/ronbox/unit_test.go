@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -88,6 +89,25 @@ func TestProgress(t *testing.T) {
 		p.end()
 		if out.String() != tt.want {
 			t.Errorf("%s: %q, want %q", tt.doc, out.String(), tt.want)
+		}
+	}
+}
+
+// The first signal drains, the second aborts, the third leaves.
+func TestSignals(t *testing.T) {
+	abort, quit := make(chan struct{}), make(chan struct{})
+	ctx, stop := onSignals(t.Context(), func() { close(abort) }, func() { close(quit) })
+	defer stop()
+	for i, told := range []<-chan struct{}{ctx.Done(), abort, quit} {
+		for open := true; open; { // the next one may come before its place is taken: a person would press again
+			if err := syscall.Kill(os.Getpid(), []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGINT}[i]); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-told:
+				open = false
+			case <-time.After(20 * time.Millisecond):
+			}
 		}
 	}
 }
