@@ -16,6 +16,9 @@ const sampleEvery = 250 * time.Millisecond
 // scrapeEvery is how often the metrics are gathered to see that they can be: a gathering costs a millisecond.
 const scrapeEvery = 5 * time.Second
 
+// settleWithin bounds settle: a node that waits for its genesis stays degraded.
+const settleWithin = 50 * time.Millisecond
+
 // probes are the node's rows of the probe table.
 func (n *Node) probes() []obs.Probe {
 	return []obs.Probe{
@@ -70,6 +73,25 @@ func (n *Node) runHealthGate(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-n.pulse.C():
+		}
+	}
+}
+
+// settle samples before the gate opens, and gives the tasks that have just been started a moment to say that they run,
+// so that readyz does not begin with a guess.
+func (n *Node) settle() {
+	late, tick := time.NewTimer(settleWithin), time.NewTicker(time.Millisecond)
+	defer late.Stop()
+	defer tick.Stop()
+	for {
+		n.sample()
+		if healthy, _ := n.healthy.Load(); healthy {
+			return
+		}
+		select {
+		case <-late.C:
+			return
+		case <-tick.C:
 		}
 	}
 }

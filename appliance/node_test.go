@@ -31,6 +31,7 @@ func TestDevNodeWorks(t *testing.T) {
 		}
 	}
 	r := start(t, cfg)
+	r.until("running", func(p flow.Phase) bool { return p == flow.Running })
 	tcp, key := r.tcp(), signer(t, cfg)
 	ready, err := tcp.Ready(t.Context(), "", "")
 	if err != nil || !ready.Ready || !ready.WriteReady || len(ready.Missing) > 0 {

@@ -91,7 +91,7 @@ func (n *Node) recover(ctx context.Context) event {
 		return n.bootFailed(ctx, err)
 	}
 	n.sup.Start(n.registry.Tasks()...)
-	n.sample() // before the gate opens, so that readyz does not begin with a guess
+	n.settle()
 	n.sup.Start(n.tasks()...)
 	return event{kind: evRecovered}
 }
