@@ -84,14 +84,20 @@ func (a Approval) write(w *writer) {
 
 // VerifyApproval checks the signature with the key of signer, whatever its status. A wrong one is ErrInvalidSig.
 func VerifyApproval(a Approval, signer Signer, payloadB3 b3.Digest) error {
-	key, reason := parsePublicKey(signer.PublicKey)
-	sig, ok := decode64(a.Sig, ed25519.SignatureSize)
-	switch {
-	case a.SignerID != signer.ID || a.Algo != AlgoEd25519 || signer.Algo != AlgoEd25519:
+	if a.SignerID != signer.ID || a.Algo != AlgoEd25519 || signer.Algo != AlgoEd25519 {
 		return fmt.Errorf("%w: it is by %s with %s", ErrInvalidSig, a.SignerID, a.Algo)
-	case reason != "":
-		return fmt.Errorf("%w: the key of %s %s", ErrInvalidSig, signer.ID, reason)
-	case !ok || !ed25519.Verify(key, SigningBytes(payloadB3), sig):
+	}
+	key := signer.Key()
+	if key == nil {
+		return fmt.Errorf("%w: the key of %s is not readable", ErrInvalidSig, signer.ID)
+	}
+	if signer.sound != signer.PublicKey {
+		if reason := badPublicKey(key); reason != "" {
+			return fmt.Errorf("%w: the key of %s %s", ErrInvalidSig, signer.ID, reason)
+		}
+	}
+	sig, ok := decode64(a.Sig, ed25519.SignatureSize)
+	if !ok || !ed25519.Verify(key, SigningBytes(payloadB3), sig) {
 		return fmt.Errorf("%w: it is not %s's over %s", ErrInvalidSig, signer.ID, payloadB3)
 	}
 	return nil

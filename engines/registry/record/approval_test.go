@@ -66,7 +66,8 @@ func TestVerifyApprovalRefuses(t *testing.T) {
 			a.Sig = encode64(append([]byte{1}, make([]byte, 63)...))
 		}},
 	} {
-		a, s := good, k.Signer(1)
+		a, s := good, testSet(t, 1, 3).Signers[1]
+		s.sound = s.PublicKey // as parsed: another key must be judged all the same
 		tt.edit(&a, &s)
 		if err := VerifyApproval(a, s, sum); !errors.Is(err, ErrInvalidSig) {
 			t.Errorf("%s: err = %v, want %v", tt.doc, err, ErrInvalidSig)

@@ -34,6 +34,8 @@ type Signer struct {
 	SinceVersion        uint64
 	GraceUntilVersion   uint64 // 0 when absent
 	Reason              string // "" when absent
+
+	sound string // the public key that was judged when the set was parsed
 }
 
 // ParseSignerSet reads a set in any spelling. The rules that need no other set are checked; Validate adds those of history.
@@ -68,6 +70,9 @@ func signerSetOf(path string, canon []byte) (*SignerSet, error) {
 	}
 	if err := s.check(f.path); err != nil {
 		return nil, err
+	}
+	for i := range s.Signers {
+		s.Signers[i].sound = s.Signers[i].PublicKey
 	}
 	return s, nil
 }
