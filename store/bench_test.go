@@ -26,7 +26,7 @@ func (c *benchRow) Apply(_ Reader, at Stamp, w *Writes) (uint64, error) {
 
 func benchStore(b *testing.B) *rig {
 	b.Helper()
-	s := newStore(newFile(b), testConfig())
+	s := New(testConfig(), Options{Path: newFile(b)})
 	s.Declare("bench", benchBucket)
 	if err := s.Open(b.Context()); err != nil {
 		b.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"ronbox/appliance/flow"
 )
@@ -75,7 +74,7 @@ func submit[R any](ctx context.Context, s *Store, l Lane, c Command[R], wait boo
 	if err := s.admit(ctx, l); err != nil {
 		return none, err
 	}
-	q := newRequest(ctx, l, c, after)
+	q := newRequest(ctx, s.mono(), l, c, after)
 	if err := s.enqueue(q, wait); err != nil {
 		return none, err
 	}
@@ -83,7 +82,7 @@ func submit[R any](ctx context.Context, s *Store, l Lane, c Command[R], wait boo
 	if err != nil {
 		return none, s.outcome(ctx, &q.head, err, q.reply.Canceled())
 	}
-	s.metrics.waited(l, q.claimed.Sub(q.queued))
+	s.metrics.waited(l, q.claimed-q.queued)
 	return out, nil
 }
 
@@ -150,9 +149,9 @@ type head struct {
 	kind    string
 	lane    Lane
 	size    int
-	queued  time.Time
-	claimed time.Time // set by the committer before it answers
-	err     error     // of Apply; owned by the committer
+	queued  int64 // ns on the store's clock
+	claimed int64 // likewise; set by the committer before it answers
+	err     error // of Apply; owned by the committer
 }
 
 func (h *head) header() *head { return h }
@@ -189,9 +188,9 @@ type request[R any] struct {
 	result R // owned by the committer until answered
 }
 
-func newRequest[R any](ctx context.Context, l Lane, c Command[R], after []func(R)) *request[R] {
+func newRequest[R any](ctx context.Context, now int64, l Lane, c Command[R], after []func(R)) *request[R] {
 	return &request[R]{
-		head: head{ctx: ctx, kind: c.Kind(), lane: l, size: sizeOf(c), queued: time.Now()},
+		head: head{ctx: ctx, kind: c.Kind(), lane: l, size: sizeOf(c), queued: now},
 		cmd:  c, after: after, reply: flow.NewReply[R](),
 	}
 }

@@ -197,6 +197,29 @@ func TestClosedLanes(t *testing.T) {
 	}
 }
 
+// A caller whose patience ends while the committer has its command learns that the outcome is unknown, and it may well be done.
+func TestUnknownOutcome(t *testing.T) {
+	r := open(t, newFile(t))
+	ctx, leave := context.WithCancel(t.Context())
+	busy := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_, err := Commit(ctx, r.Store, Work, put{Key: "k", Value: "v"}, func(uint64) {
+			leave()
+			<-busy
+		})
+		if !errors.Is(err, ErrUnknown) || errors.Is(err, ErrPoisoned) {
+			t.Errorf("err = %v", err)
+		}
+	})
+	wg.Wait()
+	close(busy)
+	if mustCommit(r, put{Key: "next"}) != 2 || r.get("k") != "v" {
+		t.Error("the command of unknown outcome left no trace")
+	}
+	r.stop()
+}
+
 // Stop now answers what is left: nobody waits for ever.
 func TestCancelledCommitter(t *testing.T) {
 	r := open(t, newFile(t))

@@ -134,7 +134,7 @@ func (c *committer) fill(first job) {
 	if first != nil && lane == Bulk {
 		c.held, first = first, nil
 	}
-	if c.held != nil && time.Since(c.held.header().queued) > bulkPatience {
+	if c.held != nil && c.s.mono()-c.held.header().queued > int64(bulkPatience) {
 		c.add(c.held)
 		c.held = nil
 	}

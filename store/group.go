@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"time"
 
 	bolt "go.etcd.io/bbolt"
 )
@@ -62,7 +61,7 @@ func (g *group) run(batch []job) (err error) {
 
 // claim keeps the commands whose callers still wait; the others are gone without a trace.
 func (g *group) claim(batch []job) bool {
-	now := time.Now()
+	now := g.s.mono()
 	g.jobs, g.done, g.fault = g.jobs[:0], 0, nil
 	for _, j := range batch {
 		h := j.header()

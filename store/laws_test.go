@@ -37,7 +37,7 @@ func runGroups(t *rapid.T, r *rig, groups [][]step) {
 		var wg sync.WaitGroup
 		batch := make([]job, len(steps))
 		for i := range steps {
-			q := newRequest(r.t.Context(), steps[i].lane, Command[uint64](steps[i].cmd), nil)
+			q := newRequest(r.t.Context(), 0, steps[i].lane, Command[uint64](steps[i].cmd), nil)
 			batch[i] = q
 			wg.Go(func() { _, steps[i].err = q.reply.Wait(r.t.Context()) })
 		}
@@ -154,7 +154,7 @@ func TestStampsGrow(t *testing.T) {
 			r.now = func() time.Time { return day.Add(time.Duration(clock)) }
 			var g group
 			g.open(r.Store)
-			q := newRequest(t.Context(), Work, Command[Stamp](do[Stamp]{"test.stamp/1", func(_ Reader, at Stamp, w *Writes) (Stamp, error) {
+			q := newRequest(t.Context(), 0, Work, Command[Stamp](do[Stamp]{"test.stamp/1", func(_ Reader, at Stamp, w *Writes) (Stamp, error) {
 				rows.Put(w, fmt.Sprint(i), nil)
 				return at, nil
 			}}), nil)

@@ -25,13 +25,10 @@ func lockFile(f *os.File, exclusive bool, wait time.Duration) error {
 	}
 	for deadline := time.Now().Add(wait); ; time.Sleep(lockRetry) {
 		err := unix.Flock(int(f.Fd()), how)
-		if err == nil || errors.Is(err, unix.EINTR) && time.Now().Before(deadline) {
-			if err == nil {
-				return nil
-			}
-			continue
+		if err == nil {
+			return nil
 		}
-		if !errors.Is(err, unix.EWOULDBLOCK) {
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
 			return fmt.Errorf("lock %s: %w", f.Name(), err)
 		}
 		if !time.Now().Before(deadline) {

@@ -132,7 +132,7 @@ func testConfig() Config {
 }
 
 func newStore(path string, cfg Config) *Store {
-	s := New(cfg, Options{Path: path})
+	s := New(cfg, Options{Path: path, Strict: true})
 	s.Declare("test", testRows, testDerived, testLog)
 	s.Declare("other", otherRows)
 	return s

@@ -18,6 +18,7 @@ type metrics struct {
 	snapshot func(float64)
 
 	kinds map[string]*kindSeries // by kind, a closed set; owned by the committer
+	last  *kindSeries            // the one looked up last, since a group is mostly of one kind; owned by the committer
 }
 
 // histogram bounds: 0.5 ms doubled up to 8 s, and group sizes up to GroupMax.
@@ -76,23 +77,30 @@ func (m *metrics) committed(ns int64, commands int) {
 }
 
 // waited is called by the caller of Commit, to keep the committer's path short.
-func (m *metrics) waited(l Lane, d time.Duration) { m.wait[l](d.Seconds()) }
+func (m *metrics) waited(l Lane, ns int64) { m.wait[l](time.Duration(ns).Seconds()) }
 
 // kindSeries are the counters of one kind of command.
-type kindSeries struct{ ok, refused, full, panics func(int) }
+type kindSeries struct {
+	kind                      string
+	ok, refused, full, panics func(int)
+}
 
 func (m *metrics) kind(kind string) *kindSeries {
+	if m.last != nil && m.last.kind == kind {
+		return m.last
+	}
 	k := m.kinds[kind]
 	if k == nil {
 		answered := func(result string) func(int) {
 			return m.obs.Counter("store_commands_total", ownService, "kind", kind, "result", result)
 		}
 		k = &kindSeries{
-			ok: answered("ok"), refused: answered("refused"), full: answered("full"),
+			kind: kind, ok: answered("ok"), refused: answered("refused"), full: answered("full"),
 			panics: m.obs.Counter("store_command_panics_total", ownService, "kind", kind),
 		}
 		m.kinds[kind] = k
 	}
+	m.last = k
 	return k
 }
 

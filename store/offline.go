@@ -79,7 +79,7 @@ func (r *ReadOnly) FreeBytes() int64 {
 	if err != nil {
 		return 0
 	}
-	w := &pageWalk{f: f, meta: m, seen: map[uint64]bool{}}
+	w := &pageWalk{f: f, meta: m, seen: make([]bool, m.highWater)}
 	free, err := w.freelist()
 	if err != nil {
 		return 0

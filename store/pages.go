@@ -23,7 +23,7 @@ const (
 type pageWalk struct {
 	f    io.ReaderAt
 	meta metaPage
-	seen map[uint64]bool
+	seen []bool // by page
 }
 
 // walkPages checks the structure of a file: page ids, kinds, element bounds, key order, no page reached twice. It finds damage that would
@@ -33,7 +33,7 @@ func walkPages(f io.ReaderAt, size int64) error {
 	if err != nil {
 		return err
 	}
-	w := &pageWalk{f: f, meta: m, seen: map[uint64]bool{}}
+	w := &pageWalk{f: f, meta: m, seen: make([]bool, m.highWater)}
 	if _, err := w.freelist(); err != nil {
 		return err
 	}
