@@ -71,15 +71,6 @@ func (it Item) Descriptor() Descriptor {
 	return d
 }
 
-// MarshalJSON gives the canonical descriptor.
-func (it Item) MarshalJSON() ([]byte, error) { return it.Bytes, nil }
-
-// UnmarshalJSON is ParseItem.
-func (it *Item) UnmarshalJSON(raw []byte) (err error) {
-	*it, err = ParseItem(raw)
-	return err
-}
-
 func descriptor(path string, canon []byte) (Descriptor, error) {
 	f := newFields(path, canon)
 	d := Descriptor{

@@ -140,18 +140,6 @@ func (s *SignerSet) Active() int {
 	return n
 }
 
-// MarshalJSON gives the canonical set.
-func (s *SignerSet) MarshalJSON() ([]byte, error) { return s.Bytes(), nil }
-
-// UnmarshalJSON is ParseSignerSet.
-func (s *SignerSet) UnmarshalJSON(raw []byte) error {
-	set, err := ParseSignerSet(raw)
-	if err == nil {
-		*s = *set
-	}
-	return err
-}
-
 // Key is the entry's public key, nil if its text is not one.
 func (s Signer) Key() ed25519.PublicKey {
 	key, ok := decode64(s.PublicKey, ed25519.PublicKeySize)

@@ -55,7 +55,7 @@ func places(l *memLog) []place {
 
 // One bit flipped anywhere fails the log. Every byte is tried with one bit here; TestAnyFlippedBit tries others.
 func TestEveryFlippedByte(t *testing.T) {
-	l := newLog(t, 1, 1).fill(t, 2, 1)
+	l := newLog(t, 1, 1).fill(t, 1, 1)
 	for i, p := range places(l) {
 		p.flip(l, i%8)
 		if rep := verify(t, l, Options{}); rep.OK {

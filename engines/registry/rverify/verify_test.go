@@ -3,6 +3,7 @@ package rverify
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 
@@ -179,4 +180,83 @@ type fatal interface {
 	Helper()
 	Fatal(args ...any)
 	Fatalf(format string, args ...any)
+}
+
+// A payload whose signers vouch for a wrong root is named for its tree; a commit by too few stays bad whatever follows.
+func TestVerifyRecomputesRoots(t *testing.T) {
+	l := newLog(t, 1, 1).fill(t, 2, 1)
+	p, _, err := record.Complete(record.Draft{Version: 4, Put: []record.Item{item(t, 1, 1)}}.Bytes(), l.base, l.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		old, to string
+		want    Kind
+	}{
+		{p.ItemsRoot, l.base.Items.Root(), KindTree},
+		{`"items_count":3`, `"items_count":4`, KindTree},
+		{`"remove":[]`, `"remove":["nobody"]`, KindTree},
+		{p.SignerSetB3.String(), p.PrevHash.String(), KindChain},
+		{p.PrevHash.String(), p.SignerSetB3.String(), KindChain},
+	} {
+		forged, err := record.ParsePayload([]byte(strings.Replace(string(p.Bytes()), tt.old, tt.to, 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := l.clone()
+		a := c.keys[0].Sign(forged.B3(), c.now)
+		a.ReceivedAt = record.FormatTime(c.now)
+		c.commit(t, forged, "p_x", []record.Approval{a})
+		rep := verify(t, c, Options{})
+		if rep.OK || rep.Problem.Kind != tt.want || rep.Problem.Version != 4 || !strings.Contains(rep.Problem.Error(), "version 4") {
+			t.Errorf("%s -> %s: %v, want %s", tt.old, tt.to, rep.Problem, tt.want)
+		}
+	}
+}
+
+// faulty is a log whose file cannot be read in one place.
+type faulty struct {
+	*memLog
+	place string
+}
+
+var errRead = errors.New("input/output error")
+
+func (f faulty) Head() (record.Head, error) {
+	if f.place == "head" {
+		return record.Head{}, errRead
+	}
+	return f.memLog.Head()
+}
+
+func (f faulty) Entry(v uint64) ([]byte, error) {
+	if f.place == "entry" && v == 2 {
+		return nil, errRead
+	}
+	return f.memLog.Entry(v)
+}
+
+func (f faulty) Payload(v uint64) ([]byte, error) {
+	if f.place == "payload" && v == 2 {
+		return nil, errRead
+	}
+	return f.memLog.Payload(v)
+}
+
+func (f faulty) AuditHead() (uint64, b3.Digest, error) {
+	if f.place == "audit" {
+		return 0, b3.Digest{}, errRead
+	}
+	return f.memLog.AuditHead()
+}
+
+// What cannot be read is not vouched for.
+func TestVerifyUnreadable(t *testing.T) {
+	l := newLog(t, 1, 1).fill(t, 2, 1)
+	for _, place := range []string{"head", "entry", "payload", "audit"} {
+		rep := verify(t, faulty{l, place}, Options{})
+		if rep.OK || rep.Problem.Kind != KindIncomplete || !strings.Contains(rep.Problem.Error(), errRead.Error()) {
+			t.Errorf("%s: %v", place, rep.Problem)
+		}
+	}
 }

@@ -1,0 +1,29 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+)
+
+// Every error with details is one of a class, and says what it knows.
+func TestErrorClasses(t *testing.T) {
+	for _, tt := range []struct {
+		err, class error
+		text       string
+	}{
+		{&FieldError{"items.3.id", "missing"}, ErrMalformed, "malformed: items.3.id: missing"},
+		{&FieldError{Reason: "unexpected end"}, ErrMalformed, "malformed: unexpected end"},
+		{&RevokedKeyError{"org:a#b", StatusRetired}, ErrRevokedKey, "key of org:a#b is retired"},
+		{&QuorumError{1, 3}, ErrQuorum, "quorum not reached: 1 of 3 approvals"},
+	} {
+		if !errors.Is(fmt.Errorf("propose: %w", tt.err), tt.class) || tt.err.Error() != tt.text {
+			t.Errorf("%v is not %v", tt.err, tt.class)
+		}
+		for _, other := range []error{ErrMalformed, ErrRevokedKey, ErrQuorum, ErrInvalidSig} {
+			if other != tt.class && errors.Is(tt.err, other) {
+				t.Errorf("%v is %v too", tt.err, other)
+			}
+		}
+	}
+}
