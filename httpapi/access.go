@@ -89,8 +89,12 @@ func account(s *Server, b *bound, next handler) handler {
 }
 
 // limitIO bounds how long the answer may take to write and, if there is a body, how long that may take to arrive:
-// also one that nobody reads, since net/http reads the rest of it.
+// also one that nobody reads, since net/http reads the rest of it. The connection of a chunked one is not used again: a
+// length beside the chunks would have been dropped unseen.
 func (s *Server) limitIO(c *call) error {
+	if c.r.ContentLength < 0 {
+		c.Header().Set("Connection", "close")
+	}
 	control := c.control()
 	err := control.SetWriteDeadline(c.started.Add(c.route.Deadline + s.cfg.WriteTimeout.D()))
 	if err == nil && c.r.ContentLength != 0 {

@@ -59,20 +59,15 @@ func isJSON(r *http.Request) bool {
 }
 
 // readBody takes the body in, at most the cap, within the read timeout that account has set. A chunked body is read to
-// the cap too, so that an endless one is told what it is; its connection is not used again, since a length beside the
-// chunks would have been dropped unseen.
+// the cap too, so that an endless one is told what it is.
 func readBody(s *Server, b *bound, next handler) handler {
 	return func(c *call) error {
-		chunked := c.r.ContentLength < 0
-		if chunked {
-			c.Header().Set("Connection", "close")
-		}
 		body, err := readCapped(c.r.Body, c.r.ContentLength, s.maxBody)
 		if err != nil {
 			c.Header().Set("Connection", "close")
 			return err
 		}
-		if chunked && b.route.Body == SizedJSON {
+		if c.r.ContentLength < 0 && b.route.Body == SizedJSON {
 			return errLength
 		}
 		// Without this the connection's own watch for a client that leaves would end the call at the read deadline.

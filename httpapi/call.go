@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/julienschmidt/httprouter"
@@ -87,6 +88,15 @@ type peer struct {
 	addr   netip.Addr // of a TCP peer
 	socket bool       // over the admin socket, as uid
 	uid    uint32
+	silent *atomic.Int64 // the connections of its endpoint that have not asked yet; nil without one
+	asked  atomic.Bool
+}
+
+// ask notes that the peer's first request is here, or never comes.
+func (p *peer) ask() {
+	if p.silent != nil && !p.asked.Load() && !p.asked.Swap(true) {
+		p.silent.Add(-1)
+	}
 }
 
 // String is for logs.

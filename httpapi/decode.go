@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"reflect"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -88,27 +89,20 @@ func syntaxReason(err *jsontext.SyntacticError) string {
 	return "is not valid JSON"
 }
 
+// typeReason says what the member must be instead. The bodies hold no other types.
 func typeReason(err *json.SemanticError) string {
 	if err.JSONKind == 0 || err.GoType == nil {
 		return "has a wrong value"
 	}
-	return "must not be " + kindName(err.JSONKind)
-}
-
-func kindName(k jsontext.Kind) string {
-	switch k {
-	case '"':
-		return "this string"
-	case '0':
-		return "this number"
-	case '{':
-		return "an object"
-	case '[':
-		return "an array"
-	case 't', 'f':
-		return "a boolean"
+	switch err.GoType.Kind() {
+	case reflect.String:
+		return "must be a string"
+	case reflect.Slice:
+		return "must be an array"
+	case reflect.Struct:
+		return "must be an object"
 	}
-	return "of this kind"
+	return "has a wrong type"
 }
 
 // dotted spells a JSON pointer as people name members: items.3.id.

@@ -24,6 +24,7 @@ type endpoint struct {
 	may     func(uid uint32) bool // which peers of a socket are let in
 	conns   *limiter
 	calls   atomic.Int64                // handlers running
+	silent  atomic.Int64                // connections that have not asked for anything yet
 	rejects map[string]func(n int)      // by reason
 	open    atomic.Pointer[capListener] // nil before listen
 }
@@ -51,7 +52,9 @@ func (s *Server) newEndpoint(name, network, bind string, limit int) *endpoint {
 		IdleTimeout:       s.cfg.IdleTimeout.D(),
 		MaxHeaderBytes:    int(s.cfg.MaxHeader.Bytes()),
 		ConnContext:       withPeer,
-		ErrorLog:          s.d.Log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
+		// OPTIONS * is counted and carries a correlation id like any other request.
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     s.d.Log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 	}
 	return e
 }
@@ -71,7 +74,7 @@ func (e *endpoint) listen(ctx context.Context) error {
 		return fmt.Errorf("listen on %s: %w", e.bind, err)
 	}
 	e.bind = inner.Addr().String() // a restart must come back on the port that 0 gave
-	e.open.Store(&capListener{Listener: inner, e: e})
+	e.open.Store(newCapListener(inner, e))
 	return nil
 }
 
@@ -126,41 +129,59 @@ func (e *endpoint) run(ctx context.Context) error {
 func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.calls.Add(1)
 	defer e.calls.Add(-1)
+	peerOf(r).ask()
 	e.s.router.ServeHTTP(w, r)
 }
 
-// shutdown lets the calls in hand finish until ctx ends, then cuts the connections. Only a handler that runs on even
-// so is an error; a connection that never asked is not.
+// shutdown shuts the door, lets who is inside be answered until ctx ends, then cuts the connections. Only a handler that
+// runs on even so is an error; a connection that never asked is not.
 func (e *endpoint) shutdown(ctx context.Context) error {
+	e.answerLate(ctx)
 	if e.http.Shutdown(ctx) == nil {
 		return e.close()
 	}
 	err := errors.Join(e.http.Close(), e.close())
-	if left := e.settled(cutGrace); left > 0 {
-		return errors.Join(err, fmt.Errorf("%s: %d calls run on", e.name, left))
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), cutGrace)
+	defer cancel()
+	if !settled(grace, &e.calls) {
+		return errors.Join(err, fmt.Errorf("%s: %d calls run on", e.name, e.calls.Load()))
 	}
 	return err
+}
+
+// answerLate lets in who has connected by now and waits a moment for each to ask: once net/http shuts down it drops what
+// has been sent and not been read.
+func (e *endpoint) answerLate(ctx context.Context) {
+	l := e.open.Load()
+	if l == nil || !l.stop() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lateGrace)
+	defer cancel()
+	select {
+	case <-l.emptied:
+		settled(ctx, &e.silent)
+	case <-ctx.Done():
+	}
 }
 
 const (
 	keepAlive = 60 * time.Second
 	cutGrace  = 250 * time.Millisecond // for handlers whose context has ended to return
-	cutPoll   = 5 * time.Millisecond
+	lateGrace = 100 * time.Millisecond // for who has connected to ask
+	pollEvery = 2 * time.Millisecond
 )
 
-// settled waits for the handlers to return and says how many have not.
-func (e *endpoint) settled(within time.Duration) int64 {
-	poll, over := time.NewTicker(cutPoll), time.After(within)
+// settled waits for n to come down to 0, and says whether it did before ctx ended.
+func settled(ctx context.Context, n *atomic.Int64) bool {
+	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
-	for {
-		left := e.calls.Load()
-		if left == 0 {
-			return 0
-		}
+	for n.Load() > 0 {
 		select {
 		case <-poll.C:
-		case <-over:
-			return left
+		case <-ctx.Done():
+			return false
 		}
 	}
+	return true
 }

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"errors"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -10,11 +9,6 @@ import (
 	"ronbox/engines"
 	"ronbox/httpapi/auth"
 )
-
-var errForbidden = errors.New("not allowed")
-
-// scopeAdmin implies every other scope.
-const scopeAdmin = "node.admin"
 
 // authorize decides who calls, before a byte of the body is read.
 func authorize(s *Server, b *bound, next handler) handler {
@@ -29,10 +23,10 @@ func authorize(s *Server, b *bound, next handler) handler {
 // identify lets a peer of the admin socket do everything, as its uid, and a TCP peer what its token says. A socket
 // peer that shows a token is held to it too. What is for the socket only does not exist on TCP.
 func (s *Server) identify(c *call, r *Route) (engines.Actor, error) {
-	overSocket := c.peer.socket
-	if !overSocket && (r.Socket || r.Class == ClassAdmin && !s.cfg.AdminOnTCP) {
+	if s.hidden(c.peer, r) {
 		return engines.Actor{}, errNoRoute
 	}
+	overSocket := c.peer.socket
 	token, given := bearer(c.r)
 	if overSocket && !given {
 		return socketActor(c.peer), nil
@@ -45,6 +39,11 @@ func (s *Server) identify(c *call, r *Route) (engines.Actor, error) {
 		actor.UID = socketActor(c.peer).UID
 	}
 	return actor, err
+}
+
+// hidden tells whether r does not exist for p.
+func (s *Server) hidden(p *peer, r *Route) bool {
+	return !p.socket && (r.Socket || r.Class == ClassAdmin && !s.cfg.AdminOnTCP)
 }
 
 func socketActor(p *peer) engines.Actor {

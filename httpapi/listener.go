@@ -11,17 +11,27 @@ import (
 // canned is all that a connection over the cap gets.
 const canned = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
 
-// capListener bounds the open connections and knows the peers of those it lets in.
+// capListener bounds the open connections and knows the peers of those it lets in. Before it closes it can be stopped:
+// then it lets in who has connected by now, and nobody after.
 type capListener struct {
 	net.Listener
-	e      *endpoint
-	closed atomic.Bool
+	e        *endpoint
+	closed   atomic.Bool
+	stopping atomic.Bool
+	drained  bool          // the backlog was taken out; owned by Accept, as is late
+	late     []net.Conn    // what was in it and is to be let in
+	emptied  chan struct{} // closed once a stopped listener has let in everyone
+	gone     chan struct{} // closed by Close
+}
+
+func newCapListener(inner net.Listener, e *endpoint) *capListener {
+	return &capListener{Listener: inner, e: e, emptied: make(chan struct{}), gone: make(chan struct{})}
 }
 
 // Accept gives the next connection below the cap, of a peer that may call.
 func (l *capListener) Accept() (net.Conn, error) {
 	for {
-		c, err := l.Listener.Accept()
+		c, err := l.next()
 		if err != nil {
 			return nil, err
 		}
@@ -37,20 +47,58 @@ func (l *capListener) Accept() (net.Conn, error) {
 	}
 }
 
+// next gives the next connection. One that waits in the backlog when the listener is closed would be reset by the kernel,
+// its request unread; so after a stop the backlog is taken out first.
+func (l *capListener) next() (net.Conn, error) {
+	if !l.drained {
+		c, err := l.Listener.Accept()
+		if err == nil || !l.stopping.Load() || l.closed.Load() {
+			return c, err
+		}
+		l.late, l.drained = backlog(l.Listener, int(l.e.conns.max)), true
+		_ = l.Listener.Close()
+	}
+	if len(l.late) > 0 {
+		c := l.late[0]
+		l.late = l.late[1:]
+		return c, nil
+	}
+	if !l.closed.Load() {
+		close(l.emptied)
+		<-l.gone
+	}
+	return nil, net.ErrClosed
+}
+
+// stop makes Accept take what has connected by now and nothing after. It returns false when there is nothing to stop.
+func (l *capListener) stop() bool {
+	d, ok := l.Listener.(interface{ SetDeadline(time.Time) error })
+	if !ok || l.closed.Load() || l.stopping.Swap(true) {
+		return false
+	}
+	return d.SetDeadline(time.Unix(1, 0)) == nil
+}
+
 // admit wraps a connection of a peer that may call, nil of another.
 func (l *capListener) admit(c net.Conn) net.Conn {
 	switch c := c.(type) {
 	case *net.TCPConn:
 		ap, _ := netip.ParseAddrPort(c.RemoteAddr().String())
-		return &tcpConn{TCPConn: c, tracked: tracked{limit: l.e.conns, peer: &peer{addr: ap.Addr().Unmap()}}}
+		return &tcpConn{TCPConn: c, tracked: l.track(&peer{addr: ap.Addr().Unmap()})}
 	case *net.UnixConn:
 		uid, err := peerUID(c)
 		if err != nil || !l.e.may(uid) {
 			return nil
 		}
-		return &unixConn{UnixConn: c, tracked: tracked{limit: l.e.conns, peer: &peer{socket: true, uid: uid}}}
+		return &unixConn{UnixConn: c, tracked: l.track(&peer{socket: true, uid: uid})}
 	}
 	return nil
+}
+
+func (l *capListener) track(p *peer) *tracked {
+	p.silent = &l.e.silent
+	p.silent.Add(1)
+	return &tracked{limit: l.e.conns, peer: p}
 }
 
 // refuse closes c at once; what it is told fits every socket buffer.
@@ -63,11 +111,12 @@ func (l *capListener) refuse(c net.Conn, reason string) {
 	_ = c.Close()
 }
 
-// Close stops accepting. Twice is once.
+// Close ends Accept. Twice is once.
 func (l *capListener) Close() error {
 	if l.closed.Swap(true) {
 		return nil
 	}
+	close(l.gone)
 	if err := l.Listener.Close(); !errors.Is(err, net.ErrClosed) {
 		return err
 	}
@@ -85,6 +134,7 @@ func (t *tracked) who() *peer { return t.peer }
 
 func (t *tracked) leave() {
 	if !t.left.Swap(true) {
+		t.peer.ask()
 		t.limit.leave()
 	}
 }
@@ -92,7 +142,7 @@ func (t *tracked) leave() {
 // tcpConn embeds the connection itself, so that sendfile stays possible.
 type tcpConn struct {
 	*net.TCPConn
-	tracked
+	*tracked
 }
 
 func (c *tcpConn) Close() error {
@@ -102,7 +152,7 @@ func (c *tcpConn) Close() error {
 
 type unixConn struct {
 	*net.UnixConn
-	tracked
+	*tracked
 }
 
 func (c *unixConn) Close() error {

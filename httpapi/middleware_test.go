@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
+
+	"ronbox/httpapi/auth"
 )
 
 func TestStagesStandInTheirOrder(t *testing.T) {
@@ -125,7 +127,7 @@ func TestEveryRouteIsWhole(t *testing.T) {
 			t.Errorf("%s writes without a scope or an endpoint", key)
 		case route.Class != ClassBypass && route.Endpoint == "":
 			t.Errorf("%s can be full and has no endpoint to count it under", key)
-		case route.Class == ClassAdmin && route.Scope != scopeAdmin:
+		case route.Class == ClassAdmin && route.Scope != auth.ScopeAdmin:
 			t.Errorf("%s is for the operator and asks for %q", key, route.Scope)
 		case (route.Class == ClassRead || route.Class == ClassStream) && route.Method != http.MethodGet:
 			t.Errorf("%s reads", key)

@@ -130,7 +130,7 @@ func accessRows() []row {
 		{is: is(auth.ErrUnauthenticated), status: http.StatusUnauthorized, reason: reasonUnauth, code: "Unauthorized",
 			title: "Not authenticated",
 			hint:  "send a token in force as 'Authorization: Bearer …'; `ronbox token mint` makes one"},
-		{is: either(as[*auth.DeniedError], is(errForbidden)), status: http.StatusForbidden, reason: reasonForbidden,
+		{is: as[*auth.DeniedError], status: http.StatusForbidden, reason: reasonForbidden,
 			code: "Forbidden", title: "Not allowed", hint: hintForbidden},
 		full.when(is(errInflight)).because(reasonInflight),
 		full.when(is(errStreams)).because(reasonStreams),

@@ -9,7 +9,12 @@ import (
 // QueryError says which query parameter is wrong. It never repeats the value.
 type QueryError struct{ Param, Reason string }
 
-func (e *QueryError) Error() string { return "query parameter " + e.Param + ": " + e.Reason }
+func (e *QueryError) Error() string {
+	if e.Param == "" {
+		return "query: " + e.Reason
+	}
+	return "query parameter " + e.Param + ": " + e.Reason
+}
 
 // checkQuery refuses parameters that the route does not know, so that a misspelt one is not ignored.
 func checkQuery(_ *Server, b *bound, next handler) handler {
@@ -19,7 +24,7 @@ func checkQuery(_ *Server, b *bound, next handler) handler {
 		}
 		q, err := url.ParseQuery(c.r.URL.RawQuery)
 		if err != nil {
-			return &QueryError{"", "the query is malformed"}
+			return &QueryError{"", "is malformed"}
 		}
 		for name, values := range q {
 			if !slices.Contains(b.route.Query, name) {

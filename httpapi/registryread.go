@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"net/http"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -67,7 +68,7 @@ func getStatus(reg RegistryReader) handler {
 		if err != nil {
 			return err
 		}
-		return respondCached(c, cacheAsk, wire.VersionStatus(st))
+		return respondCached(c, http.StatusOK, cacheAsk, wire.VersionStatus(st))
 	}
 }
 
@@ -86,7 +87,7 @@ func getDiff(reg RegistryReader) handler {
 		if err != nil {
 			return err
 		}
-		return respondCached(c, cacheAsk, wire.Diff{Put: itemBytes(d.Put), Remove: d.Remove})
+		return respondCached(c, http.StatusOK, cacheAsk, wire.Diff{Put: itemBytes(d.Put), Remove: d.Remove})
 	}
 }
 
@@ -117,7 +118,7 @@ func getProposals(reg RegistryReader) handler {
 		for i, p := range l.Proposals {
 			out.Proposals[i] = proposalBody(p)
 		}
-		return respondCached(c, cacheAsk, out)
+		return respondCached(c, http.StatusOK, cacheAsk, out)
 	}
 }
 
@@ -128,7 +129,7 @@ func getProposal(reg RegistryReader) handler {
 		if err != nil {
 			return err
 		}
-		return respondCached(c, cacheAsk, proposalBody(p))
+		return respondCached(c, http.StatusOK, cacheAsk, proposalBody(p))
 	}
 }
 
@@ -170,7 +171,7 @@ func getSigners(reg RegistryReader) handler {
 		if err != nil {
 			return err
 		}
-		return respondCached(c, cacheAsk, wire.Signers{
+		return respondCached(c, http.StatusOK, cacheAsk, wire.Signers{
 			Epoch: d.Epoch, Version: d.Version, SignerSetB3: d.Set.B3().String(),
 			SignerSet: d.Set.Bytes(), Artifact: d.Artifact,
 		})

@@ -3,6 +3,8 @@ package httpapi
 import (
 	"net/http"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/record"
 	"ronbox/httpapi/wire"
@@ -17,11 +19,11 @@ func postProposal(reg RegistryWriter) handler {
 		if err := decode(c.body, &in); err != nil {
 			return err
 		}
-		switch {
-		case in.SchemaVersion != registrySchema:
+		if in.SchemaVersion != registrySchema {
 			return &BodyError{"schema_version", "must be " + registrySchema}
-		case len(in.Payload) == 0:
-			return &BodyError{"payload", "is missing"}
+		}
+		if err := checkPayload(in.Payload); err != nil {
+			return err
 		}
 		p, err := reg.Propose(c.context(), c.actor, in.Payload, in.PayloadB3, c.corrID)
 		if err != nil {
@@ -32,6 +34,17 @@ func postProposal(reg RegistryWriter) handler {
 			ProposalID: p.ID, PayloadB3: p.PayloadB3.String(), ExpiresAt: p.ExpiresAt, PayloadURL: payloadURL(p.ID),
 		})
 	}
+}
+
+// checkPayload names the member; what is wrong inside it, the engine says.
+func checkPayload(v jsontext.Value) error {
+	switch v.Kind() {
+	case '{':
+		return nil
+	case 0:
+		return &BodyError{"payload", "is missing"}
+	}
+	return &BodyError{"payload", "must be an object"}
 }
 
 // proposalID is the path parameter; what cannot be one names nothing.
@@ -114,8 +127,8 @@ func postGenesis(reg RegistryWriter) handler {
 		if err := decode(c.body, &in); err != nil {
 			return err
 		}
-		if len(in.Payload) == 0 {
-			return &BodyError{"payload", "is missing"}
+		if err := checkPayload(in.Payload); err != nil {
+			return err
 		}
 		approvals := make([]record.Approval, len(in.Approvals))
 		for i, a := range in.Approvals {

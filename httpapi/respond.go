@@ -18,11 +18,16 @@ const (
 
 // respond answers with v as JSON, not to be kept.
 func respond(c *call, status int, v any) error {
+	return respondCached(c, status, cacheNone, v)
+}
+
+// respondCached answers with v as JSON, to be kept as cache says.
+func respondCached(c *call, status int, cache string, v any) error {
 	body, err := encode(v)
 	if err != nil {
 		return err
 	}
-	return c.send(status, cacheNone, body)
+	return c.send(status, cache, body)
 }
 
 // encode is one line of JSON.
@@ -65,15 +70,6 @@ func matches(given []string, etag string) bool {
 		}
 	}
 	return false
-}
-
-// respondCached answers 200 with v as JSON, to be kept as cache says.
-func respondCached(c *call, cache string, v any) error {
-	body, err := encode(v)
-	if err != nil {
-		return err
-	}
-	return c.send(http.StatusOK, cache, body)
 }
 
 // empty answers 204.

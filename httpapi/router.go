@@ -3,6 +3,7 @@ package httpapi
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/julienschmidt/httprouter"
@@ -79,9 +80,10 @@ func (rt *router) add(s *Server, b *bound) {
 // addMissing binds the pseudo-rows of requests that have none, one for each service. Their methods are a closed set,
 // since they are labels.
 func (rt *router) addMissing(s *Server) {
+	refuse := func(c *call) error { return rt.refuse(s, c) }
 	for _, service := range []string{serviceNode, serviceRegistry} {
 		route := &Route{
-			Pattern: "unmatched", Service: service, Class: ClassBypass, Deadline: bypassDeadline, handle: rt.refuse,
+			Pattern: "unmatched", Service: service, Class: ClassBypass, Deadline: bypassDeadline, handle: refuse,
 		}
 		for _, m := range []string{
 			http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
@@ -92,8 +94,11 @@ func (rt *router) addMissing(s *Server) {
 	}
 }
 
-func (rt *router) refuse(c *call) error {
-	if allow := rt.allowed(c.r.URL.Path); len(allow) > 0 {
+// refuse tells which methods the path has, unless it does not exist for the peer.
+func (rt *router) refuse(s *Server, c *call) error {
+	path := c.r.URL.Path
+	hidden := slices.ContainsFunc(s.routes, func(r Route) bool { return r.Pattern == path && s.hidden(c.peer, &r) })
+	if allow := rt.allowed(path); len(allow) > 0 && !hidden {
 		return &methodError{allow}
 	}
 	return errNoRoute

@@ -157,6 +157,8 @@ func (st *stream) next() error {
 	switch {
 	case !ok:
 		return nil
+	case lost > 0 && st.s.d.Registry.Head().Head.Version == st.sent:
+		return nil // what was lost had been told by a replay
 	case lost > 0:
 		return st.lagged(st.sent)
 	}

@@ -3,6 +3,8 @@ package httpapi
 import (
 	"net/http"
 	"time"
+
+	"ronbox/httpapi/auth"
 )
 
 // Names of path parameters; each has one kind of value.
@@ -93,7 +95,7 @@ func (s *Server) registryWrites() []Route {
 func (s *Server) adminRoutes() []Route {
 	row := func(method, pattern string, b Body, h handler) Route {
 		return Route{
-			Method: method, Pattern: "/admin/v1/" + pattern, Service: serviceNode, Scope: scopeAdmin,
+			Method: method, Pattern: "/admin/v1/" + pattern, Service: serviceNode, Scope: auth.ScopeAdmin,
 			Class: ClassAdmin, Deadline: defaultDeadline, Body: b, Endpoint: "admin", handle: h,
 		}
 	}

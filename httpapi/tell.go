@@ -53,6 +53,9 @@ func (s *Server) writeProblem(c *call, r row, err error) {
 	if p.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(p.RetryAfter))
 	}
+	if r.reason == reasonDraining {
+		h.Set("Connection", "close")
+	}
 	if r.status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", `Bearer realm="ronbox"`)
 	}
