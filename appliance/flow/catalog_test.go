@@ -18,6 +18,10 @@ func sample(turn int) *Catalog {
 		func() {
 			NewQueue[int](c, Spec{Service: "registry", Name: "proposals_tx", Cap: 512, Policy: RejectNew, Producers: []string{HTTP},
 				Consumers: []string{"pipeline"}, Doc: "429 `Busy`; `busy_rejections_total{endpoint=\"propose\"|\"supersede\"}`"})
+			NewQueue[int](c, Spec{Service: "registry", Name: "cfg_reload_tx", Cap: 16, Policy: Collapse, Producers: []string{HTTP},
+				Consumers: []string{"pipeline"}})
+			NewQueue[int](c, Spec{Service: "registry", Name: "approvals_tx", Cap: 64, Policy: RejectNew, Producers: []string{HTTP},
+				Consumers: []string{"pipeline"}})
 		},
 		func() {
 			NewBroadcast[int](c, Spec{Service: "registry", Name: "committed_tx", Cap: 1024, Producers: []string{"store.committer"},
@@ -34,6 +38,7 @@ func sample(turn int) *Catalog {
 		func() {
 			NewQueue[int](c, Spec{Service: "store", Name: "work", Cap: 2048, Policy: WaitDeadline,
 				Producers: []string{"registry.pipeline", HTTP}, Consumers: []string{"committer"}})
+			NewQueue[int](c, Spec{Service: "store", Name: "bulk", Cap: 16, Policy: WaitDeadline, Consumers: []string{"committer"}})
 		},
 		func() { NewMutex(c, "registry", RankCounters); NewMutex(c, "registry", RankStateMeta) },
 		func() { NewMutex(c, "registry", RankCounters) },

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,117 +10,182 @@ import (
 // everyTask is the consumer name that stands for every task.
 const everyTask = "*"
 
-// Mermaid returns the catalogue as a flowchart: tasks are nodes, grouped by service; channels are edges with kind, capacity and policy.
-// Queues are drawn solid, all else dotted.
+// Mermaid returns the catalogue as a flowchart. Tasks are boxes, grouped by service, with their tickers in them. A channel between two
+// nodes is an edge, which it shares with others between the same two; one with more ends, or an open one, is a rounded node, so that it
+// is named once. Queues are drawn solid, all else dotted. Handlers and the services that they feed come first.
 func (c *Catalog) Mermaid() string {
-	p := picture{nodes: map[string]bool{}}
+	p := picture{drawn: map[string]bool{}, shared: map[edge][]Spec{}}
+	tasks, specs := c.Tasks(), c.Specs()
 	p.line("flowchart LR")
-	tasks := c.Tasks()
-	for _, service := range c.services() {
-		p.group(service, of(slices.Clone(tasks), service, func(t Task) string { return t.Service }))
+	fed := map[string]int{} // by service: 1 if handlers feed it
+	for _, s := range specs {
+		if slices.Contains(s.Producers, HTTP) {
+			fed[s.Service] = 1
+			p.end("", HTTP)
+		}
 	}
-	for _, s := range c.Specs() {
-		p.edge(s)
+	services := c.services()
+	slices.SortStableFunc(services, func(a, b string) int { return fed[b] - fed[a] })
+	for _, service := range services {
+		p.group(service, of(slices.Clone(tasks), service, func(t Task) string { return t.Service }), specs)
+	}
+	for _, s := range specs {
+		p.channel(s)
+	}
+	for _, e := range p.edges {
+		p.line("  %s", e.text(p.shared[e]))
 	}
 	return p.text.String()
 }
 
 // picture is a flowchart being written.
 type picture struct {
-	text  strings.Builder
-	nodes map[string]bool // ids written so far
+	text   strings.Builder
+	drawn  map[string]bool // ids of the nodes written so far
+	edges  []edge          // in the order in which they were met
+	shared map[edge][]Spec // the channels whose names an edge carries; none for one to or from a channel's own node
 }
+
+// edge is an arrow between two nodes, given by their ids.
+type edge struct{ from, arrow, to string }
 
 func (p *picture) line(format string, args ...any) {
 	fmt.Fprintf(&p.text, format+"\n", args...)
 }
 
-// group draws the tasks of one service.
-func (p *picture) group(service string, tasks []Task) {
+// group draws the tasks of one service and those of its channels that are nodes.
+func (p *picture) group(service string, tasks []Task, specs []Spec) {
 	if len(tasks) == 0 {
 		return
 	}
 	p.line("  subgraph svc_%s[%q]", id(service), service)
 	for _, t := range tasks {
-		label := t.Name
-		if t.Count > 1 {
-			label = fmt.Sprintf("%s ×%d", t.Name, t.Count)
+		p.node("  ", id(t.Service+"."+t.Name), "[%q]", taskLabel(t, specs))
+	}
+	for _, s := range specs {
+		if s.Service == service && isNode(s) {
+			p.node("  ", channelID(s), "([%q])", bounded(s)+br+policy(s))
 		}
-		node := id(t.Service + "." + t.Name)
-		p.nodes[node] = true
-		p.line("    %s[%q]", node, label)
 	}
 	p.line("  end")
 }
 
-// edge draws the channel s from its producers to its consumers.
-func (p *picture) edge(s Spec) {
-	source := openEnd
+// channel notes the edges of s and draws the nodes at its ends that are no tasks.
+func (p *picture) channel(s Spec) {
 	if s.Kind == KindTicker {
-		source = clock
+		return
 	}
-	from, to := p.ends(s, s.Producers, source), p.ends(s, s.Consumers, openEnd)
 	arrow := "-.->"
 	if s.Kind == KindQueue {
 		arrow = "-->"
 	}
-	p.line("  %s %s|\"%s\"| %s", from, arrow, edgeLabel(s), to)
+	if !isNode(s) {
+		p.join(edge{p.end(s.Service, s.Producers[0]), arrow, p.end(s.Service, s.Consumers[0])}, s)
+		return
+	}
+	p.node("", channelID(s), "([%q])", bounded(s)+br+policy(s))
+	for _, name := range s.Producers {
+		p.join(edge{p.end(s.Service, name), arrow, channelID(s)})
+	}
+	for _, name := range s.Consumers {
+		p.join(edge{channelID(s), arrow, p.end(s.Service, name)})
+	}
 }
 
-// A side of an edge that names nobody: time itself for a ticker, otherwise nothing that the catalogue knows.
-const (
-	openEnd = "outside"
-	clock   = "clock"
-)
-
-// ends returns the nodes of producers or consumers as one side of an edge, drawing those that are no task first. If none are named it is
-// the node nobody.
-func (p *picture) ends(s Spec, list []string, nobody string) string {
-	nodes := make([]string, 0, len(list))
-	for _, name := range list {
-		full := id(qualify(s.Service, name))
-		switch {
-		case p.nodes[full]:
-			nodes = append(nodes, full)
-		case name == everyTask:
-			nodes = append(nodes, p.node("every_task", `(("every task"))`))
-		case name == HTTP:
-			nodes = append(nodes, p.node("http_handlers", `(["HTTP handlers"])`))
-		default:
-			nodes = append(nodes, p.node(full, fmt.Sprintf("([%q])", qualify(s.Service, name))))
-		}
+// join notes an edge once, with what it carries.
+func (p *picture) join(e edge, s ...Spec) {
+	if !slices.Contains(p.edges, e) {
+		p.edges = append(p.edges, e)
 	}
-	if len(nodes) == 0 {
-		return p.node(nobody, fmt.Sprintf("((%q))", nobody))
-	}
-	slices.Sort(nodes)
-	return strings.Join(slices.Compact(nodes), " & ")
+	p.shared[e] = append(p.shared[e], s...)
 }
 
-// node draws a node that is no task, once, and returns its id.
-func (p *picture) node(node, shape string) string {
-	if !p.nodes[node] {
-		p.nodes[node] = true
-		p.line("  %s%s", node, shape)
+// end returns the id of a producer or consumer, drawing it first if it is no declared task.
+func (p *picture) end(service, name string) string {
+	switch name {
+	case everyTask:
+		return p.node("", "every_task", "((%q))", "every task")
+	case HTTP:
+		return p.node("", "http_handlers", "[[%q]]", "HTTP handlers")
+	}
+	name = qualify(service, name)
+	return p.node("", id(name), "[%q]", name)
+}
+
+// node draws a node, once, and returns its id.
+func (p *picture) node(indent, node, shape, label string) string {
+	if !p.drawn[node] {
+		p.drawn[node] = true
+		p.line("  %s%s"+shape, indent, node, label)
 	}
 	return node
 }
 
-// edgeLabel is "q512 registry.proposals_tx: reject new", with bc for a broadcast; a watch and a ticker go without capacity and policy.
-func edgeLabel(s Spec) string {
-	name := s.Service + "." + s.Name
+// isNode reports whether s is drawn as a node of its own and not as an edge.
+func isNode(s Spec) bool {
+	return s.Kind != KindTicker && (len(s.Producers) != 1 || len(s.Consumers) != 1)
+}
+
+const br = "<br>"
+
+// taskLabel is "worker ×3" and a line for each ticker of the task.
+func taskLabel(t Task, specs []Spec) string {
+	label := plain(t.Name)
+	if t.Count > 1 {
+		label = fmt.Sprintf("%s ×%d", label, t.Count)
+	}
+	for _, s := range specs {
+		mine := func(name string) bool { return qualify(s.Service, name) == t.Service+"."+t.Name }
+		if s.Kind == KindTicker && slices.ContainsFunc(s.Consumers, mine) {
+			label += br + "ticker " + plain(s.Name)
+		}
+	}
+	return label
+}
+
+// text is the edge with the names of what it carries, each above the policy that it shares with the next.
+func (e edge) text(carried []Spec) string {
+	if len(carried) == 0 {
+		return fmt.Sprintf("%s %s %s", e.from, e.arrow, e.to)
+	}
+	slices.SortStableFunc(carried, func(a, b Spec) int { return cmp.Compare(policy(a), policy(b)) })
+	var lines []string
+	for i, s := range carried {
+		lines = append(lines, bounded(s))
+		if i+1 == len(carried) || policy(carried[i+1]) != policy(s) {
+			lines = append(lines, policy(s))
+		}
+	}
+	return fmt.Sprintf("%s %s|%q| %s", e.from, e.arrow, strings.Join(lines, br), e.to)
+}
+
+// bounded is "proposals_tx · q512", with bc for a broadcast; a watch holds one value by nature.
+func bounded(s Spec) string {
 	switch s.Kind {
 	case KindQueue:
-		return fmt.Sprintf("q%d %s: %s", s.Cap, name, plain(string(s.Policy)))
+		return fmt.Sprintf("%s · q%d", plain(s.Name), s.Cap)
 	case KindBroadcast:
-		return fmt.Sprintf("bc%d %s: %s", s.Cap, name, plain(string(s.Policy)))
+		return fmt.Sprintf("%s · bc%d", plain(s.Name), s.Cap)
 	}
-	return fmt.Sprintf("%s %s", s.Kind, name)
+	return plain(s.Name)
+}
+
+// policy is what happens when s is full; a watch always keeps the last value, so its kind says more.
+func policy(s Spec) string {
+	if s.Kind == KindWatch {
+		return string(KindWatch)
+	}
+	return plain(string(s.Policy))
 }
 
 // plain removes what ends a label.
 func plain(text string) string {
 	return strings.NewReplacer(`"`, "'", "|", "/").Replace(text)
+}
+
+// channelID is the id of a channel's own node; a task may have the same name.
+func channelID(s Spec) string {
+	return "ch_" + id(s.Service+"."+s.Name)
 }
 
 // id makes a name an identifier of the flowchart.
