@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
+	"os/exec"
 	"strconv"
 	"sync"
 	"syscall"
@@ -94,28 +96,43 @@ func killBox(t *testing.T, cycles int) uint64 {
 	return last
 }
 
-// patience is how long one apply may take: some wait for the node to come back, some are given up halfway.
+// patience is how long one apply may take: some wait for the node to come back, some are killed halfway.
 const patience = 400 * time.Millisecond
 
-// applyForEver applies the eight states again and again, through every crash.
+// applyForEver applies the eight states again and again, through every crash, the applying process's own included.
 func (b *box) applyForEver(t *testing.T, ctx context.Context, acked *acks) {
 	files := states(t)
-	for i := 0; ctx.Err() == nil; i++ {
-		short, stop := context.WithTimeout(ctx, patience)
-		r := cliIn(t, short, "", b.args("registry", "apply", files[i%len(files)], "--key", b.key, "--json")...)
-		stop()
-		if r.code == exitDone {
-			var d appliedDoc
-			if err := json.Unmarshal([]byte(r.stdout), &d); err != nil {
-				t.Errorf("apply printed %q", r.stdout)
-			}
+	for i := 0; ctx.Err() == nil; {
+		d, code := b.applyOnce(t, ctx, files[i%len(files)])
+		switch code {
+		case exitDone:
 			acked.add(d)
-			continue
-		}
-		if r.code != exitUnreachable && r.code != exitBusy && r.code != exitInterrupted {
-			t.Errorf("apply: exit %d\n%s%s", r.code, r.stdout, r.stderr)
+			i++
+		case exitUnreachable, exitBusy, -1: // -1: killed
+		default:
+			t.Errorf("apply ended with %d", code)
 		}
 	}
+}
+
+func (b *box) applyOnce(t *testing.T, ctx context.Context, file string) (d appliedDoc, code int) {
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	cmd := exec.CommandContext(ctx, binary, b.args("registry", "apply", file, "--key", b.key, "--json")...)
+	out, err := cmd.Output()
+	if ended, ok := errors.AsType[*exec.ExitError](err); ok {
+		return d, ended.ExitCode()
+	}
+	if err == nil {
+		err = json.Unmarshal(out, &d)
+	}
+	if err == nil {
+		return d, exitDone
+	}
+	if ctx.Err() == nil {
+		t.Errorf("apply printed %q: %v", out, err)
+	}
+	return d, -1
 }
 
 // follow reads the stream after version from until it has brought version to, and gives the last it saw.

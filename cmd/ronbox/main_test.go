@@ -128,6 +128,13 @@ func (b *box) start(t testing.TB, args ...string) *process {
 func (b *box) launch(t testing.TB, args ...string) *process {
 	t.Helper()
 	p := &process{cmd: exec.Command(binary, b.args(append([]string{"serve"}, args...)...)...), stderr: &bytes.Buffer{}, done: make(chan struct{})}
+	b.run(t, p)
+	return p
+}
+
+// run starts a process that ends with the test.
+func (b *box) run(t testing.TB, p *process) {
+	t.Helper()
 	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = b.env, p.stderr, p.stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {
@@ -138,7 +145,6 @@ func (b *box) launch(t testing.TB, args ...string) *process {
 		close(p.done)
 	}()
 	t.Cleanup(func() { _ = p.cmd.Process.Kill(); <-p.done })
-	return p
 }
 
 // awaitReady polls the socket: a node that is not there yet has nothing that could be waited for.

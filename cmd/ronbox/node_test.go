@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -162,6 +163,51 @@ func TestURLAndToken(t *testing.T) {
 		if r := cli(t, tt.args...); r.code != tt.want {
 			t.Errorf("%s: exit %d, want %d\n%s", tt.doc, r.code, tt.want, r.stderr)
 		}
+	}
+}
+
+// One command makes a node and serves it, the same command serves it again, and a person is told what to try.
+func TestInitStart(t *testing.T) {
+	made := newBox(t)
+	b := &box{dir: made.dir + "2", env: made.env}
+	t.Cleanup(func() { _ = os.RemoveAll(b.dir) })
+	for _, life := range []string{"made", "is a node already"} {
+		p := &process{cmd: exec.Command(binary, b.args("init", "--dev", "--start")...), stderr: &bytes.Buffer{}, done: make(chan struct{})}
+		b.run(t, p)
+		b.awaitReady(t, p)
+		if code := p.signal(t, syscall.SIGTERM); code != exitDone {
+			t.Errorf("exit %d\n%s", code, p.stderr)
+		}
+		for _, want := range []string{life, "URL ", "admin.token", b.dir + " status", "dev-signer.key", "registry stream"} {
+			if !strings.Contains(p.stderr.String(), want) {
+				t.Errorf("nobody is told %q:\n%s", want, p.stderr)
+			}
+		}
+	}
+}
+
+func TestTopologyIsPrintedWithoutANode(t *testing.T) {
+	var doc struct {
+		Channels []map[string]any `json:"channels"`
+		Tasks    []map[string]any `json:"tasks"`
+	}
+	none := filepath.Join(t.TempDir(), "none")
+	must(t, &doc, "--data-dir", none, "debug", "topology", "--json")
+	for _, c := range doc.Channels {
+		for _, member := range []string{"service", "name", "kind", "cap", "policy", "producers", "consumers"} {
+			if _, ok := c[member]; !ok {
+				t.Errorf("channel %v lacks %s", c, member)
+			}
+		}
+	}
+	if len(doc.Channels) < 10 || len(doc.Tasks) < 8 {
+		t.Errorf("%d channels and %d tasks: some are missing", len(doc.Channels), len(doc.Tasks))
+	}
+	if r := must(t, nil, "--data-dir", none, "debug", "topology", "--mermaid"); !strings.Contains(r.stdout, "flowchart") {
+		t.Errorf("no picture: %s", r.stdout)
+	}
+	if r := must(t, nil, "--data-dir", none, "debug", "topology"); !strings.Contains(r.stdout, "| `proposals_tx` | queue | 512 |") {
+		t.Errorf("no table: %s", r.stdout)
 	}
 }
 
