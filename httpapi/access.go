@@ -130,7 +130,7 @@ func (s *Server) log(c *call, method string, status int, took time.Duration, err
 		return
 	}
 	fields := []any{
-		"corr_id", c.corrID, "route", c.route.Pattern, "method", method,
+		"service", c.route.Service, "corr_id", c.corrID, "route", c.route.Pattern, "method", method,
 		"status", status, "latency_ms", float64(took.Microseconds()) / 1000, "peer_addr", c.peer.String(),
 	}
 	fields = append(fields, whoFields(c.actor)...)

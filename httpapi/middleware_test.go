@@ -3,12 +3,14 @@ package httpapi
 import (
 	"bytes"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
 
+	"ronbox/appliance/obs"
 	"ronbox/httpapi/auth"
 )
 
@@ -150,3 +152,40 @@ func TestConfigFaultsAreAllTold(t *testing.T) {
 		}
 	}
 }
+
+// A line says whose route was called, and what is nobody's is the node's.
+func TestLinesNameTheirService(t *testing.T) {
+	var out bytes.Buffer
+	r := newRig(t, func(_ *Config, d *Deps) { d.Log = obs.NewLogger(obs.DefaultLogConfig(), &out) })
+	r.do("POST", "/registry/commit/"+proposal, "", writer)
+	r.socket("POST", "/admin/v1/drain", "", nil)
+	got := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(got) != 2 || !strings.Contains(got[0], `"service":"registry"`) || !strings.Contains(got[1], `"service":"node"`) {
+		t.Errorf("lines %q", got)
+	}
+}
+
+// The log of a refused call tells why, and never holds the token.
+func TestTokensAreNotLogged(t *testing.T) {
+	var out bytes.Buffer
+	r := newRig(t, func(_ *Config, d *Deps) {
+		d.Log = obs.NewLogger(obs.LogConfig{Format: "json", Level: "trace"}, &out)
+		d.Auth = auth.New(auth.DefaultConfig(), noKeys{}, nil)
+	})
+	for _, token := range []string{"c2VjcmV0LXRva2Vu", strings.Repeat("c2VjcmV0LXRva2Vu", 400), "c2VjcmV0LXRva2Vu=", "c2VjcmV0LXRva2Vu\x00"} {
+		for _, scheme := range []string{"Bearer ", "bearer ", "Bearer  ", "Basic ", ""} {
+			r.do("POST", "/registry/commit/"+proposal, "", header{"Authorization": scheme + token})
+		}
+		r.do("GET", "/registry/head?token="+url.QueryEscape(token), "", nil)
+	}
+	if strings.Count(out.String(), `"status":401`) != 20 || strings.Contains(out.String(), "c2VjcmV0") {
+		t.Errorf("lines %s", out.String())
+	}
+}
+
+type noKeys struct{}
+
+func (noKeys) Root(string) ([]byte, bool) { return nil, false }
+func (noKeys) Active() string             { return "" }
+func (noKeys) Epoch() uint64              { return 0 }
+func (noKeys) Revoked(string) bool        { return false }

@@ -50,6 +50,7 @@ func New(cfg Config, d Deps) *Server {
 	if d.Log == nil {
 		d.Log = hclog.NewNullLogger()
 	}
+	d.Log = d.Log.Named(serviceNode)
 	if d.Catalog == nil {
 		d.Catalog = flow.NewCatalog(nil, nil)
 	}
