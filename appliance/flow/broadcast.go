@@ -69,6 +69,7 @@ func (b *Broadcast[T]) Subscribe(consumer string) *Subscription[T] {
 	s.start, s.cursor = b.next, b.next
 	if b.closed {
 		close(s.gone)
+		s.wake()
 		return s
 	}
 	b.subs = append(slices.Clone(b.subs), s)

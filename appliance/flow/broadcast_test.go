@@ -191,6 +191,22 @@ func TestCloseWakesASelect(t *testing.T) {
 	})
 }
 
+// So does one that subscribed too late.
+func TestSubscribeToAClosedBusWakesASelect(t *testing.T) {
+	b := newBus(4)
+	b.Close()
+	s := b.Subscribe("late")
+	defer s.Close()
+	select {
+	case <-s.Ready():
+	default:
+		t.Error("not woken")
+	}
+	if _, _, ok := s.Next(); ok || !s.Closed() {
+		t.Error("not closed")
+	}
+}
+
 // Lag is counted when it happens, even if the subscriber is stalled, and warned about by the reader at most every 5 s.
 func TestBroadcastTellsOfLag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
