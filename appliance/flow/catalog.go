@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// Catalog knows every channel, task and lock of the process. Safe for concurrent use; no method blocks.
+// Catalog knows every channel, task and lock of the process. Safe for concurrent use; no method but CloseFedBy blocks.
 type Catalog struct {
 	meter Meter
 	log   hclog.Logger
@@ -26,7 +26,7 @@ type Catalog struct {
 // channel is a declared channel and, where flow can close it, who still feeds it.
 type channel struct {
 	spec  Spec
-	live  map[string]bool // producers as "svc.task" that have not returned for good
+	live  map[string]bool // the feeders that have not returned for good
 	close func()          // nil: not closable, or closed already
 }
 
@@ -62,7 +62,7 @@ func (c *Catalog) enter(s Spec, closeAll func()) {
 	}
 	ch := &channel{spec: s, live: map[string]bool{}, close: closeAll}
 	for _, p := range s.Producers {
-		ch.live[qualify(s.Service, p)] = true
+		ch.live[feeder(s.Service, p)] = true
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,8 +139,8 @@ func (c *Catalog) Tasks() []Task {
 	return tasks
 }
 
-// Locks returns every declared lock rank, sorted by service and rank, outermost first.
-func (c *Catalog) Locks() []Lock {
+// ranks returns every declared lock rank, sorted by service and rank, outermost first.
+func (c *Catalog) ranks() []Lock {
 	c.mu.Lock()
 	locks := slices.Clone(c.locks)
 	c.mu.Unlock()
@@ -176,11 +176,10 @@ func (c *Catalog) CloseFedBy(service, producer string) {
 		c.draining[service] = true
 		c.mu.Unlock()
 	}
-	c.producerGone(service, producer)
+	c.feederGone(feeder(service, producer))
 }
 
-func (c *Catalog) producerGone(service, producer string) {
-	name := qualify(service, producer)
+func (c *Catalog) feederGone(name string) {
 	var closing []func()
 	c.mu.Lock()
 	for _, ch := range c.channels {
@@ -204,6 +203,14 @@ func (c *Catalog) isDraining(service string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.draining[service]
+}
+
+// feeder is the key of a producer: "svc.task", or "svc http" for the handlers, since a task may be called "http" too.
+func feeder(service, producer string) string {
+	if producer == HTTP {
+		return service + " " + HTTP
+	}
+	return qualify(service, producer)
 }
 
 // qualify returns name as "svc.task".

@@ -1,12 +1,14 @@
 package flow
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -154,5 +156,23 @@ func TestCloseFedBy(t *testing.T) {
 		if len(open) != len(strings.Fields(tt.open)) {
 			t.Errorf("after %s.%s: open %v, want %s", tt.service, tt.producer, open, tt.open)
 		}
+	}
+}
+
+// A task may be called "http" like the handlers, and is not taken for them.
+func TestCloseFedByTellsHandlersFromATask(t *testing.T) {
+	c := NewCatalog(nil, nil)
+	handlers := NewQueue[int](c, Spec{Service: "node", Name: "a", Cap: 9, Policy: Wait, Producers: []string{HTTP}})
+	task := NewQueue[int](c, Spec{Service: "node", Name: "b", Cap: 9, Policy: Wait, Producers: []string{"node.http"}})
+	c.CloseFedBy("node", HTTP)
+	if handlers.TrySend(1) != ErrClosed || task.TrySend(1) != nil {
+		t.Error("the gate closes what handlers feed, and only that")
+	}
+	s := NewSupervisor(t.Context(), c, Hooks{})
+	defer s.Close()
+	s.Start(Task{Service: "node", Name: "http", Run: func(context.Context) error { return nil }})
+	s.Drain("node", time.Minute, 0)
+	if task.TrySend(1) != ErrClosed {
+		t.Error("the end of the task did not close its queue")
 	}
 }

@@ -10,8 +10,8 @@
 //  3. Broadcast: Publish never waits; for each subscription published = delivered + lagged + pending.
 //  4. Watch: a Load is never torn, and the channel it returns closes at the next Store, whenever that happens.
 //  5. Reply: exactly one of success, failure, cancelled and unknown reaches the waiter; a claimed item is never cancelled.
-//  6. Every goroutine has an owner that joins it: the Supervisor its tasks, Fan its legs. A panic in a task ends that life of the task
-//     only, is counted and its stack logged once.
+//  6. Every goroutine has an owner that joins it: the Supervisor its tasks, Fan its legs. Only a task that ignores the end of its context past
+//     the grace of a Drain is left behind. A panic in a task ends that life of the task only, is counted and its stack logged once.
 //  7. A closed queue means drain, a done context means stop now. A queue closes when the last task named in its Producers has returned.
 //  8. Metrics are resolved when a thing is constructed; no hot path looks one up.
 //
@@ -25,5 +25,5 @@
 // Engines' locks follow the ranks of this package, outer first: state_meta, run_registry, routing_table, flights, cache_meta,
 // balance_cache, breaker_table, counters. A goroutine holds locks of one service only and none while it waits on anything of this package;
 // with the build tag flowdebug both are checked and a breach panics. The package's own locks (Catalog, Broadcast, Ticker, Supervisor,
-// task state) are innermost, guard a few assignments, and are never held together nor over a call out of the package.
+// task state, Fan) are innermost, guard a few assignments, and are never held together nor over a call out of the package.
 package flow

@@ -127,6 +127,22 @@ func TestDrainIsCutShort(t *testing.T) {
 	})
 }
 
+// It does so even if a task ignores its context: when the second Drain leaves it behind, the first has nothing left to wait for.
+func TestDrainIsCutShortByAStraggler(t *testing.T) {
+	supervise(t, func(t *testing.T, r *rig) {
+		hung := make(chan struct{})
+		r.Start(Task{Service: "x", Name: "hung", Run: func(context.Context) error { <-hung; return nil }})
+		second := make(chan int, 1)
+		time.AfterFunc(time.Second, func() { second <- r.Drain("x", 0, 250*time.Millisecond) })
+		start := time.Now()
+		first := r.Drain("x", time.Minute, time.Second)
+		if n := <-second; first+n != 1 || time.Since(start) != 1250*time.Millisecond {
+			t.Errorf("%d + %d aborted after %v, want 1 after 1.25 s", first, n, time.Since(start))
+		}
+		close(hung)
+	})
+}
+
 // Background tasks are cancelled when the drain begins, those started later too; a task that waits for its restart is not waited out.
 func TestCancelBackground(t *testing.T) {
 	supervise(t, func(t *testing.T, r *rig) {

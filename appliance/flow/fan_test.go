@@ -3,6 +3,7 @@ package flow
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -64,4 +65,23 @@ func TestFanRaisesAPanicAfterTheJoin(t *testing.T) {
 		joined = true
 		return nil
 	})
+}
+
+// A panic outweighs an error, even one that came first, and a leg that ends its goroutine has failed.
+func TestFanHidesNoFailure(t *testing.T) {
+	text := wantPanic(t, func() {
+		_ = Fan(t.Context(), 2, func(ctx context.Context, i int) error {
+			if i == 0 {
+				return errWork
+			}
+			<-ctx.Done()
+			panic("boom")
+		})
+	})
+	if !strings.Contains(text, "boom") {
+		t.Errorf("panic = %q", text)
+	}
+	if err := Fan(t.Context(), 1, func(context.Context, int) error { runtime.Goexit(); return nil }); err != errGoexit {
+		t.Errorf("Fan of a leg that ended its goroutine = %v", err)
+	}
 }

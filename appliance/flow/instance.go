@@ -79,10 +79,9 @@ type instance struct {
 	name   string // "worker/3", "pipeline" if there is only one
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	done   chan struct{} // closed when the instance has ended for good
+	done   chan struct{} // closed when it is waited for no longer: it has ended for good, or was left behind
 
-	aborted   atomic.Bool // its drain deadline passed
-	abandoned atomic.Bool // it did not stop in its grace either
+	aborted atomic.Bool // its drain deadline passed
 
 	restarts  restartLog  // owned by run
 	escalated *time.Timer // runs out a minute after the last restart; nil while all is well; owned by run
@@ -135,7 +134,7 @@ func (in *instance) life() error {
 	over := make(chan error, 1)
 	go func() {
 		pprof.SetGoroutineLabels(pprof.WithLabels(in.ctx, pprof.Labels("task", in.task.Service+"."+in.name)))
-		guardTo(func() error { return in.task.Run(in.ctx) }, func(err error) { over <- err })
+		guard(func() error { return in.task.Run(in.ctx) }, func(err error) { over <- err })
 	}()
 	for {
 		select {
@@ -159,7 +158,7 @@ func (in *instance) logPanic(err error) {
 // restart waits out the delay, records the restart and escalates if there were too many. It returns early if the context ends.
 func (in *instance) restart(err error) {
 	n := in.restarts.recent(time.Now())
-	delay := Backoff(restartLo, restartHi, restartMost)(n)
+	delay := restartDelay(n)
 	in.task.log.Warn("task restarts", "task", in.name, "error", err, "restarts", n+1, "delay_ms", delay.Milliseconds())
 	if !in.sleep(delay) {
 		return
@@ -211,11 +210,20 @@ func (in *instance) end() {
 	in.settle()
 	in.cancel(nil)
 	if in.task.ended() {
-		in.task.super.catalog.producerGone(in.task.Service, in.task.Name)
+		in.task.super.catalog.feederGone(in.task.Service + "." + in.task.Name)
 	}
+	in.release()
+}
+
+// release ends all waiting for the instance and reports whether this was the first time.
+func (in *instance) release() bool {
 	s := in.task.super
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !in.branch.live[in] {
+		return false
+	}
 	delete(in.branch.live, in)
-	s.mu.Unlock()
 	close(in.done)
+	return true
 }

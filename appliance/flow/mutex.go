@@ -29,16 +29,6 @@ func (m *Mutex) Lock() {
 	noteHeld(m)
 }
 
-// TryLock takes the lock if it is free and reports whether it did. It is bound by the order like Lock.
-func (m *Mutex) TryLock() bool {
-	assertOrder(m)
-	if !m.mu.TryLock() {
-		return false
-	}
-	noteHeld(m)
-	return true
-}
-
 // Unlock releases the lock, on the goroutine that took it.
 func (m *Mutex) Unlock() {
 	noteFreed(m)

@@ -36,7 +36,7 @@ func (c *Catalog) JSON() ([]byte, error) {
 		Channels []channelDoc `json:"channels"`
 		Tasks    []taskDoc    `json:"tasks"`
 		Locks    []Lock       `json:"locks"`
-	}{[]channelDoc{}, []taskDoc{}, append([]Lock{}, c.Locks()...)}
+	}{[]channelDoc{}, []taskDoc{}, append([]Lock{}, c.ranks()...)}
 	for _, s := range c.Specs() {
 		doc.Channels = append(doc.Channels, channelDoc{s.Service, s.Name, s.Kind, s.Cap, s.Policy,
 			append([]string{}, s.Producers...), append([]string{}, s.Consumers...), s.Doc})
@@ -57,7 +57,7 @@ func (c *Catalog) Markdown() string {
 		fmt.Fprintf(&w, "### %s\n", service)
 		writeChannels(&w, of(c.Specs(), service, func(s Spec) string { return s.Service }))
 		writeTasks(&w, of(c.Tasks(), service, func(t Task) string { return t.Service }))
-		writeLocks(&w, of(c.Locks(), service, func(l Lock) string { return l.Service }))
+		writeLocks(&w, of(c.ranks(), service, func(l Lock) string { return l.Service }))
 	}
 	return w.String()
 }
@@ -71,7 +71,7 @@ func (c *Catalog) services() []string {
 	for _, t := range c.Tasks() {
 		names = append(names, t.Service)
 	}
-	for _, l := range c.Locks() {
+	for _, l := range c.ranks() {
 		names = append(names, l.Service)
 	}
 	slices.Sort(names)

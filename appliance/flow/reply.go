@@ -9,7 +9,7 @@ import (
 // replyGrace is how long a waiter whose context has ended still waits for the answer to an item that is being worked on.
 const replyGrace = 250 * time.Millisecond
 
-// The states of a Reply: waiting → claimed → settling → answered, or waiting → left.
+// The states of a Reply: waiting → claimed → settling → answered, where claimed may be skipped, or waiting → left.
 const (
 	replyWaiting uint32 = iota
 	replyClaimed

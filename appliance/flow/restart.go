@@ -1,6 +1,10 @@
 package flow
 
-import "time"
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+)
 
 // The restart rule: delays are drawn from 100 to 400 ms, doubled per recent restart, up to 5 s; a sixth restart within a minute escalates.
 const (
@@ -10,6 +14,12 @@ const (
 	restartWindow = time.Minute
 	restartLimit  = 5
 )
+
+// restartDelay draws the delay min(5 s, U[100, 400] ms × 2ⁿ) after n recent restarts.
+func restartDelay(n int) time.Duration {
+	base := restartLo + rand.N(restartHi-restartLo+1)
+	return time.Duration(min(float64(restartMost), math.Ldexp(float64(base), n)))
+}
 
 // verdict is what becomes of an instance when a life of it ends.
 type verdict int

@@ -53,3 +53,18 @@ func TestRestartLog(t *testing.T) {
 		}
 	})
 }
+
+// A drawn delay lies between the doubled bounds and never above the cap, however large n is.
+func TestRestartDelayBounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(0, 5000).Draw(t, "n")
+		d := restartDelay(n)
+		lo, hi := restartMost, restartMost
+		if n < 6 {
+			lo, hi = min(lo, restartLo<<n), min(hi, restartHi<<n)
+		}
+		if d < lo || d > hi {
+			t.Fatalf("n %d: %v is not in [%v, %v]", n, d, lo, hi)
+		}
+	})
+}

@@ -3,8 +3,6 @@ package flow
 import (
 	"context"
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"time"
 )
 
@@ -38,10 +36,10 @@ func (r Retrier) Counting(c *Catalog, service, op string, pairs ...string) Retri
 // begin after ctx's deadline, and when ctx ends it returns its cause along with the last error.
 func (r Retrier) Do(ctx context.Context, call func(context.Context) error) error {
 	assertFree("Retrier.Do")
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	for n := 0; ; n++ {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
 		err := call(ctx)
 		if err == nil || n+1 >= r.tries || !r.again(err) {
 			return err
@@ -65,19 +63,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	defer t.Stop()
 	select {
 	case <-t.C:
-		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
-}
-
-// Backoff returns the delay min(most, U[lo, hi] × 2ⁿ), drawn anew at each call.
-func Backoff(lo, hi, most time.Duration) func(n int) time.Duration {
-	return func(n int) time.Duration { return backoff(lo, hi, most, n, rand.Float64()) }
-}
-
-// backoff is the formula of Backoff with u, in [0, 1), in place of the draw.
-func backoff(lo, hi, most time.Duration, n int, u float64) time.Duration {
-	base := float64(lo) + u*float64(hi-lo)
-	return time.Duration(min(float64(most), math.Ldexp(base, n)))
+	return context.Cause(ctx) // nil while ctx lives
 }

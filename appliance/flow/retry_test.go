@@ -6,8 +6,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"pgregory.net/rapid"
 )
 
 func TestRetry(t *testing.T) {
@@ -60,24 +58,24 @@ func TestRetryStopsWithItsContext(t *testing.T) {
 		if !errors.Is(err, ErrAborted) || !errors.Is(err, errWork) || time.Since(start) != time.Second {
 			t.Errorf("Do = %v after %v", err, time.Since(start))
 		}
-		err = Retry(Backoff(1, 2, 3), 2, nil).Do(ctx, func(context.Context) error { t.Error("called with an ended context"); return nil })
+		err = Retry(func(int) time.Duration { return 1 }, 2, nil).Do(ctx, func(context.Context) error { t.Error("called with an ended context"); return nil })
 		if err != ErrAborted {
 			t.Errorf("Do with an ended context = %v", err)
 		}
 	})
 }
 
-// A drawn delay lies between the doubled bounds and never above the cap, however large n is.
-func TestBackoffBounds(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.IntRange(0, 5000).Draw(t, "n")
-		d := Backoff(restartLo, restartHi, restartMost)(n)
-		lo, hi := restartMost, restartMost
-		if n < 6 {
-			lo, hi = min(lo, restartLo<<n), min(hi, restartHi<<n)
-		}
-		if d < lo || d > hi {
-			t.Fatalf("n %d: %v is not in [%v, %v]", n, d, lo, hi)
-		}
-	})
+// A context that ends at the very end of a wait ends the retries too, and hides the last error no more than one that ends earlier.
+func TestRetryStopsWithItsContextAtTheEndOfAWait(t *testing.T) {
+	for range 20 { // the timer or the context: either may be seen first
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(time.Second, func() { cancel(ErrAborted) })
+			calls := 0
+			err := Retry(func(int) time.Duration { return time.Second }, 2, nil).Do(ctx, func(context.Context) error { calls++; return errWork })
+			if ctx.Err() != nil && calls == 1 && (!errors.Is(err, ErrAborted) || !errors.Is(err, errWork)) {
+				t.Errorf("Do = %v", err)
+			}
+		})
+	}
 }

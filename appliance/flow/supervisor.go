@@ -151,8 +151,9 @@ func (s *Supervisor) Drain(service string, within, grace time.Duration) (aborted
 	}
 	b.cancel(ErrAborted)
 	for _, in := range await(late, grace) {
-		in.abandoned.Store(true)
-		in.task.log.Error("task does not stop", "task", in.name)
+		if in.release() {
+			in.task.log.Error("task does not stop", "task", in.name)
+		}
 	}
 	return aborted
 }
@@ -169,9 +170,7 @@ func (s *Supervisor) Close() {
 	s.mu.Unlock()
 	s.cancel(ErrCanceled)
 	for _, in := range live {
-		if !in.abandoned.Load() {
-			<-in.done
-		}
+		<-in.done
 	}
 }
 

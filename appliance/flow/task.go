@@ -67,15 +67,17 @@ func (e *PanicError) Unwrap() error {
 // errGoexit is the end of a life by runtime.Goexit.
 var errGoexit = errors.New("flow: task called runtime.Goexit")
 
-// guard calls f and returns its error, a panic of it as a *PanicError. A panic that already is one keeps its stack. The inner error of a
-// Goexit cannot be returned, since the goroutine ends; guardTo reports it.
-func guard(f func() error) (err error) {
+// guard calls f and hands its outcome to tell, exactly once, even if f ends its goroutine: its error, or a panic as a *PanicError. A panic
+// that already is one keeps its stack.
+func guard(f func() error, tell func(error)) {
+	err := errGoexit
 	defer func() {
 		if v := recover(); v != nil {
 			err = asPanic(v)
 		}
+		tell(err)
 	}()
-	return f()
+	err = f()
 }
 
 func asPanic(v any) *PanicError {
@@ -83,11 +85,4 @@ func asPanic(v any) *PanicError {
 		return p
 	}
 	return &PanicError{Value: v, Stack: debug.Stack()}
-}
-
-// guardTo calls f and hands its outcome to tell, which is called exactly once, even if f ends its goroutine.
-func guardTo(f func() error, tell func(error)) {
-	err := errGoexit
-	defer func() { tell(err) }()
-	err = guard(f)
 }
