@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"errors"
+	"io/fs"
 	"net/http"
 	"path/filepath"
 	"time"
@@ -71,6 +73,7 @@ func (s *Server) postSnapshot(c *call) error {
 	}
 	lines := &ndjson{c: c, limit: s.cfg.WriteTimeout.D()}
 	snap, err := s.d.Node.Snapshot(c.context(), in.Dir, lines.progress)
+	err = dirError(err)
 	switch {
 	case err != nil && c.status == 0:
 		return err
@@ -82,6 +85,15 @@ func (s *Server) postSnapshot(c *call) error {
 		lines.write(wire.SnapshotLine{File: snap.File, Manifest: snap.Manifest, B3: snap.B3, Seq: snap.Seq})
 	}
 	return nil
+}
+
+// dirError says what is wrong with the directory that the caller named; other errors it leaves as they are.
+func dirError(err error) error {
+	var p *fs.PathError
+	if !errors.As(err, &p) {
+		return err
+	}
+	return &BodyError{"dir", p.Op + ": " + p.Err.Error()}
 }
 
 // ndjson writes one JSON value a line, each within its own write deadline.

@@ -2,8 +2,11 @@ package httpapi
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -94,6 +97,11 @@ func TestAdminRefusals(t *testing.T) {
 	if w := r.socket(http.MethodPost, "/admin/v1/tokens", `{"scopes":["x"]}`, nil); w.Code != http.StatusBadRequest {
 		t.Errorf("a token that cannot be: %d", w.Code)
 	}
+	r.node.err = &fs.PathError{Op: "mkdir", Path: "/d", Err: syscall.ENOTDIR}
+	w := r.socket(http.MethodPost, "/admin/v1/db/snapshot", `{"dir":"/d"}`, nil)
+	if p := problemIn(t, w.Body.String()); w.Code != http.StatusBadRequest || p.Detail != "dir: mkdir: not a directory" {
+		t.Errorf("a directory that cannot be: %d %+v", w.Code, p)
+	}
 	r.node.err = store.ErrPoisoned
 	if w := r.socket(http.MethodGet, "/admin/v1/db/info", "", nil); w.Code != http.StatusServiceUnavailable {
 		t.Errorf("poisoned: %d", w.Code)
@@ -111,7 +119,10 @@ func TestSnapshotTellsProgressThenTheEnd(t *testing.T) {
 		{"done", 3, nil, 200, func(l wire.SnapshotLine) bool { return l.Finished() && l.File == "/d/s.db" && l.Seq == 7 }},
 		{"done at once", 0, nil, 200, wire.SnapshotLine.Finished},
 		{"fails midway", 3, store.ErrFull, 200, func(l wire.SnapshotLine) bool { return l.Problem != nil && l.Problem.Reason == "store_full" }},
-		{"fails at once", 0, errors.New("no such dir"), 500, nil},
+		{"fails at once", 0, errors.New("no such thing"), 500, nil},
+		{"disk is full", 3, fmt.Errorf("snapshot: %w", &fs.PathError{Op: "write", Path: "/d/x", Err: syscall.ENOSPC}), 200, func(l wire.SnapshotLine) bool {
+			return l.Problem != nil && l.Problem.Detail == "dir: write: no space left on device"
+		}},
 	} {
 		r := newRig(t)
 		r.node.steps, r.node.err = tt.steps, tt.err

@@ -18,7 +18,8 @@
 //  7. A stream subscribes before it reads HEAD and skips what HEAD covers, so it neither misses nor repeats a version; it
 //     ends by itself when the gate closes or the node stops.
 //  8. Over the socket only the node's own uid and root are let in; /admin/v1 does not exist on TCP unless configured.
-//  9. A label value never comes from a request.
+//  9. Who has connected when the server shuts its door is still answered.
+//  10. A label value never comes from a request.
 //
 // # Tasks and queues
 //
