@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 
 	"ronbox/appliance/flow"
 	"ronbox/engines/registry"
@@ -107,7 +106,7 @@ func requestRows() []row {
 		bad.when(as[*QueryError]).with(field(func(e *QueryError) string { return e.Param })),
 		bad.when(is(errNoBody)),
 		bad.when(is(errBodyCut)),
-		bad.when(is(auth.ErrSpec)).saying(specText),
+		bad.when(is(auth.ErrSpec)),
 		bad.when(as[*HeaderError]).because(reasonBadHeader).with(field(func(e *HeaderError) string { return e.Header })),
 		{is: is(errLength), status: http.StatusLengthRequired, reason: reasonLength, code: "LengthRequired",
 			title: "Length required"},
@@ -235,7 +234,6 @@ func waitingRows() []row {
 func (r row) when(is func(error) bool) row      { r.is = is; return r }
 func (r row) because(reason string) row         { r.reason = reason; return r }
 func (r row) called(code, title string) row     { r.code, r.title = code, title; return r }
-func (r row) saying(say func(error) string) row { r.say = say; return r }
 func (r row) with(more func(error) details) row { r.more = more; return r }
 func is(target error) func(error) bool          { return func(err error) bool { return errors.Is(err, target) } }
 func outcome(what string) func(error) details {
@@ -257,9 +255,6 @@ func as[T error](err error) bool {
 	var e T
 	return errors.As(err, &e)
 }
-
-// specText is what a token cannot be made of.
-func specText(err error) string { return strings.TrimPrefix(err.Error(), "auth: ") }
 
 // fieldText is a FieldError without what title and reason say already.
 func fieldText(err error) string {
