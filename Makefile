@@ -16,8 +16,7 @@ build: ## build bin/ronbox
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -ldflags '$(LDFLAGS)' -o bin/ronbox ./cmd/ronbox
 
 run: build ## build, make a dev node in ./data if there is none, serve it
-	@if [ -e $(DATA)/ronbox.db ]; then exec bin/ronbox --data-dir $(DATA) serve --hello; \
-	else exec bin/ronbox --data-dir $(DATA) init --dev --start; fi
+	@exec bin/ronbox --data-dir $(DATA) init --dev --start
 
 test: ## run all tests with the race detector, shuffled
 	$(GO) test -race -shuffle=on -timeout 15m ./...

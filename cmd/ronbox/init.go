@@ -62,10 +62,10 @@ func (a *app) init(ctx context.Context, cfg *config.Config, dev, start bool) err
 	if err != nil {
 		return fmt.Errorf("init %s: %w", cfg.Node.DataDir, err)
 	}
-	return a.show(made, func(t table) { initTable(t, made) })
+	return a.show(made, func(t table) { initTable(t, made, start) })
 }
 
-func initTable(t table, m initDoc) {
+func initTable(t table, m initDoc, started bool) {
 	t.row("made", m.DataDir)
 	t.row("url", m.URL)
 	t.row("socket", m.Socket)
@@ -74,5 +74,7 @@ func initTable(t table, m initDoc) {
 		t.row("signer key", m.SignerKey)
 		t.row("genesis", m.Genesis)
 	}
-	t.row("next", os.Args[0]+" --data-dir "+m.DataDir+" serve")
+	if !started {
+		t.row("next", os.Args[0]+" --data-dir "+m.DataDir+" serve")
+	}
 }
