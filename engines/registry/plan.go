@@ -33,8 +33,8 @@ type plan struct {
 // verdict is what a job will be told if the batch gets into the file.
 type verdict struct {
 	answer answer
-	err    error // refused: true whatever becomes of the batch
-	op     bool  // the answer depends on the batch
+	err    error // refused
+	final  bool  // decided on the durable state alone: true whatever becomes of the batch
 }
 
 // counts are the metrics that move when the batch is in the file.
@@ -59,13 +59,13 @@ func (p *plan) batch() Batch {
 
 // decide judges one job and adds its ops.
 func (p *plan) decide(j *job) {
-	before := len(p.ops)
+	alone := len(p.ops) == 0
 	a, err := j.req.decide(p, j)
 	if err == nil {
-		p.verdict[j] = verdict{answer: a, op: len(p.ops) > before}
+		p.verdict[j] = verdict{answer: a, final: len(p.ops) == 0}
 		return
 	}
-	p.verdict[j] = verdict{err: err}
+	p.verdict[j] = verdict{err: err, final: alone}
 	if reason := reasonOf(err); reason != "" {
 		p.reject(j, reason)
 	}

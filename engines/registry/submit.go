@@ -95,28 +95,28 @@ func (p *pipeline) succeed(made *plan) {
 		p.e.board.Set(service, keyHasGenesis, p.e.hasGenesis())
 	}
 	for j, v := range made.verdict {
-		p.release(j)
-		if v.err != nil {
-			j.reply.Fail(v.err)
-		} else {
-			j.reply.Answer(v.answer)
-		}
+		p.answer(j, v)
 	}
 }
 
-// fail answers everyone in a batch that did not get into the file: refusals and repeats as decided, the rest with why.
+// fail answers everyone in a batch that did not get into the file: final verdicts as they are, the rest with why.
 func (p *pipeline) fail(made *plan, why error) {
 	p.sent = false
 	for j, v := range made.verdict {
-		p.release(j)
-		switch {
-		case v.err != nil:
-			j.reply.Fail(v.err)
-		case !v.op:
-			j.reply.Answer(v.answer)
-		default:
-			j.reply.Fail(why)
+		if !v.final {
+			v = verdict{err: why}
 		}
+		p.answer(j, v)
+	}
+}
+
+// answer pays one job what it is owed.
+func (p *pipeline) answer(j *job, v verdict) {
+	p.release(j)
+	if v.err != nil {
+		j.reply.Fail(v.err)
+	} else {
+		j.reply.Answer(v.answer)
 	}
 }
 
