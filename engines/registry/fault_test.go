@@ -51,15 +51,15 @@ func TestRebuildsAreBounded(t *testing.T) {
 func TestOffenderAloneIsRefused(t *testing.T) {
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
-	gate := make(chan struct{})
+	b := newBlocker()
 	var wg sync.WaitGroup
-	wg.Go(func() { _, _ = r.e.submit(r.ctx(), r.e.approvals, blocker{gate: gate}, alice, "") })
-	r.waitFor("the pipeline to be held", func() bool { return r.e.busySince.Load() != 0 })
+	wg.Go(func() { _, _ = r.e.submit(r.ctx(), r.e.approvals, b, alice, "") })
+	<-b.held
 	var bad, good error
 	wg.Go(func() { _, bad = r.e.submit(r.ctx(), r.e.approvals, badOp{}, alice, "") })
 	wg.Go(func() { _, good = r.e.Propose(r.ctx(), alice, delta(2, "b"), "", "") })
 	r.waitFor("both to queue", func() bool { return r.e.approvals.Len() == 1 && r.e.proposals.Len() == 1 })
-	close(gate)
+	close(b.gate)
 	wg.Wait()
 	var guard *GuardError
 	if !errors.As(bad, &guard) || guard.Guard != "live" || good != nil {
@@ -75,13 +75,16 @@ func (badOp) decide(p *plan, j *job) (answer, error) {
 	return answer{}, nil
 }
 
-// blocker holds the pipeline until its gate opens.
+// blocker holds the pipeline, once it has got to it, until its gate opens.
 type blocker struct {
 	commitReq
-	gate chan struct{}
+	held, gate chan struct{}
 }
 
+func newBlocker() blocker { return blocker{held: make(chan struct{}), gate: make(chan struct{})} }
+
 func (b blocker) decide(*plan, *job) (answer, error) {
+	close(b.held)
 	<-b.gate
 	return answer{}, nil
 }
@@ -90,11 +93,11 @@ func (b blocker) decide(*plan, *job) (answer, error) {
 func TestAbortAnswersAll(t *testing.T) {
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
-	gate := make(chan struct{})
+	b := newBlocker()
 	var wg sync.WaitGroup
 	answers := make([]error, 20)
-	wg.Go(func() { _, answers[0] = r.e.submit(r.ctx(), r.e.approvals, blocker{gate: gate}, alice, "") })
-	r.waitFor("the pipeline to be held", func() bool { return r.e.busySince.Load() != 0 })
+	wg.Go(func() { _, answers[0] = r.e.submit(r.ctx(), r.e.approvals, b, alice, "") })
+	<-b.held
 	for i := range answers[1:] {
 		wg.Go(func() {
 			_, answers[i+1] = r.e.Propose(r.ctx(), engines.Actor{CapID: fmt.Sprint(i)}, delta(2, fmt.Sprint("x", i)), "", "")
@@ -103,7 +106,7 @@ func TestAbortAnswersAll(t *testing.T) {
 	r.waitFor("the others to queue", func() bool { return r.e.proposals.Len() == len(answers)-1 })
 	wg.Go(func() { r.sup.Drain(service, 0, 5*time.Second) })
 	r.waitFor("the abort", func() bool { return r.metric("tasks_aborted_total", "kind", taskPipeline) == 1 })
-	close(gate)
+	close(b.gate)
 	wg.Wait()
 	for i, err := range answers {
 		if i > 0 && !errors.Is(err, flow.ErrCanceled) {
@@ -116,20 +119,20 @@ func TestAbortAnswersAll(t *testing.T) {
 func TestLeavingCallers(t *testing.T) {
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
-	gate := make(chan struct{})
+	b := newBlocker()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	inHand, leave := context.WithCancel(r.ctx())
 	var held error
-	wg.Go(func() { _, held = r.e.submit(inHand, r.e.approvals, blocker{gate: gate}, alice, "") })
-	r.waitFor("the pipeline to be held", func() bool { return r.e.busySince.Load() != 0 })
+	wg.Go(func() { _, held = r.e.submit(inHand, r.e.approvals, b, alice, "") })
+	<-b.held
 	queued, goAway := context.WithCancel(r.ctx())
 	wg.Go(func() { _, _ = r.e.Propose(queued, alice, delta(2, "gone"), "", "") })
 	r.waitFor("the other to queue", func() bool { return r.e.proposals.Len() == 1 })
 	goAway()
 	leave()
 	r.waitFor("the grace to pass", func() bool { return r.metric("io_timeouts_total", "op", "commit") == 1 })
-	close(gate)
+	close(b.gate)
 	p := r.propose(2, "b")
 	if live := r.e.current.Load().live; len(live) != 1 || live[mustID(p.ID)] == nil {
 		t.Errorf("%d proposals", len(live))

@@ -34,7 +34,7 @@ func registryFamilies() []obs.Family {
 		{Name: "registry_updates_total", Type: obs.Counter, Labels: []string{"result"}, Help: "Proposals that were accepted, rejected or superseded by another."},
 		{Name: "registry_pending_proposals", Type: obs.Gauge, Help: "Proposals that wait for signatures or a commit."},
 		{Name: "registry_signers", Type: obs.Gauge, Labels: []string{"org"}, Help: "Active signers in force, by realm."},
-		{Name: "commit_latency_seconds", Type: obs.Histogram, Buckets: latencySeconds[:], Help: "Time from handing a batch to the store to its sync."},
+		{Name: "commit_latency_seconds", Type: obs.Histogram, Buckets: latencySeconds[:], Help: "Time from handing a version's batch to the store to its sync, for each version."},
 		{Name: "audit_chain_verify_seconds", Type: obs.Histogram, Buckets: latencySeconds[:], Help: "Time of one slice of verification of the log."},
 		{Name: "registry_recoveries_total", Type: obs.Counter, Labels: []string{"kind"}, Help: "Boots that read the log, after an orderly stop or a crash."},
 		{Name: "bus_overflow_dropped_total", Type: obs.Counter, Help: "Versions the publisher could not tell of one by one."},

@@ -17,15 +17,14 @@ const (
 	busyLinger    = 2 * time.Millisecond // how long a busy pipeline waits for a batch as large as half the last one
 	maxSweep      = 256                  // proposals expired in one tick
 	tickEvery     = time.Second
-	rebuilds      = 3               // after a guard has failed
-	sweepDeadline = 2 * time.Second // of a batch that no caller waits for
+	rebuilds      = 3 // after a guard has failed
 )
 
 // pipeline is one life of the pipeline task. Its state is its own: a restart reads it from the file again.
 type pipeline struct {
 	e     *Engine
 	cur   *state // what the next batch builds on
-	stale bool   // the outcome of a batch is unknown: read the file before the next one
+	stale bool   // a guard has failed: read the file before the next batch
 	last  int    // jobs of the last batch
 	now   time.Time
 

@@ -29,51 +29,35 @@ func (p *pipeline) plan(ctx context.Context, jobs []*job) *plan {
 	return made
 }
 
-// submit hands the batch to the store. What it publishes is published by the committer, after the sync and before any
-// answer, so that an answer that comes too late for its caller loses nothing.
+// submit hands the batch to the store and waits for its outcome, however long that takes: while it is open the file may
+// show rows that a power cut would take back, and nothing may be decided on them. Callers leave at their own deadlines.
+// What the batch publishes is published by the committer, after the sync and before any answer, so that an answer that
+// comes too late for its caller loses nothing.
 func (p *pipeline) submit(ctx context.Context, made *plan) error {
-	ctx, cancel := context.WithDeadline(ctx, made.deadline())
-	defer cancel()
 	p.sent = true
 	begun := time.Now()
-	_, err := store.Commit(ctx, p.e.store, store.Work, made.batch(), func(BatchResult) { p.e.publish(made) })
-	p.e.m.commitSeconds(time.Since(begun).Seconds())
-	var guard *GuardError
-	switch {
-	case err == nil:
-		p.sent = false
-		return nil
-	case errors.As(err, &guard):
-		p.sent, p.stale = false, true
-		p.e.m.casFail(1)
-		p.offend(made, guard)
-		return err
-	case errors.Is(err, store.ErrUnknown):
-		p.stale = true // it may yet get into the file
-		return err
+	_, err := store.Commit(ctx, p.e.store, store.Work, made.batch(), func(BatchResult) {
+		p.e.publish(made, time.Since(begun))
+	})
+	if errors.Is(err, store.ErrUnknown) {
+		return err // told to stop, or the store is poisoned: nothing is decided any more
 	}
 	p.sent = false
+	var guard *GuardError
+	if errors.As(err, &guard) {
+		p.stale = true
+		p.e.m.casFail(1)
+		p.offend(made, guard)
+	}
 	return err
 }
 
-// deadline is the latest of the callers', or a short one when nobody waits.
-func (made *plan) deadline() time.Time {
-	latest := time.Now().Add(sweepDeadline)
-	for j := range made.verdict {
-		if at, ok := j.ctx.Deadline(); !ok {
-			latest = latest.Add(sweepDeadline)
-		} else if at.After(latest) {
-			latest = at
-		}
-	}
-	return latest
-}
-
 // publish makes a synced batch visible: state first, then the bus. It runs in the committer and must not wait.
-func (e *Engine) publish(made *plan) {
+func (e *Engine) publish(made *plan, took time.Duration) {
 	e.current.Store(made.next)
 	for _, ev := range made.events {
 		e.committed.Publish(ev)
+		e.m.commitSeconds(took.Seconds())
 	}
 	e.m.count(made)
 }

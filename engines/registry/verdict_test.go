@@ -21,16 +21,16 @@ func (bloated) decide(p *plan, j *job) (answer, error) {
 // together queues requests behind a held pipeline, so that they share a batch in this order, and gives their outcomes.
 func (r *rig) together(reqs ...request) (answers []answer, errs []error) {
 	r.t.Helper()
-	gate := make(chan struct{})
+	b := newBlocker()
 	var wg sync.WaitGroup
-	wg.Go(func() { _, _ = r.e.submit(r.ctx(), r.e.approvals, blocker{gate: gate}, alice, "") })
-	r.waitFor("the pipeline to be held", func() bool { return r.e.busySince.Load() != 0 })
+	wg.Go(func() { _, _ = r.e.submit(r.ctx(), r.e.approvals, b, alice, "") })
+	<-b.held
 	answers, errs = make([]answer, len(reqs)), make([]error, len(reqs))
 	for i, req := range reqs {
 		wg.Go(func() { answers[i], errs[i] = r.e.submit(r.ctx(), r.e.approvals, req, alice, "") })
 		r.waitFor("the request to queue", func() bool { return r.e.approvals.Len() == i+1 })
 	}
-	close(gate)
+	close(b.gate)
 	wg.Wait()
 	return answers, errs
 }
