@@ -21,7 +21,8 @@ const (
 )
 
 // Events of the records that stand for a version. Right behind the record that an entry names as the last before it stands the one of its
-// commit, accepted, with version and payload_b3 of the entry; no other record says so of any version.
+// commit, accepted, with version, payload_b3 and proposal_id of the entry, EventGenesis for version 1 and EventCommit for any other; no
+// other record says so of any version.
 const (
 	EventGenesis = "genesis.done"
 	EventCommit  = "commit.done"

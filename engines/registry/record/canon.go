@@ -206,13 +206,13 @@ func (c *canonicaliser) syntax(err error) error {
 		return nil
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-		return &FieldError{Field: dotted(c.dec.StackPointer()), Reason: "unexpected end of input"}
+		return fieldf(dotted(c.dec.StackPointer()), "unexpected end of input")
 	}
 	var se *jsontext.SyntacticError
 	if errors.As(err, &se) {
 		return fieldf(dotted(se.JSONPointer), "%v at byte %d", se.Err, se.ByteOffset)
 	}
-	return &FieldError{Reason: err.Error()}
+	return fieldf("", "%v", err)
 }
 
 // dotted writes a JSON pointer as people write paths: items.3.meta.

@@ -3,6 +3,7 @@ package record
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 var (
@@ -58,5 +59,14 @@ func (e *QuorumError) Error() string {
 func (e *QuorumError) Is(target error) bool { return target == ErrQuorum }
 
 func fieldf(field, format string, args ...any) *FieldError {
-	return &FieldError{Field: field, Reason: fmt.Sprintf(format, args...)}
+	return &FieldError{Field: clip(field), Reason: clip(fmt.Sprintf(format, args...))}
+}
+
+// clip keeps an error short: a name in the input may be as long as the input, and an error goes into answers and logs.
+func clip(s string) string {
+	const most = 200
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
 }

@@ -3,7 +3,9 @@ package record
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // Every error with details is one of a class, and says what it knows.
@@ -24,6 +26,17 @@ func TestErrorClasses(t *testing.T) {
 			if other != tt.class && errors.Is(tt.err, other) {
 				t.Errorf("%v is %v too", tt.err, other)
 			}
+		}
+	}
+}
+
+// A refusal is a line, however long the names are that it speaks of.
+func TestFieldErrorsAreShort(t *testing.T) {
+	long := strings.Repeat("é", 1<<18)
+	for _, raw := range []string{`{"` + long + `":null}`, `{"` + long + `":1,"` + long + `":1}`, `{"` + long + `":1}`, `{"a":{"` + long + `":[{"b":1.5}]}}`} {
+		_, err := ParsePayload([]byte(raw))
+		if err == nil || len(err.Error()) > 600 || !utf8.ValidString(err.Error()) {
+			t.Errorf("%.20s…: an error of %d bytes", raw, len(err.Error()))
 		}
 	}
 }

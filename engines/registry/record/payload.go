@@ -136,6 +136,9 @@ func (p *Payload) readChange(f *fields) (err error) {
 				f.fail("remove."+strconv.Itoa(i), "is not a descriptor id")
 			}
 		}
+		if f.has("items") { // completing a draft has looked at it already
+			f.fail("items", "only a full set has items; a delta has put and remove")
+		}
 	default:
 		f.fail("mode", "must be full or delta")
 	}

@@ -240,3 +240,14 @@ func TestPayloadRoundTrip(t *testing.T) {
 		}
 	})
 }
+
+// No member of a draft is left out of what is signed without a word.
+func TestDraftWithItemsBesideADelta(t *testing.T) {
+	_, base := began(t, testSet(t, 1, 2), testItem(t, "a", 1))
+	for _, extra := range []string{`"mode":"delta","put":[],"remove":["a"],"items":[]`, `"mode":"full","items":[],"put":[]`} {
+		draft := `{"schema_version":"1.0.0","version":2,` + extra + `}`
+		if p, _, err := Complete([]byte(draft), base, noon); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%s became %+v, %v", draft, p, err)
+		}
+	}
+}

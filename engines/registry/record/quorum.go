@@ -9,8 +9,9 @@ import (
 
 // Quorum gives the approvals that count for a payload under the set in force, sorted by signer: valid signatures by distinct public keys
 // that are active, or retired with grace up to version. Fewer than need is a *QuorumError, or a *RevokedKeyError when the keys that have
-// lost their status would have made it up. Approvals that do not count change nothing.
+// lost their status would have made it up. Approvals that do not count change nothing. A need below 1 is 1: nobody is no quorum.
 func Quorum(set *SignerSet, version uint64, approvals []Approval, payloadB3 b3.Digest, need int) ([]Approval, error) {
+	need = max(need, 1)
 	var counted []Approval
 	var lost []Signer
 	seen := map[string]bool{}

@@ -21,7 +21,7 @@ const (
 )
 
 // Validate checks the rules of a set and, with prev, those of history: prev is the set before it, nil for the first. A broken rule is a
-// *FieldError. Nothing is compared with the version that installs the set; Payload.Check does that.
+// *FieldError. Nothing is compared with the version that installs the set.
 func (s *SignerSet) Validate(prev *SignerSet) error {
 	if err := s.check(""); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -327,5 +328,14 @@ func TestDecode64IsStrict(t *testing.T) {
 	}
 	if b, ok := decode64(good, 32); !ok || len(b) != 32 {
 		t.Errorf("%s does not pass", good)
+	}
+}
+
+// Nobody is never a quorum, whatever a caller asks for.
+func TestQuorumOfNobody(t *testing.T) {
+	for _, need := range []int{0, -1} {
+		if got, err := Quorum(testSet(t, 1, 2), 2, nil, b3.Sum(nil), need); !errors.Is(err, ErrQuorum) {
+			t.Errorf("need %d: %v, %v", need, got, err)
+		}
 	}
 }
