@@ -3,6 +3,7 @@ package rverify
 import (
 	"bytes"
 	"context"
+	"math"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/registry/record"
@@ -50,7 +51,10 @@ func (v *Verifier) tail(ctx context.Context, r LogReader, budget *int) (done boo
 	if sum != v.at.AuditB3 {
 		return false, problemf(KindChain, 0, "the audit head says %s, record %d is %s", sum, seq, v.at.AuditB3)
 	}
-	for extra := range r.Audit(seq+1, seq+1) {
+	for extra := range r.Audit(0, 0) {
+		return false, problemf(KindChain, 0, "audit record %d lies before the first", extra)
+	}
+	for extra := range r.Audit(seq+1, math.MaxUint64-1) { // a reader may add one
 		return false, problemf(KindChain, 0, "audit record %d lies behind the audit head", extra)
 	}
 	return true, nil
@@ -139,7 +143,8 @@ func (v *Verifier) linkCommit(a *auditRow) *Problem {
 		return problemf(KindChain, c.version, "the entry names audit record %d, which lies before that of the version before it", c.seq)
 	case c.sum != v.at.AuditB3:
 		return problemf(KindChain, c.version, "the entry names another audit record %d", c.seq)
-	case !a.rec.Commits() || a.rec.Version != c.version || a.rec.PayloadB3 != c.payloadB3:
+	case !a.rec.Commits() || (a.rec.Event == record.EventGenesis) != (c.version == 1),
+		a.rec.Version != c.version, a.rec.PayloadB3 != c.payloadB3, a.rec.ProposalID != c.proposalID:
 		return problemf(KindChain, c.version, "audit record %d does not tell of its commit", a.seq)
 	}
 	v.due = v.due[1:]

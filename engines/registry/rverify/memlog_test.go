@@ -2,6 +2,7 @@ package rverify
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"iter"
@@ -28,9 +29,10 @@ type memLog struct {
 	auditSeq  uint64
 	auditHead b3.Digest
 
-	base record.Base
-	keys []*record.Key
-	now  time.Time
+	event string // of the next commits' audit records, "" for the right one
+	base  record.Base
+	keys  []*record.Key
+	now   time.Time
 }
 
 func (l *memLog) Head() (record.Head, error)                  { return l.head, nil }
@@ -147,7 +149,7 @@ func (l *memLog) commit(t testing.TB, p *record.Payload, id string, approvals []
 	}
 	l.entries[p.Version], l.payloads[p.Version] = entry.Bytes(), bytes.Clone(p.Bytes())
 	l.head = record.Head{Version: p.Version, Hash: entry.Hash(), PayloadB3: p.B3(), CommittedAt: entry.CommittedAt, Epoch: l.head.Epoch}
-	l.audit(t, record.Audit{Event: event, ProposalID: id, PayloadB3: p.B3(), Version: p.Version})
+	l.audit(t, record.Audit{Event: cmp.Or(l.event, event), ProposalID: id, PayloadB3: p.B3(), Version: p.Version})
 }
 
 // item is a small descriptor.

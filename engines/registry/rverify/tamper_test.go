@@ -121,6 +121,8 @@ func TestForgedRecords(t *testing.T) {
 		{"an entry beyond HEAD", func(l *memLog) { l.entries[last+1] = l.entries[last] }},
 		{"a payload beyond HEAD", func(l *memLog) { l.payloads[last+1] = l.payloads[last] }},
 		{"an audit record beyond its head", func(l *memLog) { l.audits[l.auditSeq+1] = l.audits[l.auditSeq] }},
+		{"an audit record far beyond its head", func(l *memLog) { l.audits[l.auditSeq+2] = l.audits[l.auditSeq] }},
+		{"an audit record before the first", func(l *memLog) { l.audits[0] = l.audits[1] }},
 		{"a version of another log", func(l *memLog) { l.entries[4], l.payloads[4] = other.entries[4], other.payloads[4] }},
 		{"audit records of another log", func(l *memLog) { l.audits = other.audits }},
 		{"an entry spelled otherwise", func(l *memLog) { l.entries[3] = append(l.entries[3], ' ') }},
@@ -144,6 +146,9 @@ func TestForgedRecords(t *testing.T) {
 		}},
 		{"an entry resealed under another signer set", func(l *memLog) {
 			reseal(t, l, last, func(a *record.Artifact) { a.AuthorizedBy = a.PayloadB3 })
+		}},
+		{"an entry resealed for another proposal", func(l *memLog) {
+			reseal(t, l, last, func(a *record.Artifact) { a.ProposalID = "p_another" })
 		}},
 		{"a commit that has no version", func(l *memLog) {
 			l.audit(t, record.Audit{Event: record.EventCommit, Version: last + 1, PayloadB3: l.head.PayloadB3})

@@ -37,10 +37,11 @@ type Verifier struct {
 
 // commitment is what an entry says of the audit chain.
 type commitment struct {
-	version   uint64
-	seq       uint64 // of the last record before the commit
-	sum       b3.Digest
-	payloadB3 b3.Digest
+	version    uint64
+	seq        uint64 // of the last record before the commit
+	sum        b3.Digest
+	payloadB3  b3.Digest
+	proposalID string
 }
 
 // New begins at an empty log.

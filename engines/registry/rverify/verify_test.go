@@ -175,6 +175,16 @@ func TestVerifyNamesTheRule(t *testing.T) {
 	}
 }
 
+// The audit record of version 1 tells of a genesis, that of any other version of a commit.
+func TestVerifyNamesAWrongEvent(t *testing.T) {
+	l := newLog(t, 1, 1)
+	l.event = record.EventGenesis
+	l.fill(t, 1, 1)
+	if rep := verify(t, l, Options{}); rep.Problem == nil || rep.Problem.Kind != KindChain || rep.Problem.Version != 2 {
+		t.Errorf("a second genesis: %v", rep.Problem)
+	}
+}
+
 // fatal is what testing.TB and rapid.T share.
 type fatal interface {
 	Helper()

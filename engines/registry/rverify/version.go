@@ -46,7 +46,9 @@ func (v *Verifier) versions(ctx context.Context, r LogReader, to uint64) error {
 		if p := v.link(&next, d); p != nil {
 			return p
 		}
-		due = append(due, commitment{version: d.version, seq: d.entry.AuditSeq, sum: d.entry.AuditHead, payloadB3: d.payload.B3()})
+		due = append(due, commitment{
+			version: d.version, seq: d.entry.AuditSeq, sum: d.entry.AuditHead, payloadB3: d.payload.B3(), proposalID: d.entry.ProposalID,
+		})
 	}
 	if err := v.o.each(ctx, len(docs), func(i int) { docs[i].checkApprovals(v.o.From) }); err != nil {
 		return err
