@@ -27,11 +27,12 @@ func (e *Engine) Approve(ctx context.Context, actor engines.Actor, id string, a 
 	}
 	req, err := e.checkApproval(ctx, pid, prop, a)
 	if err != nil {
-		e.m.approvals["rejected"](1)
+		if reasonOf(err) != "" { // the pipeline counts what it refuses
+			e.m.approvals[approvalRejected](1)
+		}
 		return Approved{}, err
 	}
 	out, err := e.submit(ctx, e.approvals, req, actor, corrID)
-	e.m.refusedApproval(err)
 	return out.approved, err
 }
 

@@ -129,7 +129,7 @@ func (r approveReq) decide(p *plan, j *job) (answer, error) {
 	}
 	next := prop.approved(r.approval, r.key)
 	p.next.live[r.id] = next
-	p.counts.approved++
+	p.counts.approvals[approvalAccepted]++
 	rec := j.audit("approve.recorded")
 	r.describe(&rec)
 	rec.PayloadB3, rec.Version = prop.row.PayloadB3, prop.row.Version
@@ -175,6 +175,8 @@ func endedError(id ulid.ULID, how doneRow, known bool) error {
 	}
 }
 
+const reasonDuplicate = "duplicate_approval"
+
 // reasonOf is the word under which a refusal is chained; "" for what is no refusal: the node's own state or the caller's
 // deadline.
 func reasonOf(err error) string {
@@ -188,7 +190,7 @@ func reasonOf(err error) string {
 	case errors.As(err, &quorum):
 		return "quorum"
 	case errors.As(err, &duplicate):
-		return "duplicate_approval"
+		return reasonDuplicate
 	case errors.As(err, &pending):
 		return "pending_limit"
 	}
@@ -196,7 +198,7 @@ func reasonOf(err error) string {
 		err    error
 		reason string
 	}{
-		{record.ErrInvalidSig, "invalid_sig"}, {record.ErrVersionSkew, "version_skew"},
+		{record.ErrInvalidSig, "invalid_sig"}, {record.ErrClockSkew, "clock_skew"}, {record.ErrVersionSkew, "version_skew"},
 		{record.ErrChainMismatch, "chain_mismatch"}, {record.ErrHardLimit, "hard_limit"}, {record.ErrMalformed, "malformed"},
 		{ErrExpired, "expired"}, {ErrNotFound, "not_found"}, {ErrConflict, "conflict"}, {ErrForbidden, "forbidden"},
 	} {

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"errors"
 	"strings"
 
 	"ronbox/appliance/obs"
@@ -31,7 +30,7 @@ var latencySeconds = [...]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, 
 
 func registryFamilies() []obs.Family {
 	return []obs.Family{
-		{Name: "registry_updates_total", Type: obs.Counter, Labels: []string{"result"}, Help: "Proposals that were accepted, rejected or superseded by another."},
+		{Name: "registry_updates_total", Type: obs.Counter, Labels: []string{"result"}, Help: "Versions committed, requests for one refused by the pipeline, and proposals left without a base."},
 		{Name: "registry_pending_proposals", Type: obs.Gauge, Help: "Proposals that wait for signatures or a commit."},
 		{Name: "registry_signers", Type: obs.Gauge, Labels: []string{"org"}, Help: "Active signers in force, by realm."},
 		{Name: "commit_latency_seconds", Type: obs.Histogram, Buckets: latencySeconds[:], Help: "Time from handing a version's batch to the store to its sync, for each version."},
@@ -61,7 +60,7 @@ func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 		canceled:        reg.Counter("tasks_canceled_total", service, "kind", taskPipeline),
 		updates:         series(reg, "registry_updates_total", "result", "accepted", "rejected", "superseded"),
 		proposals:       series(reg, "governance_proposals_total", "status", StatePending, StateCommitted, StateExpired, StateStale, StateWithdrawn),
-		approvals:       series(reg, "governance_approvals_total", "result", "accepted", "rejected", "duplicate"),
+		approvals:       series(reg, "governance_approvals_total", "result", approvalAccepted, approvalRejected, approvalDuplicate),
 		commits:         reg.Counter("governance_commits_total", service),
 		recoveries:      series(reg, "registry_recoveries_total", "kind", "startup", "crash"),
 		chainErrors:     reg.Counter("registry_chain_errors_total", service),
@@ -103,17 +102,6 @@ func (m *metrics) gauges(e *Engine) {
 	m.reg.Gauge("registry_deep_verified_version", service, func() float64 { return float64(e.verifiedTo.Load()) })
 }
 
-// refusedApproval books what the pipeline answered; what it took is booked with its batch.
-func (m *metrics) refusedApproval(err error) {
-	var duplicate *DuplicateApprovalError
-	switch {
-	case errors.As(err, &duplicate):
-		m.approvals["duplicate"](1)
-	case err != nil && reasonOf(err) != "":
-		m.approvals["rejected"](1)
-	}
-}
-
 // count books a batch that is in the file.
 func (m *metrics) count(made *plan) {
 	for state, n := range made.counts.proposals {
@@ -122,7 +110,9 @@ func (m *metrics) count(made *plan) {
 	m.updates["accepted"](made.counts.committed)
 	m.updates["superseded"](made.counts.proposals[StateStale])
 	m.updates["rejected"](made.counts.rejected)
-	m.approvals["accepted"](made.counts.approved)
+	for result, n := range made.counts.approvals {
+		m.approvals[result](n)
+	}
 	m.commits(made.counts.committed)
 	if made.next.view.Signers != made.from.view.Signers {
 		m.signers(made.next.view.Signers)
@@ -145,6 +135,8 @@ func (m *metrics) signers(set *record.SignerSet) {
 		}
 		if s.Status == record.StatusActive {
 			byOrg[org]++
+		} else {
+			byOrg[org] += 0 // the series of an org that has lost its last key says so
 		}
 	}
 	for org, n := range byOrg {

@@ -40,15 +40,37 @@ type verdict struct {
 // counts are the metrics that move when the batch is in the file.
 type counts struct {
 	proposals map[string]int // by the state entered
-	approved  int
+	approvals map[string]int // by result
 	committed int
-	rejected  int
+	rejected  int // requests for a version
+}
+
+// Results of an approval.
+const (
+	approvalAccepted  = "accepted"
+	approvalRejected  = "rejected"
+	approvalDuplicate = "duplicate"
+)
+
+// refuse books a refusal under what was asked for.
+func (c *counts) refuse(req request, reason string) {
+	switch req.(type) {
+	case approveReq:
+		result := approvalRejected
+		if reason == reasonDuplicate {
+			result = approvalDuplicate
+		}
+		c.approvals[result]++
+	case withdrawReq:
+	default:
+		c.rejected++
+	}
 }
 
 func (e *Engine) newPlan(ctx context.Context, from *state, now time.Time) *plan {
 	return &plan{
 		ctx: ctx, e: e, now: now, from: from, next: from.clone(),
-		done: map[ulid.ULID]doneRow{}, verdict: map[*job]verdict{}, counts: counts{proposals: map[string]int{}},
+		done: map[ulid.ULID]doneRow{}, verdict: map[*job]verdict{}, counts: counts{proposals: map[string]int{}, approvals: map[string]int{}},
 	}
 }
 
@@ -103,7 +125,7 @@ func (p *plan) reject(j *job, reason string) {
 	rec := j.audit(j.req.name() + ".rejected")
 	rec.Decision, rec.Reason = record.DecisionReject, reason
 	j.req.describe(&rec)
-	p.counts.rejected++
+	p.counts.refuse(j.req, reason)
 	p.add(j, Op{Do: OpReject}, rec)
 }
 
