@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -80,12 +81,16 @@ func (c *Client) Genesis(ctx context.Context, payload []byte, approvals []wire.A
 	return out, err
 }
 
-// snapshotLine bounds one line of the answer of Snapshot.
-const snapshotLine = 64 << 10
+const (
+	snapshotLine    = 64 << 10         // bytes of one line of the answer of Snapshot
+	snapshotTimeout = 61 * time.Minute // the node itself gives up after an hour
+)
 
 // Snapshot has the node write a snapshot into dir, a path on its own disk, and calls progress as it goes on. It takes
-// as long as ctx lets it; the client's timeout does not count.
+// as long as ctx and the node let it, an hour at most; the client's timeout does not count.
 func (c *Client) Snapshot(ctx context.Context, dir string, progress func(done, total int64)) (wire.Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, snapshotTimeout)
+	defer cancel()
 	k := call{method: http.MethodPost, path: "/admin/v1/db/snapshot", body: wire.SnapshotRequest{Dir: dir}}
 	resp, err := c.send(ctx, k)
 	if err != nil {

@@ -27,7 +27,7 @@ type call struct {
 	body   any   // JSON, none when nil
 	into   any   // JSON, the answer is dropped when nil
 	limit  int64 // of the answer in bytes, smallBody when 0
-	accept []int // statuses at or above 400 whose body is the answer too
+	accept []int // statuses at or above 300 whose body is the answer too
 }
 
 func (k call) String() string { return k.method + " " + k.path }
@@ -68,7 +68,7 @@ func (c *Client) read(ctx context.Context, k call, resp *http.Response) ([]byte,
 	return nil, c.transportError(ctx, k.String(), err)
 }
 
-// send returns an answer with a status below 400 or one that k accepts; the caller closes its body.
+// send returns an answer with a status below 300 or one that k accepts; the caller closes its body.
 func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 	req, err := c.request(ctx, k)
 	if err != nil {
@@ -78,7 +78,7 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 	if err != nil {
 		return nil, c.transportError(ctx, k.String(), err)
 	}
-	if resp.StatusCode < http.StatusBadRequest {
+	if resp.StatusCode < http.StatusMultipleChoices {
 		return resp, nil
 	}
 	for _, s := range k.accept {

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -19,7 +18,7 @@ type Options struct {
 	Socket    string        // path of the admin socket; wins over URL
 	URL       string        // "http://127.0.0.1:8080"; a path is kept as a prefix
 	Token     string        // sent as a bearer token unless empty
-	Timeout   time.Duration // per request, DefaultTimeout when 0; streams and snapshots have none
+	Timeout   time.Duration // per request, DefaultTimeout when 0; streams and snapshots have their own
 	UserAgent string
 }
 
@@ -69,7 +68,7 @@ func (c *Client) setURL(raw string) error {
 	if err != nil {
 		return fmt.Errorf("node URL: %w", err)
 	}
-	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil {
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
 		return fmt.Errorf("node URL %q: want http://host:port or https://host:port", raw)
 	}
 	c.base = strings.TrimRight(u.String(), "/")
@@ -77,10 +76,8 @@ func (c *Client) setURL(raw string) error {
 	return nil
 }
 
-// refuseRedirect keeps the token where it was sent: the node never redirects.
-func refuseRedirect(*http.Request, []*http.Request) error {
-	return errors.New("the node answered with a redirect; is a proxy in between?")
-}
+// refuseRedirect keeps the token where it was sent: the node never redirects, so that the answer is a stranger's.
+func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // Where names the node in messages: its URL or its socket.
 func (c *Client) Where() string { return c.where }

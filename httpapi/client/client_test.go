@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -165,8 +166,8 @@ func TestAnswersAreBounded(t *testing.T) {
 			_, _ = io.WriteString(rw, chunk)
 		}
 	}, client.Options{})
-	if _, err := c.Head(t.Context()); !errors.Is(err, client.ErrTooLarge) {
-		t.Errorf("err = %v, want ErrTooLarge", err)
+	if _, err := c.Head(t.Context()); !errors.Is(err, client.ErrTooLarge) || client.Retryable(err) {
+		t.Errorf("err = %v, want ErrTooLarge, which no repeat heals", err)
 	}
 }
 
@@ -176,8 +177,29 @@ func TestRedirectsAreRefused(t *testing.T) {
 		hits++
 		http.Redirect(rw, r, "/elsewhere", http.StatusFound)
 	}, client.Options{Token: "secret"})
-	if _, err := c.Head(t.Context()); err == nil || hits != 1 {
-		t.Errorf("err = %v after %d requests, want a refusal after 1", err, hits)
+	for _, call := range []func() error{
+		func() error { _, err := c.Head(t.Context()); return err },
+		func() error { _, _, err := c.Commit(t.Context(), "p_1"); return err },
+		func() error { return c.Stream(t.Context(), client.StreamOptions{}, nil) },
+	} {
+		hits = 0
+		err := call()
+		p, ok := errors.AsType[*wire.Problem](err)
+		if !ok || p.Status != http.StatusFound || client.Retryable(err) || hits != 1 {
+			t.Errorf("err = %v after %d requests, want a final refusal after 1", err, hits)
+		}
+	}
+}
+
+// A stranger that asks for connection after connection gets one at a time, with a pause.
+func TestReconnectsKeepADistance(t *testing.T) {
+	s := &script{bodies: []string{update(2), update(3)}}
+	c := serve(t, s.serve, client.Options{})
+	var waits []time.Duration
+	err := c.Stream(t.Context(), client.StreamOptions{Reconnect: func(_ error, d time.Duration) { waits = append(waits, d) }},
+		func(client.Event) error { return nil })
+	if err == nil || len(waits) != 2 || slices.Min(waits) < 25*time.Millisecond {
+		t.Errorf("err = %v, waited %v", err, waits)
 	}
 }
 
@@ -239,7 +261,7 @@ func TestURLs(t *testing.T) {
 		ok  bool
 	}{
 		{"http://127.0.0.1:8080", true}, {"https://node.example/prefix/", true},
-		{"", false}, {"127.0.0.1:8080", false}, {"ftp://x", false}, {"http://u:p@x", false}, {"http://x/?a=1", false},
+		{"", false}, {"127.0.0.1:8080", false}, {"ftp://x", false}, {"http://u:p@x", false}, {"http://x/?a=1", false}, {"http://x/#a", false},
 	} {
 		if _, err := client.New(client.Options{URL: tt.url}); (err == nil) != tt.ok {
 			t.Errorf("New(%q) err = %v, want ok %v", tt.url, err, tt.ok)

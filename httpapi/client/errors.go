@@ -40,7 +40,7 @@ func Retryable(err error) bool {
 	if p, ok := errors.AsType[*wire.Problem](err); ok {
 		return p.Retryable || p.Unknown()
 	}
-	return errors.Is(err, ErrNotReachable) || errors.Is(err, ErrUnknown)
+	return errors.Is(err, ErrNotReachable) || errors.Is(err, ErrUnknown) && !errors.Is(err, ErrTooLarge)
 }
 
 // decodeProblem reads a refusal; an answer that is none (a proxy's page) becomes one that says so.

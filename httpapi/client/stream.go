@@ -32,6 +32,7 @@ const DefaultIdle = 45 * time.Second
 
 const (
 	firstDelay = 3 * time.Second // until the node says another
+	minDelay   = 50 * time.Millisecond
 	maxDelay   = 30 * time.Second
 )
 
@@ -122,7 +123,7 @@ func (s *stream) run(frames *FrameReader) error {
 	for {
 		f, err := frames.Next()
 		if d := frames.Retry(); d > 0 {
-			s.delay = min(d, maxDelay)
+			s.delay = min(max(d, minDelay), maxDelay)
 		}
 		if err != nil {
 			return err
