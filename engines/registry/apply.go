@@ -48,6 +48,8 @@ func (s *scratch) apply(op *Op) (guard string) {
 		return s.commit(op.ID, op.Commit)
 	case (op.Do == OpWithdraw || op.Do == OpExpire || op.Do == OpStale) && op.End != nil:
 		return s.end(op)
+	case op.Do == OpForget && op.Forget != nil:
+		return s.forget(op.Forget)
 	case op.Do == OpReject:
 		return ""
 	}

@@ -51,6 +51,7 @@ const (
 	OpExpire
 	OpStale
 	OpReject // a refusal, kept in the audit chain only
+	OpForget // outcomes whose time is over
 )
 
 // Op is one decided step. Audit is its record, canonical and chained to the op before it. Which of the other members
@@ -58,11 +59,12 @@ const (
 type Op struct {
 	Do      OpKind     `cbor:"1,keyasint"`
 	Audit   []byte     `cbor:"2,keyasint"`
-	ID      ulid.ULID  `cbor:"3,keyasint"`           // proposal; all but Reject
+	ID      ulid.ULID  `cbor:"3,keyasint"`           // proposal; all but Reject and Forget
 	Propose *ProposeOp `cbor:"4,keyasint,omitempty"` // Propose
 	Approve *ApproveOp `cbor:"5,keyasint,omitempty"` // Approve
 	Commit  *CommitOp  `cbor:"6,keyasint,omitempty"` // Commit, Genesis
 	End     *EndOp     `cbor:"7,keyasint,omitempty"` // Withdraw, Expire, Stale
+	Forget  *ForgetOp  `cbor:"8,keyasint,omitempty"` // Forget
 }
 
 // ProposeOp enters a proposal.
@@ -109,6 +111,12 @@ type EndOp struct {
 	AtMS  int64  `cbor:"2,keyasint"`
 }
 
+// ForgetOp removes outcomes of proposals that ended at OverMS or before, none of them with a version.
+type ForgetOp struct {
+	IDs    []ulid.ULID `cbor:"1,keyasint"`
+	OverMS int64       `cbor:"2,keyasint"`
+}
+
 // Kind names the command in journals.
 func (Batch) Kind() string { return "registry.batch/1" }
 
@@ -131,6 +139,9 @@ func (o *Op) size() int {
 	}
 	if o.Commit != nil {
 		n += len(o.Commit.Entry) + len(o.Commit.Packed) + len(o.Commit.Set)
+	}
+	if o.Forget != nil {
+		n += len(o.Forget.IDs) * (len(ulid.ULID{}) + 1)
 	}
 	return n
 }

@@ -78,6 +78,14 @@ func endOp(do OpKind, id int, owner string, at int64) Op {
 	return Op{Do: do, ID: testID(id), End: &EndOp{Owner: owner, AtMS: at}}
 }
 
+func forgetOp(over int64, ids ...int) Op {
+	op := Op{Do: OpForget, Forget: &ForgetOp{OverMS: over}}
+	for _, id := range ids {
+		op.Forget.IDs = append(op.Forget.IDs, testID(id))
+	}
+	return op
+}
+
 // started is a log with genesis, and proposal 1 for version 2 live.
 func started(t *testing.T) (*storetest.Tx, *chain) {
 	t.Helper()
@@ -111,6 +119,8 @@ func TestBatchGuards(t *testing.T) {
 		{"an expiry too early", []Op{endOp(OpExpire, 1, "", 999)}, "expired"},
 		{"an end twice", []Op{endOp(OpStale, 1, "", 20), endOp(OpStale, 1, "", 20)}, "live"},
 		{"an op without its part", []Op{{Do: OpCommit}}, "op"},
+		{"a version's outcome forgotten", []Op{forgetOp(1<<40, 200)}, "outcome_over"},
+		{"what has not ended forgotten", []Op{forgetOp(1<<40, 1)}, "outcome_over"},
 	} {
 		t.Run(tt.doc, func(t *testing.T) {
 			tx, c := started(t)
@@ -232,7 +242,7 @@ func drawBatch(t *rapid.T) Batch {
 	some := rapid.SliceOfN(rapid.Byte(), 1, 64)
 	b := Batch{Head: HeadRef{Version: rapid.Uint64().Draw(t, "version"), Hash: digest(rapid.String().Draw(t, "hash"))}, Limits: wideLimits}
 	for range rapid.IntRange(0, 8).Draw(t, "ops") {
-		op := Op{Do: OpKind(rapid.IntRange(1, 8).Draw(t, "do")), Audit: some.Draw(t, "audit"), ID: testID(rapid.IntRange(0, 255).Draw(t, "id"))}
+		op := Op{Do: OpKind(rapid.IntRange(1, 9).Draw(t, "do")), Audit: some.Draw(t, "audit"), ID: testID(rapid.IntRange(0, 255).Draw(t, "id"))}
 		switch op.Do {
 		case OpGenesis, OpCommit:
 			op.Commit = &CommitOp{Version: 7, Entry: some.Draw(t, "entry"), CommittedAt: "2026-01-01T00:00:00.000Z"}
@@ -242,6 +252,9 @@ func drawBatch(t *rapid.T) Batch {
 			op.Approve = &ApproveOp{Approval: some.Draw(t, "approval"), AtMS: rapid.Int64().Draw(t, "at")}
 		case OpWithdraw, OpExpire, OpStale:
 			op.End = &EndOp{AtMS: rapid.Int64().Draw(t, "at")}
+		case OpForget:
+			op = forgetOp(rapid.Int64().Draw(t, "over"), rapid.SliceOf(rapid.IntRange(0, 255)).Draw(t, "ids")...)
+			op.Audit = some.Draw(t, "audit")
 		}
 		b.Ops = append(b.Ops, op)
 	}

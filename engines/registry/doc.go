@@ -13,7 +13,8 @@
 //  5. What readers see (State behind one atomic pointer) is published after the sync, before the broadcast, before the
 //     answer: who saw an answer reads its own write. Published values are never mutated.
 //  6. Every accepted job is answered exactly once: done, refused, cancelled or unknown, shutdown and panics included.
-//  7. A proposal leaves pending once, for committed, expired, stale or withdrawn.
+//  7. A proposal leaves pending once, for committed, expired, stale or withdrawn. How it ended is kept for ever for a
+//     version, else for 30 days.
 //
 // # Tasks and queues
 //

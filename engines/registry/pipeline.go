@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/oklog/ulid/v2"
+
 	"ronbox/appliance/flow"
 )
 
@@ -28,6 +30,9 @@ type pipeline struct {
 	last  int    // jobs of the last batch
 	now   time.Time
 
+	forgetter forgetter
+	over      []ulid.ULID // outcomes that the sweep under way removes
+
 	held   []*job // claimed, not yet answered
 	sent   bool   // held has been handed to the store
 	props  <-chan *job
@@ -37,7 +42,7 @@ type pipeline struct {
 
 // runPipeline is the sole writer of HEAD: it turns queued jobs into batches, one in flight at a time.
 func (e *Engine) runPipeline(ctx context.Context) error {
-	cur, err := e.load(ctx)
+	cur, err := e.load(ctx, e.current.Load())
 	if err != nil {
 		return fmt.Errorf("read the registry: %w", err)
 	}
@@ -151,12 +156,16 @@ func (p *pipeline) work(ctx context.Context, jobs []*job) error {
 	return nil
 }
 
-// sweep expires what is over. A restored store takes no work, so it is left alone.
-func (p *pipeline) sweep(ctx context.Context) error {
+// sweep expires and forgets what is over. A restored store takes no work, so it is left alone.
+func (p *pipeline) sweep(ctx context.Context) (err error) {
 	if p.e.store.Info().Restored || p.e.ready() != nil {
 		return nil
 	}
-	if len(p.cur.expired(p.clock(), 1)) == 0 {
+	if p.over, err = p.outcomesOver(ctx); err != nil {
+		return fmt.Errorf("look for old outcomes: %w", err)
+	}
+	defer func() { p.over = nil }()
+	if len(p.over) == 0 && len(p.cur.expired(p.clock(), 1)) == 0 {
 		return nil
 	}
 	return p.batch(ctx)
@@ -204,7 +213,7 @@ func isGuard(err error) bool {
 var errReload = errors.New("read the registry again")
 
 func (p *pipeline) reload(ctx context.Context) error {
-	cur, err := p.e.load(ctx)
+	cur, err := p.e.load(ctx, p.cur)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errReload, err)
 	}

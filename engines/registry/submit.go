@@ -15,6 +15,7 @@ import (
 func (p *pipeline) plan(ctx context.Context, jobs []*job) *plan {
 	made := p.e.newPlan(ctx, p.cur, p.clock())
 	made.expire(p.cur.expired(made.now, maxSweep))
+	made.forget(p.over)
 	for _, j := range slices.Clone(jobs) {
 		if made.size >= maxBatchBytes {
 			break
