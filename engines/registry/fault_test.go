@@ -18,7 +18,7 @@ import (
 type meddler struct{ commitReq }
 
 func (m meddler) decide(p *plan, j *job) (answer, error) {
-	cur, err := p.e.load(p.ctx)
+	cur, err := p.e.load(p.ctx, p.from)
 	if err != nil {
 		return answer{}, err
 	}

@@ -25,18 +25,19 @@ type rawState struct {
 	approvals map[ulid.ULID][][]byte
 }
 
-// load reads HEAD, its items and the live proposals. Bytes are counted by Recover alone, so they are carried over.
-func (e *Engine) load(ctx context.Context) (*state, error) {
+// load reads HEAD, its items and the live proposals. What is known is carried over: the bytes of the log, which Recover
+// alone counts, and the items if HEAD is the same.
+func (e *Engine) load(ctx context.Context, known *state) (*state, error) {
 	var raw rawState
 	if err := e.view(ctx, func(r store.Reader) error { raw = readState(r); return nil }); err != nil {
 		return nil, err
 	}
-	view, err := e.viewOf(ctx, raw)
+	view, err := e.viewOf(ctx, raw, known.view)
 	if err != nil {
 		return nil, err
 	}
 	s := newState(view)
-	s.audit, s.logBytes = raw.audit, e.current.Load().logBytes
+	s.audit, s.logBytes = raw.audit, known.logBytes
 	for i, id := range raw.ids {
 		prop, err := e.proposalOf(id, raw.props[i], raw.approvals[id], view.Signers)
 		if err != nil {
@@ -68,8 +69,8 @@ func readState(r store.Reader) rawState {
 	return s
 }
 
-// viewOf builds the view of the HEAD read. Items come from the published view where it is the same HEAD.
-func (e *Engine) viewOf(ctx context.Context, raw rawState) (*HeadView, error) {
+// viewOf builds the view of the HEAD read.
+func (e *Engine) viewOf(ctx context.Context, raw rawState, known *HeadView) (*HeadView, error) {
 	v := HeadView{Head: raw.head.record(), Origin: raw.origin, Incarnation: e.store.Info().Incarnation, MinVersion: raw.min}
 	if raw.head.Version == 0 {
 		return newHeadView(v), nil
@@ -84,8 +85,8 @@ func (e *Engine) viewOf(ctx context.Context, raw rawState) (*HeadView, error) {
 		return nil, fmt.Errorf("payload of HEAD: %w", err)
 	}
 	v.Expiry = payload.Expiry
-	if now := e.Head(); now.ref() == raw.head.ref() {
-		v.Items = now.Items
+	if known.ref() == raw.head.ref() {
+		v.Items = known.Items
 	} else if v.Items, err = e.materialise(ctx, raw.head.Version); err != nil {
 		return nil, err
 	}

@@ -44,10 +44,9 @@ func (e *Engine) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	seed := newState(newHeadView(HeadView{Head: verified.Head, Items: verified.Items})) // so that load need not replay the log
-	seed.logBytes = bytes
-	e.current.Store(seed)
-	s, err := e.load(ctx)
+	known := newState(&HeadView{Head: verified.Head, Items: verified.Items}) // so that load need not replay the log
+	known.logBytes = bytes
+	s, err := e.load(ctx, known)
 	if err != nil {
 		return err
 	}
