@@ -44,7 +44,7 @@ func (r proposeReq) decide(p *plan, j *job) (answer, error) {
 	if twin := p.next.byPayload(r.payload.B3()); twin != nil && !twin.expired(p.now) {
 		return answer{proposed: twin.proposed(true)}, nil
 	} else if twin != nil {
-		p.expire([]*proposal{twin})
+		p.expire(twin)
 	}
 	if p.next.view.Head.Version == 0 {
 		return answer{}, &NotReadyError{Cause: CauseNoGenesis}
@@ -54,7 +54,7 @@ func (r proposeReq) decide(p *plan, j *job) (answer, error) {
 		return answer{}, err
 	}
 	if base != nil && base.expired(p.now) {
-		p.expire([]*proposal{base})
+		p.expire(base)
 		return answer{}, record.ErrChainMismatch
 	}
 	prop := r.proposal(j.actor, p.now, p.e.cfg.Proposals.TTL.D())

@@ -16,6 +16,7 @@ import (
 const (
 	maxBatchJobs  = 64
 	maxBatchBytes = 4 << 20
+	maxJobBytes   = 5 << 19              // what one job adds: a payload, or an entry and thousands of proposals that go stale
 	busyLinger    = 2 * time.Millisecond // how long a busy pipeline waits for a batch as large as half the last one
 	maxSweep      = 256                  // proposals expired in one tick
 	tickEvery     = time.Second

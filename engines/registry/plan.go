@@ -82,7 +82,7 @@ func (p *plan) batch() Batch {
 // decide judges one job and adds its ops.
 func (p *plan) decide(j *job) {
 	alone := len(p.ops) == 0
-	a, err := j.req.decide(p, j)
+	a, err := p.judge(j)
 	if err == nil {
 		p.verdict[j] = verdict{answer: a, final: len(p.ops) == 0}
 		return
@@ -91,6 +91,14 @@ func (p *plan) decide(j *job) {
 	if reason := reasonOf(err); reason != "" {
 		p.reject(j, reason)
 	}
+}
+
+// judge refuses what was queued before the node found that it takes no writes.
+func (p *plan) judge(j *job) (answer, error) {
+	if err := p.e.ready(); err != nil {
+		return answer{}, err
+	}
+	return j.req.decide(p, j)
 }
 
 // add chains an op's audit record and appends it.
@@ -143,14 +151,15 @@ func (p *plan) end(j *job, do OpKind, prop *proposal, state string, rec record.A
 	p.add(j, op, rec)
 }
 
-// expire ends proposals whose time is over.
-func (p *plan) expire(props []*proposal) {
-	for _, prop := range props {
-		if p.next.live[prop.id] != nil { // else it went stale with its parent
-			p.end(nil, OpExpire, prop, StateExpired, record.Audit{Event: "proposal.expired"})
-			p.sweepOrphans()
-		}
+// expire ends proposals whose time is over, and then what stood on them.
+func (p *plan) expire(props ...*proposal) {
+	if len(props) == 0 {
+		return
 	}
+	for _, prop := range props {
+		p.end(nil, OpExpire, prop, StateExpired, record.Audit{Event: "proposal.expired"})
+	}
+	p.sweepOrphans()
 }
 
 // sweepOrphans marks what stands on nothing any more.
@@ -171,7 +180,7 @@ func (p *plan) find(id ulid.ULID) (*proposal, error) {
 		return nil, endedError(id, how, known)
 	}
 	if prop.expired(p.now) {
-		p.expire([]*proposal{prop})
+		p.expire(prop)
 		return nil, ErrExpired
 	}
 	return prop, nil

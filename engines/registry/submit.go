@@ -14,10 +14,10 @@ import (
 // was written for them.
 func (p *pipeline) plan(ctx context.Context, jobs []*job) *plan {
 	made := p.e.newPlan(ctx, p.cur, p.clock())
-	made.expire(p.cur.expired(made.now, maxSweep))
+	made.expire(p.cur.expired(made.now, maxSweep)...)
 	made.forget(p.over)
 	for _, j := range slices.Clone(jobs) {
-		if made.size >= maxBatchBytes {
+		if made.size > maxBatchBytes-maxJobBytes {
 			break
 		}
 		if j.ctx.Err() != nil {

@@ -1,0 +1,62 @@
+package registry
+
+import (
+	"testing"
+	"time"
+
+	"ronbox/engines"
+	"ronbox/engines/registry/record"
+)
+
+// Whose time is over is expired, even where what it stood on expires with it.
+func TestStackExpiresTogether(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.Proposals.TTL = 60e9 }).start()
+	r.genesis(newSigners(1, 1))
+	stack := r.stack(3)
+	r.advance(2 * time.Minute)
+	r.waitFor("the sweep", func() bool { return len(r.e.current.Load().live) == 0 })
+	for i, p := range stack {
+		if got := r.stateOf(p); got != StateExpired {
+			t.Errorf("%d is %s, want expired", i, got)
+		}
+	}
+}
+
+// largest adds as much to a batch as the largest payload.
+type largest struct{ commitReq }
+
+func (largest) decide(p *plan, j *job) (answer, error) {
+	p.add(j, Op{Do: OpReject}, j.audit("large"))
+	p.size += record.MaxPayload
+	return answer{}, nil
+}
+
+// No batch is larger than a command may be, whatever its last job adds.
+func TestBatchesFitACommand(t *testing.T) {
+	r := newRig(t)
+	p := &pipeline{e: r.e, cur: r.e.current.Load()}
+	var jobs []*job
+	for range maxBatchJobs {
+		jobs = append(jobs, &job{ctx: r.ctx(), req: largest{}, actor: engines.Actor{}})
+	}
+	made := p.plan(r.ctx(), jobs)
+	if made.size > maxBatchBytes || len(made.verdict) < 2 {
+		t.Errorf("%d jobs of %d bytes", len(made.verdict), made.size)
+	}
+}
+
+// What was queued before a fault was found is refused too.
+func TestLatchHoldsForQueuedJobs(t *testing.T) {
+	r := newRig(t).start()
+	r.genesis(newSigners(1, 1))
+	st := r.e.current.Load()
+	req, err := r.e.proposeRequest(r.ctx(), st, delta(2, "b"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fault := "test"
+	r.e.chainError.Store(&fault)
+	if _, err := r.e.submit(r.ctx(), r.e.proposals, req, alice, ""); !isCause(err, CauseChainError) {
+		t.Errorf("err = %v, want chain_error", err)
+	}
+}
