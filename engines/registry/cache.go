@@ -64,24 +64,20 @@ func (c *cache) items(payload b3.Digest) (record.Items, bool) {
 	return hit.items, true
 }
 
-func (c *cache) putItems(payload b3.Digest, items record.Items) {
+// putItems keeps the set that p results in.
+func (c *cache) putItems(p *record.Payload, items record.Items) {
 	if c == nil {
 		return
 	}
-	c.r.Set(itemsKey(payload), &cachedItems{payload: payload, items: items}, itemsCost(items))
+	c.r.Set(itemsKey(p.B3()), &cachedItems{payload: p.B3(), items: items}, entryCost+itemCost*int64(items.Len())+int64(len(p.Bytes())))
 }
 
-// itemCost is what an item holds beside its bytes: headers, id and leaf hash.
-const itemCost = 128
-
-// itemsCost counts bytes that several sets share with each of them, so the cache holds less than it counts.
-func itemsCost(items record.Items) int64 {
-	n := int64(itemCost)
-	for it := range items.All() {
-		n += int64(len(it.Bytes)) + itemCost
-	}
-	return n
-}
+// What a cached set costs is what it does not share with the set below it: a pointer and the hashes over each item, and
+// the items that its payload brought.
+const (
+	itemCost  = 8 + 2*32
+	entryCost = 256
+)
 
 type docKey struct {
 	version   uint64
@@ -115,6 +111,6 @@ func (c *cache) doc(k docKey) (VersionDoc, bool) {
 
 func (c *cache) putDoc(k docKey, doc VersionDoc) {
 	if c != nil {
-		c.r.Set(k.bytes(), &cachedDoc{key: k, doc: doc}, int64(len(doc.Body))+itemCost)
+		c.r.Set(k.bytes(), &cachedDoc{key: k, doc: doc}, int64(len(doc.Body))+entryCost)
 	}
 }

@@ -18,7 +18,7 @@ func (e *Engine) itemsAfter(p *record.Payload, base record.Base) (record.Items, 
 	if err != nil {
 		return record.Items{}, err
 	}
-	e.cache.Load().putItems(p.B3(), items)
+	e.cache.Load().putItems(p, items)
 	return items, nil
 }
 
@@ -64,7 +64,7 @@ func (e *Engine) materialise(ctx context.Context, v uint64) (record.Items, error
 			return record.Items{}, fmt.Errorf("items of version %d: root %s, signed %s: %w", n, items.Root(), p.ItemsRoot, store.ErrCorrupt)
 		}
 		if n == v || n%cacheEvery == 0 {
-			e.cache.Load().putItems(p.B3(), items)
+			e.cache.Load().putItems(p, items)
 		}
 	}
 	return items, nil
@@ -83,7 +83,7 @@ func (e *Engine) nearest(ctx context.Context, v uint64) (uint64, record.Items, e
 		if p.Mode == record.ModeFull {
 			items, err := record.NewItems(p.Put)
 			if err == nil {
-				e.cache.Load().putItems(p.B3(), items)
+				e.cache.Load().putItems(p, items)
 			}
 			return n, items, err
 		}

@@ -73,7 +73,7 @@ func (e *Engine) complete(st *state, draft []byte, wantB3 string) (*record.Paylo
 	if want != (b3.Digest{}) && want != p.B3() {
 		return nil, &record.FieldError{Field: "payload_b3", Reason: "the completed payload has " + p.B3().String()}
 	}
-	e.cache.Load().putItems(p.B3(), items)
+	e.cache.Load().putItems(p, items)
 	return p, nil
 }
 
