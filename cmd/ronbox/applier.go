@@ -86,8 +86,10 @@ func (ap *applier) refresh(ctx context.Context) (head wire.Head, err error) {
 	if head.Version == 0 {
 		return head, failed(exitFailed, "no_genesis", "make one with `ronbox registry genesis` and `ronbox registry init`", "the log has no genesis")
 	}
-	if head.Version == ap.base.Version && head.PayloadB3 == ap.base.PayloadB3.String() {
+	if known := ap.base; head.Version == known.Version && head.PayloadB3 == known.PayloadB3.String() {
 		return head, nil
+	} else if head.Version <= known.Version {
+		return head, distrust("HEAD is version %d, %s, after it was version %d, %s", head.Version, head.PayloadB3, known.Version, known.PayloadB3)
 	}
 	base, err := ap.fetchBase(ctx, head)
 	if err != nil {
@@ -141,6 +143,8 @@ func checkedBase(head wire.Head, raw []byte, doc wire.Version, signers wire.Sign
 		return record.Base{}, err
 	}
 	switch {
+	case p.Version != head.Version:
+		return record.Base{}, distrust("HEAD is version %d, the payload of version %d", head.Version, p.Version)
 	case p.B3().String() != head.PayloadB3:
 		return record.Base{}, distrust("the payload has hash %s, HEAD names %s", p.B3(), head.PayloadB3)
 	case all.Root() != p.ItemsRoot:
@@ -181,6 +185,9 @@ func (ap *applier) publish(ctx context.Context, p *record.Payload) (done wire.Co
 	})
 	if err != nil {
 		return done, ap.maybeDone(ctx, p, &done, fmt.Errorf("commit: %w", err))
+	}
+	if done.Version != p.Version || done.PayloadB3 != p.B3().String() {
+		return done, distrust("it committed version %d, %s, for version %d, %s", done.Version, done.PayloadB3, p.Version, p.B3())
 	}
 	return done, nil
 }

@@ -25,6 +25,8 @@ type fakeNode struct {
 	done  map[string]wire.Committed
 	calls map[string]int
 	fail  func(step string, n int) (before, after error)
+	claim func(c *wire.Committed) // changes what Commit answers
+	skew  uint64                  // added to the version that Head names
 }
 
 func newFakeNode(t *testing.T, k *record.Key) *fakeNode {
@@ -37,6 +39,7 @@ func newFakeNode(t *testing.T, k *record.Key) *fakeNode {
 	}
 	f := &fakeNode{t: t, props: map[string]*record.Payload{}, done: map[string]wire.Committed{}, calls: map[string]int{}}
 	f.fail = func(string, int) (error, error) { return nil, nil }
+	f.claim = func(*wire.Committed) {}
 	f.become(p, items, set)
 	return f
 }
@@ -61,7 +64,7 @@ func (f *fakeNode) step(name string, do func() error) error {
 
 func (f *fakeNode) Head(context.Context) (h wire.Head, err error) {
 	err = f.step("head", func() error {
-		h = wire.Head{Version: f.base.Version, PayloadB3: f.base.PayloadB3.String(), Hash: "h"}
+		h = wire.Head{Version: f.base.Version + f.skew, PayloadB3: f.base.PayloadB3.String(), Hash: "h"}
 		return nil
 	})
 	return h, err
@@ -69,7 +72,7 @@ func (f *fakeNode) Head(context.Context) (h wire.Head, err error) {
 
 func (f *fakeNode) Version(_ context.Context, v uint64, items bool) (doc wire.Version, err error) {
 	err = f.step("version", func() error {
-		if v != f.base.Version {
+		if v != f.base.Version+f.skew {
 			return &wire.Problem{Status: 404, Reason: "not_found"}
 		}
 		doc = wire.Version{Version: v, PayloadB3: f.base.PayloadB3.String(), Hash: "h"}
@@ -124,6 +127,7 @@ func (f *fakeNode) Commit(_ context.Context, id string) (out wire.Committed, rep
 		}
 		f.become(p, items, f.base.Signers)
 		out = wire.Committed{Version: p.Version, PayloadB3: id, Hash: "h"}
+		f.claim(&out)
 		f.done[id] = out
 		return nil
 	})

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -29,7 +30,7 @@ The verb checks what the node says HEAD is, builds the payload itself, and signs
 nothing else. It is safe to repeat: an answer that was lost is asked for again.`,
 		Args: atLeast(1, "one file or more"),
 	}
-	cmd.Flags().StringSliceVar(&keys, "key", nil, "key `file` to approve with")
+	cmd.Flags().StringArrayVar(&keys, "key", nil, "key `file` to approve with")
 	cmd.RunE = a.online(func(ctx context.Context, c *client.Client, files []string) error { return a.apply(ctx, c, files, keys) })
 	return cmd
 }
@@ -91,9 +92,15 @@ func (a *app) apply(ctx context.Context, c *client.Client, files, keyFiles []str
 func (a *app) readStates(files []string) ([]record.Items, error) {
 	states := make([]record.Items, len(files))
 	for i, f := range files {
+		if f == "-" && slices.Contains(files[i+1:], f) {
+			return nil, usage("stdin can be read once: give - once")
+		}
 		var err error
 		if states[i], err = a.readDesired(f); err != nil {
 			return nil, err
+		}
+		if f == "-" && states[i].Len() == 0 && !a.flags.yes {
+			return nil, failed(exitUsage, "empty_state", "add --yes if every descriptor is to go", "stdin holds no descriptor: did what writes to it fail?")
 		}
 	}
 	return states, nil
@@ -115,21 +122,26 @@ func (a *app) showDelta(b record.Base, put []record.Item, remove []string) {
 		}
 	}
 	fmt.Fprintf(&s, "on top of version %d: %d added, %d changed, %d removed\n", b.Version, len(put)-changed, changed, len(remove))
+	writeChanges(&s, put, remove)
+	fmt.Fprint(a.stdout, plain(s.String()))
+}
+
+// writeChanges lists the first descriptors of a delta, a line each.
+func writeChanges(s *strings.Builder, put []record.Item, remove []string) {
 	for i, it := range put {
 		if i == sample {
-			fmt.Fprintf(&s, "  + … %d more\n", len(put)-sample)
+			fmt.Fprintf(s, "  + … %d more\n", len(put)-sample)
 			break
 		}
-		fmt.Fprintf(&s, "  + %s\n", clip(string(it.Bytes), 110))
+		fmt.Fprintf(s, "  + %s\n", clip(string(it.Bytes), 110))
 	}
 	for i, id := range remove {
 		if i == sample {
-			fmt.Fprintf(&s, "  - … %d more\n", len(remove)-sample)
+			fmt.Fprintf(s, "  - … %d more\n", len(remove)-sample)
 			break
 		}
-		fmt.Fprintf(&s, "  - %s\n", id)
+		fmt.Fprintf(s, "  - %s\n", id)
 	}
-	fmt.Fprint(a.stdout, s.String())
 }
 
 func (a *app) showApplied(d applied) {
@@ -137,16 +149,8 @@ func (a *app) showApplied(d applied) {
 		return
 	}
 	if !d.Changed {
-		fmt.Fprintf(a.stdout, "%s: nothing differs from version %d\n", d.File, d.Version)
+		fmt.Fprint(a.stdout, plain(fmt.Sprintf("%s: nothing differs from version %d\n", d.File, d.Version)))
 		return
 	}
 	fmt.Fprintf(a.stdout, "%s: version %d, payload %s\n", d.File, d.Version, d.PayloadB3)
-}
-
-// clip shortens ASCII text to n bytes.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return s[:n] + "…"
 }

@@ -3,19 +3,38 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"ronbox/appliance"
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/rverify"
 	"ronbox/httpapi/wire"
 	"ronbox/store"
 )
 
+// regular refuses what cannot be a database: opening a directory would call it damaged, opening a pipe would wait.
+func regular(file string) error {
+	st, err := os.Stat(file)
+	switch {
+	case err != nil:
+		return err
+	case st.IsDir():
+		return failed(exitFailed, "is_directory", "name the database file in it, such as "+filepath.Join(file, appliance.DatabaseName), "%s is a directory", file)
+	case !st.Mode().IsRegular():
+		return failed(exitFailed, "not_a_file", "name a database file", "%s is no regular file", file)
+	}
+	return nil
+}
+
 // offlineInfo reads the figures of a file that no node holds; hash adds the state hash, which reads every row.
 func offlineInfo(ctx context.Context, file string, hash bool) (wire.DBInfo, error) {
+	if err := regular(file); err != nil {
+		return wire.DBInfo{}, err
+	}
 	r, err := store.OpenReader(file)
 	if err != nil {
 		return wire.DBInfo{}, err
@@ -72,6 +91,9 @@ is held against itself only. Exit 3: checked, and found bad.`,
 func (a *app) dbVerify(ctx context.Context, file, genesis string) error {
 	want, err := genesisArg(genesis)
 	if err != nil {
+		return err
+	}
+	if err := regular(file); err != nil {
 		return err
 	}
 	p := a.progress(byteUnit)
@@ -146,6 +168,9 @@ func (a *app) dbRestore(ctx context.Context, snapshot string, keep bool) error {
 	if err != nil {
 		return err
 	}
+	if err := regular(snapshot); err != nil {
+		return err
+	}
 	if exists(dst) {
 		if err := a.confirm("replace the database of "+filepath.Dir(dst), dst); err != nil {
 			return err
@@ -178,7 +203,7 @@ func (a *app) dbRestore(ctx context.Context, snapshot string, keep bool) error {
 func (a *app) found(problem, kind string) error {
 	a.exit = exitBad
 	if !a.flags.json {
-		fmt.Fprintf(a.stderr, "ronbox: checked and found bad: %s\n%s\n", problem, kind)
+		fmt.Fprintf(a.stderr, "ronbox: checked and found bad: %s\n%s\n", plain(problem), kind)
 	}
 	return nil
 }

@@ -38,6 +38,9 @@ func parseDesired(name string, r io.Reader) (record.Items, error) {
 	s.Buffer(make([]byte, 0, maxDesired), maxDesired)
 	n := 1
 	for ; s.Scan(); n++ {
+		if n == 1 && bytes.HasPrefix(s.Bytes(), []byte("\xef\xbb\xbf")) {
+			return record.Items{}, failed(exitFailed, "malformed", "save the file as UTF-8 without it", "%s:1: begins with a byte order mark", name)
+		}
 		if len(bytes.TrimSpace(s.Bytes())) == 0 {
 			continue
 		}
@@ -56,7 +59,7 @@ func parseDesired(name string, r io.Reader) (record.Items, error) {
 	if err := s.Err(); errors.Is(err, bufio.ErrTooLong) {
 		return record.Items{}, failed(exitFailed, "hard_limit", "", "%s:%d: the line is longer than %d bytes", name, n, maxDesired)
 	} else if err != nil {
-		return record.Items{}, fmt.Errorf("read %s: %w", name, err)
+		return record.Items{}, reading(name, err)
 	}
 	return record.NewItems(items)
 }

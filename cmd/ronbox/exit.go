@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net/http"
 	"strings"
+	"syscall"
 
 	"ronbox/appliance"
 	"ronbox/engines/registry/record"
@@ -52,8 +53,10 @@ func judge(err error) verdict {
 			return row.verdict
 		}
 	}
-	if _, ok := errors.AsType[*record.FieldError](err); ok {
+	if f, ok := errors.AsType[*record.FieldError](err); ok && f.Field != "" {
 		return verdict{exitFailed, "malformed", "correct the member that is named"}
+	} else if ok {
+		return verdict{exitFailed, "malformed", "give one strict JSON value in UTF-8"}
 	}
 	return verdict{exitFailed, "failed", ""}
 }
@@ -67,13 +70,15 @@ func verdicts() []verdictRow {
 	return []verdictRow{
 		{context.Canceled, verdict{exitInterrupted, "interrupted", ""}},
 		{client.ErrNotReachable, verdict{exitUnreachable, "not_reachable", "start the node with `ronbox serve`, or point --data-dir or --url at it"}},
+		{client.ErrTooLarge, verdict{exitFailed, "too_large", "is it a ronbox node?"}},
 		{context.DeadlineExceeded, verdict{exitBusy, "timeout", "try again, or allow more with --timeout"}},
 		{client.ErrUnknown, verdict{exitBusy, "unknown", "repeat the same command: it is safe"}},
 		{store.ErrLocked, verdict{exitLocked, "locked", "stop that process, or use the verbs that ask the running node"}},
 		{store.ErrCorrupt, verdict{exitCorrupt, "corrupt", "restore a snapshot with `ronbox db restore`"}},
 		{store.ErrPoisoned, verdict{exitStorage, "storage_failed", "check the disk, then start again"}},
 		{store.ErrSchema, verdict{exitConfig, "schema", "use the release that wrote the file, or a newer one"}},
-		{fs.ErrPermission, verdict{exitPermission, "permission", "run as the user that owns the data directory"}},
+		{fs.ErrPermission, verdict{exitPermission, "permission", "check the owner and the mode of that path, or run as its owner"}},
+		{syscall.EISDIR, verdict{exitFailed, "is_directory", "name a file"}},
 		{fs.ErrNotExist, verdict{exitFailed, "not_found", "check the path"}},
 	}
 }

@@ -12,13 +12,13 @@ import (
 // table is what a verb prints for people: cells in aligned columns.
 type table struct{ w *tabwriter.Writer }
 
-// row prints one line; cells are printed as fmt.Print does.
+// row prints one line; cells are printed as fmt.Print does, but for what would steer a terminal.
 func (t table) row(cells ...any) {
 	for i, c := range cells {
 		if i > 0 {
 			fmt.Fprint(t.w, "\t")
 		}
-		fmt.Fprint(t.w, c)
+		fmt.Fprint(t.w, cell(c))
 	}
 	fmt.Fprint(t.w, "\n")
 }
@@ -68,7 +68,7 @@ func (a *app) raw(b []byte) error {
 // say prints a message for people to stderr, unless --quiet or --json.
 func (a *app) say(format string, args ...any) {
 	if !a.flags.quiet && !a.flags.json {
-		fmt.Fprintf(a.stderr, format+"\n", args...)
+		fmt.Fprintln(a.stderr, plain(fmt.Sprintf(format, args...)))
 	}
 }
 
@@ -80,9 +80,9 @@ func (a *app) complain(err error) int {
 			return v.code
 		}
 	}
-	fmt.Fprintf(a.stderr, "ronbox: %s\n", err)
+	fmt.Fprintf(a.stderr, "ronbox: %s\n", plain(err.Error()))
 	if v.next != "" {
-		fmt.Fprintf(a.stderr, "  %s\n", v.next)
+		fmt.Fprintf(a.stderr, "  %s\n", plain(v.next))
 	}
 	return v.code
 }

@@ -123,8 +123,8 @@ func (a *app) registryInitCmd() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&payload, "payload", "", "payload `file` that genesis wrote")
-	f.StringSliceVar(&approvals, "approval", nil, "approval `file` that sign wrote")
-	f.StringSliceVar(&keys, "key", nil, "key `file` to sign with here")
+	f.StringArrayVar(&approvals, "approval", nil, "approval `file` that sign wrote")
+	f.StringArrayVar(&keys, "key", nil, "key `file` to sign with here")
 	_ = cmd.MarkFlagRequired("payload") // fails for a flag that is not there only
 	cmd.MarkFlagsOneRequired("approval", "key")
 	cmd.RunE = a.online(func(ctx context.Context, c *client.Client, _ []string) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -136,22 +137,22 @@ func (a *app) writeApproval(out string, approval wire.Approval, next string) err
 
 // sayPayload shows a signer what the signature will stand for.
 func (a *app) sayPayload(p *record.Payload) {
-	a.say("%s version %d, %s, %s of %s", p.Origin, p.Version, p.Kind, p.Mode, p.CreatedAt)
-	a.say("on top of %s", p.PrevHash)
-	for i, it := range p.Put {
-		if i == sample {
-			a.say("  + … %d more", len(p.Put)-sample)
-			break
-		}
-		a.say("  + %s", clip(string(it.Bytes), 110))
+	var s strings.Builder
+	fmt.Fprintf(&s, "%s version %d, %s, %s of %s\n", p.Origin, p.Version, p.Kind, p.Mode, p.CreatedAt)
+	fmt.Fprintf(&s, "on top of %s\n", p.PrevHash)
+	if p.Expiry != "" {
+		fmt.Fprintf(&s, "expires %s\n", p.Expiry)
 	}
-	for i, id := range p.Remove {
-		if i == sample {
-			a.say("  - … %d more", len(p.Remove)-sample)
-			break
+	if set := p.SignerSet; set != nil {
+		fmt.Fprintf(&s, "from then on %d of %d signers must approve a version, %d a change of signers:\n", set.Threshold, set.Active(), set.ThresholdGov)
+		for _, m := range set.Signers {
+			fmt.Fprintf(&s, "  %s %s %s\n", m.ID, m.Status, m.PublicKey)
 		}
-		a.say("  - %s", id)
+		for _, vkey := range set.LogKeys {
+			fmt.Fprintf(&s, "  log key %s\n", vkey)
+		}
 	}
-	a.say("%d items after it, root %s", p.ItemsCount, p.ItemsRoot)
-	a.say("payload %s", p.B3())
+	writeChanges(&s, p.Put, p.Remove)
+	fmt.Fprintf(&s, "%d items after it, root %s\npayload %s", p.ItemsCount, p.ItemsRoot, p.B3())
+	a.say("%s", s.String())
 }

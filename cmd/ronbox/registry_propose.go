@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 
-	"ronbox/appliance/b3"
+	"ronbox/engines/registry/record"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire"
 )
@@ -31,6 +34,9 @@ The same payload gives the proposal that lives already.`,
 		raw, err := a.readInput(args[0], maxPayload)
 		if err != nil {
 			return err
+		}
+		if _, err := record.Canonical(raw); err != nil {
+			return fmt.Errorf("%s: %w", args[0], err)
 		}
 		p, err := c.Propose(ctx, raw, want)
 		if err != nil {
@@ -56,11 +62,11 @@ func (a *app) approveCmd() *cobra.Command {
 		Short: "Approve a proposal, by signing here or with a signature made elsewhere",
 		Long: `Approve a proposal, by signing here or with a signature made elsewhere.
 
-With --key the payload is fetched, its hash computed here, and that hash signed.
+With --key the payload is fetched, checked and shown, and its hash, computed here, signed.
 With --approval the file that ` + "`ronbox registry sign`" + ` wrote is sent.`,
 		Args: exactly(1, "one proposal id"),
 	}
-	cmd.Flags().StringSliceVar(&keys, "key", nil, "key `file` to sign with")
+	cmd.Flags().StringArrayVar(&keys, "key", nil, "key `file` to sign with")
 	cmd.Flags().StringVar(&approval, "approval", "", "`file` that holds a signed approval")
 	cmd.MarkFlagsMutuallyExclusive("key", "approval")
 	cmd.MarkFlagsOneRequired("key", "approval")
@@ -73,6 +79,9 @@ With --approval the file that ` + "`ronbox registry sign`" + ` wrote is sent.`,
 	})
 	return cmd
 }
+
+// errSpelling is the fault of a payload whose bytes are not those that its hash is taken of.
+var errSpelling = errors.New("it is spelled otherwise")
 
 // approvals signs the proposal's payload with every key, or reads one approval.
 func (a *app) approvals(ctx context.Context, c *client.Client, id string, keyFiles []string, file string) ([]wire.Approval, error) {
@@ -88,11 +97,14 @@ func (a *app) approvals(ctx context.Context, c *client.Client, id string, keyFil
 	if err != nil {
 		return nil, err
 	}
-	hash := b3.Sum(raw) // what is signed is what was shown
-	a.say("signing %s", hash)
+	p, err := record.ParsePayload(raw)
+	if err != nil || !bytes.Equal(p.Bytes(), raw) {
+		return nil, distrust("proposal %s is no payload in canonical form: %w", id, cmp.Or(err, errSpelling))
+	}
+	a.sayPayload(p)
 	var out []wire.Approval
 	for _, k := range keys {
-		out = append(out, approvalBody(k.Sign(hash, a.now())))
+		out = append(out, approvalBody(k.Sign(p.B3(), a.now())))
 	}
 	return out, nil
 }

@@ -49,6 +49,9 @@ func (a *app) stream(ctx context.Context, c *client.Client, f streamFlags) error
 			return err
 		}
 	}
+	if f.count < 0 || f.tries < 0 {
+		return usage("--count %d --tries %d: want numbers from 0", f.count, f.tries)
+	}
 	seen := 0
 	err := c.Stream(ctx, client.StreamOptions{
 		LastEventID: f.after,
@@ -86,7 +89,7 @@ func (a *app) streamed(e client.Event) error {
 	if err != nil {
 		return fmt.Errorf("event %s: %w", e.Name, err)
 	}
-	return a.raw([]byte(line + "\n"))
+	return a.raw([]byte(plain(line) + "\n"))
 }
 
 func streamText(e client.Event) (string, error) {

@@ -77,6 +77,9 @@ func (a *app) registryVerify(ctx context.Context, file, genesis string) error {
 }
 
 func verifyFile(ctx context.Context, file string, o rverify.Options) (doc verifyDoc, err error) {
+	if err := regular(file); err != nil {
+		return doc, err
+	}
 	r, err := store.OpenReader(file)
 	if err != nil {
 		return doc, err

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +18,9 @@ const maxTokenFile = 64 << 10
 
 // node connects to the node that the flags name: its URL, its socket, or the socket in its data directory.
 func (a *app) node() (*client.Client, error) {
+	if a.flags.timeout < 0 {
+		return nil, usage("--timeout %s: want a time above 0", a.flags.timeout)
+	}
 	o := client.Options{URL: a.flags.url, Timeout: a.flags.timeout, UserAgent: "ronbox/" + build().Version}
 	if a.flags.tokenFile != "" {
 		token, err := readToken(a.flags.tokenFile)
@@ -100,12 +105,20 @@ func readFile(path string, limit int64) ([]byte, error) {
 func readAll(name string, r io.Reader, limit int64) ([]byte, error) {
 	raw, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
+		return nil, reading(name, err)
 	}
 	if int64(len(raw)) > limit {
 		return nil, failed(exitFailed, "too_large", "", "%s is larger than %s", name, byteUnit(limit))
 	}
 	return raw, nil
+}
+
+// reading says what could not be read, once: the errors of os do.
+func reading(name string, err error) error {
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		return err
+	}
+	return fmt.Errorf("read %s: %w", name, err)
 }
 
 // writeFile writes a new file through a temporary one: whole or not at all, and never over an old one.
@@ -115,13 +128,26 @@ func writeFile(path string, data []byte, mode os.FileMode) error {
 	}
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".ronbox-*")
 	if err != nil {
-		return err
+		return writing(path, err)
 	}
 	defer func() { _ = os.Remove(tmp.Name()) }() // gone after the link
 	if err := fill(tmp, data, mode); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+		return writing(path, err)
 	}
-	return os.Link(tmp.Name(), path) // refuses what came in between, as a rename would not
+	if err := os.Link(tmp.Name(), path); err != nil { // refuses what came in between, as a rename would not
+		return writing(path, err)
+	}
+	return nil
+}
+
+// writing names the file that was asked for, not the temporary one.
+func writing(path string, err error) error {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		err = p.Err
+	} else if l, ok := errors.AsType[*os.LinkError](err); ok {
+		err = l.Err
+	}
+	return fmt.Errorf("write %s: %w", path, err)
 }
 
 func fill(f *os.File, data []byte, mode os.FileMode) error {
