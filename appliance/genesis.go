@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"golang.org/x/mod/sumdb/note"
@@ -17,7 +16,7 @@ const devSigner = "org:dev#signer"
 
 // devGenesis makes a signer and a log key, and commits a genesis that the signer governs alone.
 func (n *Node) devGenesis(ctx context.Context) (payloadB3 string, err error) {
-	if err := os.Mkdir(filepath.Dir(n.cfg.Path(SignerName)), 0o700); err != nil {
+	if err := makeDir(filepath.Dir(n.cfg.Path(SignerName))); err != nil {
 		return "", err
 	}
 	key, err := record.NewKey(devSigner, rand.Reader)
@@ -42,7 +41,7 @@ func (n *Node) devGenesis(ctx context.Context) (payloadB3 string, err error) {
 		return "", fmt.Errorf("genesis: %w", err)
 	}
 	approvals := []record.Approval{key.Sign(payload.B3(), now)}
-	done, err := n.registry.Genesis(ctx, initActor(), payload.Bytes(), approvals, "init")
+	done, err := n.registry.Genesis(ctx, self("init"), payload.Bytes(), approvals, "init")
 	if err != nil {
 		return "", fmt.Errorf("commit genesis: %w", err)
 	}

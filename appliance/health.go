@@ -111,7 +111,6 @@ func (n *Node) escalated(service, task string, bad bool) {
 	var cause error
 	if bad {
 		cause = errors.New("restarted more than 5 times in a minute")
-		n.log.Error("task keeps failing", "of", service, "task", task)
 	}
 	n.board.Add(obs.Probe{Service: service, Key: key, Hard: vital(service, task), Plane: obs.WritePlane})
 	n.board.Set(service, key, cause)

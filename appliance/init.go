@@ -47,48 +47,81 @@ func Init(ctx context.Context, cfg *config.Config, o InitOptions) (InitResult, e
 	if err := config.Validate(cfg); err != nil {
 		return InitResult{}, err
 	}
-	created, err := claimDir(cfg.Node.DataDir)
+	made, err := claim(cfg.Node.DataDir)
 	if err != nil {
 		return InitResult{}, err
 	}
 	res, err := initIn(ctx, *cfg, o)
 	if err != nil {
-		return InitResult{}, errors.Join(err, unclaimDir(cfg.Node.DataDir, created))
+		return InitResult{}, errors.Join(err, made.undo())
 	}
 	return res, nil
 }
 
-// claimDir makes dir, or takes it if it is empty, for its owner alone.
-func claimDir(dir string) (created bool, err error) {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return true, os.MkdirAll(dir, 0o700)
-	}
-	if err != nil {
-		return false, err
-	}
-	if len(entries) > 0 {
-		return false, fmt.Errorf("%s: %w", dir, ErrNotEmpty)
-	}
-	return false, os.Chmod(dir, 0o700)
+// claimed is a directory that this init alone may fill: it made the secret there, which only one can.
+type claimed struct {
+	dir  string
+	made bool        // the directory was not there
+	mode fs.FileMode // what it had otherwise
 }
 
-// unclaimDir removes what a failed init made: the directory was empty when it was claimed.
-func unclaimDir(dir string, created bool) error {
-	if created {
-		return os.RemoveAll(dir)
+// claim makes dir, or takes it if it is empty, for its owner alone, and puts the secret there.
+func claim(dir string) (claimed, error) {
+	c := claimed{dir: dir}
+	if err := c.take(); err != nil {
+		return c, err
 	}
-	entries, err := os.ReadDir(dir)
+	_, err := makeSecret(filepath.Join(dir, SecretName))
+	if errors.Is(err, fs.ErrExist) {
+		return c, fmt.Errorf("%s: %w", dir, ErrNotEmpty) // by another init
+	}
+	if err != nil {
+		return c, errors.Join(err, c.undo())
+	}
+	return c, nil
+}
+
+func (c *claimed) take() error {
+	info, err := os.Stat(c.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		c.made = true
+		return makeDir(c.dir)
+	}
+	if err != nil {
+		return err
+	}
+	c.mode = info.Mode().Perm()
+	entries, err := os.ReadDir(c.dir)
+	if err != nil {
+		return err
+	}
+	if len(entries) > 0 {
+		return fmt.Errorf("%s: %w", c.dir, ErrNotEmpty)
+	}
+	return os.Chmod(c.dir, 0o700)
+}
+
+// undo removes what init made, the secret last, which keeps others out until then.
+func (c *claimed) undo() error {
+	entries, err := os.ReadDir(c.dir)
 	for _, e := range entries {
-		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+		if e.Name() != SecretName {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(c.dir, e.Name())))
+		}
+	}
+	if !c.made {
+		err = errors.Join(err, os.Chmod(c.dir, c.mode))
+	}
+	if gone := os.Remove(filepath.Join(c.dir, SecretName)); !errors.Is(gone, fs.ErrNotExist) {
+		err = errors.Join(err, gone)
+	}
+	if c.made {
+		err = errors.Join(err, os.Remove(c.dir))
 	}
 	return err
 }
 
 func initIn(ctx context.Context, cfg config.Config, o InitOptions) (InitResult, error) {
-	if _, err := makeSecret(cfg.Path(SecretName)); err != nil {
-		return InitResult{}, err
-	}
 	id, err := store.NewIdentity(time.Now())
 	if err != nil {
 		return InitResult{}, err
@@ -133,17 +166,17 @@ func (n *Node) firstToken(ctx context.Context, dev bool) error {
 		spec.Sub, spec.TTL = "dev", devTTL
 	}
 	spec.TTL = min(spec.TTL, n.cfg.Auth.MaxTTL.D())
-	t, err := n.mint(ctx, initActor(), spec)
+	t, err := n.mint(ctx, self("init"), spec)
 	if err != nil {
 		return err
 	}
 	return writePrivate(n.cfg.Path(TokenName), []byte(t.Token+"\n"))
 }
 
-// initActor is who runs init.
-func initActor() engines.Actor {
+// self is this process as an actor.
+func self(principal string) engines.Actor {
 	uid := uint32(os.Getuid())
-	return engines.Actor{Principal: "init", UID: &uid}
+	return engines.Actor{Principal: principal, UID: &uid}
 }
 
 // offline runs work on the store and the engines without sockets, and stops them in order.
@@ -156,14 +189,13 @@ func (n *Node) offline(ctx context.Context, work func(context.Context) error) (e
 	}
 	n.sup.Start(n.store.Tasks()...)
 	if err = n.recoverParts(ctx); err == nil {
-		n.sup.Start(n.registry.Tasks()...)
+		n.sup.Start(n.counted(n.registry.Tasks()...)...)
 		err = work(ctx)
 	}
 	n.closeIntake()
-	left := n.sup.Drain("registry", n.drainDeadline(), n.grace())
+	n.sup.Drain("registry", n.drainDeadline(), n.grace())
 	n.store.CloseLanes()
-	left += n.sup.Drain("store", storeWithin, n.grace())
-	if left > 0 {
+	if n.sup.Drain("store", storeWithin, n.grace()) > 0 || n.inside.Load() > 0 {
 		return errors.Join(err, errors.New("a task did not stop"))
 	}
 	n.registry.Close()

@@ -2,18 +2,6 @@ package appliance
 
 import "ronbox/appliance/flow"
 
-// Exit codes of Run.
-const (
-	ExitClean    = 0  // stopped, everything drained
-	ExitAborted  = 10 // stopped, some task had to be aborted
-	ExitCorrupt  = 65 // the data cannot be trusted
-	ExitInternal = 70 // a bug: the committer died
-	ExitStorage  = 74 // a sync failed; the next boot reads what is on disk
-	ExitLocked   = 75 // another process has the file
-	ExitDenied   = 77 // permissions
-	ExitConfig   = 78 // configuration or schema
-)
-
 // eventKind is what the supervisor can learn.
 type eventKind int
 

@@ -5,6 +5,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -58,6 +59,8 @@ type Node struct {
 	drain request // the first stop
 	abort request // the second
 	died  request // a task that must not end has ended
+
+	inside atomic.Int64 // lives of engine tasks that have not returned
 
 	onRunning func(wire.Status)
 

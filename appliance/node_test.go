@@ -2,7 +2,6 @@ package appliance
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -80,31 +79,6 @@ func TestPlainNodeWaitsForGenesis(t *testing.T) {
 	r.halt()
 }
 
-func TestInitRefusesWhatIsThere(t *testing.T) {
-	cfg, _ := devConfig(t)
-	if _, err := Init(t.Context(), cfg, InitOptions{}); !errors.Is(err, ErrNotEmpty) {
-		t.Errorf("second init: %v", err)
-	}
-	if _, err := os.Stat(cfg.Path(DatabaseName)); err != nil {
-		t.Errorf("a refused init touched the node: %v", err)
-	}
-}
-
-// An init that fails leaves the directory as it was.
-func TestFailedInitLeavesNothing(t *testing.T) {
-	cfg := newConfig(t)
-	cfg.Registry.Bootstrap.TrustRootsHash = "b3:" + strings.Repeat("0", 64) // no genesis has this hash
-	if err := os.Mkdir(cfg.Node.DataDir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Init(t.Context(), cfg, InitOptions{Dev: true}); err == nil {
-		t.Fatal("a genesis against the pinned one was committed")
-	}
-	if entries, err := os.ReadDir(cfg.Node.DataDir); err != nil || len(entries) > 0 {
-		t.Errorf("left %v, %v", entries, err)
-	}
-}
-
 // A second node on the directory is told who has it, and harms nothing.
 func TestSecondNodeIsLockedOut(t *testing.T) {
 	cfg, _ := devConfig(t)
@@ -137,6 +111,18 @@ func TestBootFailures(t *testing.T) {
 		{"a secret that is none", func(t *testing.T, cfg *config.Config) {
 			must(t, os.WriteFile(cfg.Path(SecretName), []byte("x"), 0o600))
 		}, ExitConfig},
+		{"a secret that is a directory", func(t *testing.T, cfg *config.Config) {
+			must(t, os.Remove(cfg.Path(SecretName)))
+			must(t, os.Mkdir(cfg.Path(SecretName), 0o700))
+		}, ExitConfig},
+		{"a secret that links to nothing", func(t *testing.T, cfg *config.Config) {
+			must(t, os.Remove(cfg.Path(SecretName)))
+			must(t, os.Symlink("/nowhere/node.key", cfg.Path(SecretName)))
+		}, ExitConfig},
+		{"a file in the place of the socket", func(t *testing.T, cfg *config.Config) {
+			must(t, os.WriteFile(cfg.SocketPath(), nil, 0o600))
+		}, ExitConfig},
+		{"an address that no machine has", func(_ *testing.T, cfg *config.Config) { cfg.Server.Bind = "192.0.2.1:9" }, ExitConfig},
 		{"the name of another log", func(_ *testing.T, cfg *config.Config) { cfg.Registry.Origin = "elsewhere.example/log" }, ExitConfig},
 		{"the genesis of another log", func(_ *testing.T, cfg *config.Config) {
 			cfg.Registry.Bootstrap.TrustRootsHash = "b3:" + strings.Repeat("0", 64)
@@ -148,6 +134,9 @@ func TestBootFailures(t *testing.T) {
 			r := launch(t, cfg)
 			if code := r.end(); code != tt.want {
 				t.Errorf("exit %d, want %d\n%s", code, tt.want, r.log)
+			}
+			if log := r.log.String(); !strings.Contains(log, `"event":"start failed"`) || !strings.Contains(log, `"next":"`) {
+				t.Errorf("the log does not say what to do next:\n%s", log)
 			}
 			if p, _ := r.Lifecycle(); p != flow.Stopped {
 				t.Errorf("phase %v at the end", p)
@@ -224,7 +213,7 @@ func TestLostSecret(t *testing.T) {
 		t.Errorf("a ttl that is none: %v", err)
 	}
 	r.halt()
-	for _, want := range []string{"auth.kid_added", "auth.token_minted", "node.drain"} {
+	for _, want := range []string{"auth.kid_added", "auth.secret_made", "auth.token_minted", "node.drain"} {
 		if rows := auditRows(t, cfg); !slices.Contains(rows, want) {
 			t.Errorf("no audit row %s in %v", want, rows)
 		}

@@ -7,11 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
+	"slices"
+	"strings"
 	"time"
 
 	"ronbox/appliance/flow"
-	"ronbox/engines/registry"
 	"ronbox/httpapi"
 	"ronbox/store"
 )
@@ -74,14 +74,17 @@ func (n *Node) open(ctx context.Context) event {
 
 func (n *Node) openParts(ctx context.Context) error {
 	if err := n.store.Open(ctx); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w in %s: make one with `ronbox init`", errNoDatabase, n.cfg.Node.DataDir)
+		return fmt.Errorf("%w in %s", errNoDatabase, n.cfg.Node.DataDir)
 	} else if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(n.cfg.SocketPath()), 0o700); err != nil {
-		return fmt.Errorf("admin socket: %w", err)
+		return fmt.Errorf("%w on the admin socket: %w", errListen, err)
 	}
-	return n.server.Listen(ctx)
+	if err := n.server.Listen(ctx); err != nil {
+		return fmt.Errorf("%w: %w", errListen, err)
+	}
+	return nil
 }
 
 // recover brings every part's state back and starts the tasks.
@@ -90,24 +93,51 @@ func (n *Node) recover(ctx context.Context) event {
 	if err := n.recoverParts(ctx); err != nil {
 		return n.bootFailed(ctx, err)
 	}
-	n.sup.Start(n.registry.Tasks()...)
+	n.sup.Start(n.counted(n.registry.Tasks()...)...)
 	n.settle()
 	n.sup.Start(n.tasks()...)
 	return event{kind: evRecovered}
 }
 
 func (n *Node) recoverParts(ctx context.Context) error {
-	secret, made, err := loadSecret(n.cfg.Path(SecretName))
+	secret, err := n.secret(ctx)
 	if err != nil {
 		return err
-	}
-	if made {
-		n.log.Warn("node secret was missing, made a new one", "effect", "older tokens are void")
 	}
 	if err := n.keys.load(ctx, n.store, secret); err != nil {
 		return err
 	}
 	return n.registry.Recover(ctx)
+}
+
+// secret reads the node secret. A node without one makes it, on the audit chain first: every older token is void by it.
+func (n *Node) secret(ctx context.Context) ([]byte, error) {
+	path := n.cfg.Path(SecretName)
+	secret, err := readSecret(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return secret, err
+	}
+	note := auditNote{auditEvent("auth.secret_made", self("serve"), "", nil)}
+	if _, err := store.Commit(ctx, n.store, store.Control, note); err != nil {
+		return nil, fmt.Errorf("audit node secret: %w", err)
+	}
+	n.log.Warn("node secret was missing, made a new one", "file", path, "effect", "older tokens are void",
+		"next", "mint new ones with `ronbox token mint`, or stop the node and put the old file back")
+	return makeSecret(path)
+}
+
+// counted has the tasks count the lives that they are in the middle of, however long ago they were told to end.
+func (n *Node) counted(ts ...flow.Task) []flow.Task {
+	out := slices.Clone(ts)
+	for i := range out {
+		run := out[i].Run
+		out[i].Run = func(ctx context.Context) error {
+			n.inside.Add(1)
+			defer n.inside.Add(-1)
+			return run(ctx)
+		}
+	}
+	return out
 }
 
 // serve opens the gate.
@@ -140,9 +170,8 @@ func (n *Node) wait() event {
 	}
 }
 
-// taskDied is told by the supervisor of a task that must not end.
-func (n *Node) taskDied(service, task string, err error) {
-	n.log.Error("task died", "of", service, "task", task, "reason", fmt.Sprint(err))
+// taskDied is told by the supervisor, which has logged it, of a task that must not end.
+func (n *Node) taskDied(service, task string, _ error) {
 	n.died.ask(service + "." + task)
 }
 
@@ -159,47 +188,12 @@ func (n *Node) bootFailed(ctx context.Context, err error) event {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return event{kind: evDrain}
 	}
-	n.log.Error("start failed", "reason", err.Error())
+	v := judge(err)
+	n.log.Error("start failed", "reason", strings.ReplaceAll(err.Error(), "\n", "; "), "next", v.next)
 	if errors.Is(err, store.ErrPoisoned) {
 		return n.fatal()
 	}
-	return event{kind: evFailed, code: ExitCode(err)}
-}
-
-var (
-	errNoDatabase = errors.New("no database")
-	errSecret     = errors.New("node secret is not usable")
-)
-
-// ExitCode is the code that `serve` and `init` end with on err.
-func ExitCode(err error) int {
-	if _, other := errors.AsType[*registry.GenesisMismatchError](err); other {
-		return ExitConfig
-	}
-	for _, row := range []struct {
-		is   error
-		code int
-	}{
-		{store.ErrLocked, ExitLocked},
-		{syscall.EADDRINUSE, ExitLocked},
-		{store.ErrCorrupt, ExitCorrupt},
-		{fs.ErrPermission, ExitDenied},
-		{store.ErrSchema, ExitConfig},
-		{store.ErrNetwork, ExitConfig},
-		{errNoDatabase, ExitConfig},
-		{errSecret, ExitConfig},
-		{syscall.EADDRNOTAVAIL, ExitConfig},
-		{store.ErrDied, ExitInternal},
-		{store.ErrPoisoned, ExitStorage},
-		{store.ErrFull, ExitStorage},
-		{syscall.EIO, ExitStorage},
-		{syscall.ENOSPC, ExitStorage},
-	} {
-		if errors.Is(err, row.is) {
-			return row.code
-		}
-	}
-	return ExitInternal
+	return event{kind: evFailed, code: v.code}
 }
 
 // url is how the node is reached over TCP.

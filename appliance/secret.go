@@ -14,14 +14,21 @@ import (
 // secretLen is the size of the node secret, bytes.
 const secretLen = 32
 
-// readSecret reads the node secret. A file that others may read is refused: whoever read it can mint tokens.
+// readSecret reads the node secret; where there is none the error is fs.ErrNotExist. A file that others may read is
+// refused: whoever read it can mint tokens.
 func readSecret(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
+		if _, link := os.Lstat(path); link == nil && errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%w: %s is a link to nothing", errSecret, path)
+		}
 		return nil, fmt.Errorf("node secret: %w", err)
 	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%w: %s is not a file", errSecret, path)
+	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return nil, fmt.Errorf("node secret %s has mode %04o, must be 0600: %w", path, mode, fs.ErrPermission)
+		return nil, fmt.Errorf("node secret %s has mode %04o: %w", path, mode, errExposed)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -43,16 +50,6 @@ func makeSecret(path string) ([]byte, error) {
 	return secret, writePrivate(path, []byte(hex.EncodeToString(secret)+"\n"))
 }
 
-// loadSecret reads the node secret, or makes one where there is none: then every older token is void.
-func loadSecret(path string) (secret []byte, made bool, err error) {
-	secret, err = readSecret(path)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return secret, false, err
-	}
-	secret, err = makeSecret(path)
-	return secret, true, err
-}
-
 // writePrivate makes a new 0600 file and syncs it with its directory. It never replaces a file.
 func writePrivate(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -64,6 +61,18 @@ func writePrivate(path string, data []byte) error {
 		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(path))
 	}
 	return syncDir(filepath.Dir(path))
+}
+
+// makeDir makes a directory for its owner alone, and what leads to it, and syncs the one it is in: what is synced inside
+// would be lost with it. A folder that may be written and not read cannot be synced.
+func makeDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := syncDir(filepath.Dir(dir)); err != nil && !errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("make %s: %w", dir, err)
+	}
+	return nil
 }
 
 func syncDir(dir string) error {

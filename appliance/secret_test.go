@@ -11,13 +11,16 @@ import (
 
 func TestSecretIsMadeOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), SecretName)
-	first, made, err := loadSecret(path)
-	if err != nil || !made || len(first) != secretLen {
-		t.Fatalf("%d bytes, made %v, %v", len(first), made, err)
+	if _, err := readSecret(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a secret that is not there: %v", err)
 	}
-	again, made, err := loadSecret(path)
-	if err != nil || made || !bytes.Equal(first, again) {
-		t.Errorf("second load differs (made %v, %v)", made, err)
+	first, err := makeSecret(path)
+	if err != nil || len(first) != secretLen {
+		t.Fatalf("%d bytes, %v", len(first), err)
+	}
+	again, err := readSecret(path)
+	if err != nil || !bytes.Equal(first, again) {
+		t.Errorf("what is read differs from what was made (%v)", err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
@@ -42,7 +45,7 @@ func TestSecretRefused(t *testing.T) {
 		if err := os.WriteFile(path, []byte(tt.text), tt.mode); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := loadSecret(path); err == nil || ExitCode(err) != tt.want {
+		if _, err := readSecret(path); err == nil || ExitCode(err) != tt.want {
 			t.Errorf("%s: %v, exit %d, want %d", tt.doc, err, ExitCode(err), tt.want)
 		}
 	}

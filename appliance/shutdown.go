@@ -11,13 +11,14 @@ import (
 	"ronbox/store"
 )
 
-// Bounds of the parts of a stop.
+// Bounds of the parts of a stop. With the graces of what is aborted or cut in each part, they add up to 4 s after the
+// drain.
 const (
-	noteWithin   = time.Second            // the audit row of a drain
-	storeWithin  = 2 * time.Second        // the committer empties its lanes
-	serverWithin = time.Second            // answers that are being written
-	flushWithin  = time.Second            // log lines
-	dieWithin    = 300 * time.Millisecond // everything, once nothing can be trusted
+	noteWithin   = time.Second             // the audit row of a drain, beside the drain itself
+	storeWithin  = 1500 * time.Millisecond // the committer empties its lanes
+	serverWithin = 750 * time.Millisecond  // answers that are being written
+	flushWithin  = 500 * time.Millisecond  // log lines
+	dieWithin    = 300 * time.Millisecond  // everything, once nothing can be trusted
 
 	// lameDuck is the least time between the gate and the closing of the sockets: a client that keeps its connection
 	// busy hears 503 draining on it, instead of finding it closed under a request.
@@ -33,7 +34,6 @@ func (n *Node) drainServices(ctx context.Context) event {
 	n.closeIntake()
 	linger := time.NewTimer(lameDuck)
 	defer linger.Stop()
-	n.noteDrain(ctx)
 	if e := n.join(ctx, n.drainDeadline()); e.kind != evDrained {
 		return e
 	}
@@ -43,11 +43,14 @@ func (n *Node) drainServices(ctx context.Context) event {
 	return event{kind: evDrained}
 }
 
+var errLeaving = errors.New("the node is about to stop")
+
 // predrain goes on serving, unready, so that a balancer can turn elsewhere.
 func (n *Node) predrain() (cause event, cut bool) {
 	if n.cfg.Node.Predrain == 0 {
 		return event{}, false
 	}
+	n.board.Set(ownService, "predrain", errLeaving)
 	over := time.NewTimer(n.cfg.Node.Predrain.D())
 	defer over.Stop()
 	return n.until(over.C)
@@ -85,16 +88,26 @@ func (n *Node) noteDrain(ctx context.Context) {
 	}
 }
 
-// join waits for the engines' tasks, cut short by an abort or a fault.
+// join waits for the engines' tasks and the row that says so, cut short by an abort or a fault.
 func (n *Node) join(ctx context.Context, within time.Duration) event {
+	ctx, leave := context.WithTimeout(ctx, within)
+	defer leave()
 	done, cut, aborted := make(chan struct{}), event{kind: evDrained}, 0
-	_ = flow.Fan(ctx, 2, func(_ context.Context, leg int) error { // no leg fails
+	wait := func(ctx context.Context, leg int) error {
+		if leg == 0 {
+			n.noteDrain(ctx)
+		} else {
+			aborted = n.sup.Drain("registry", within, n.grace())
+		}
+		return nil
+	}
+	_ = flow.Fan(ctx, 2, func(ctx context.Context, leg int) error { // no leg fails
 		if leg == 0 {
 			defer close(done)
-			aborted = n.sup.Drain("registry", within, n.grace())
-			return nil
+			return flow.Fan(ctx, 2, wait)
 		}
 		if cut = n.interrupted(done); cut.kind != evDrained {
+			leave()
 			n.sup.Drain("registry", 0, n.grace())
 		}
 		return nil
@@ -139,13 +152,15 @@ func (n *Node) stop(ctx context.Context) event {
 		straggler = true
 	}
 	end := event{kind: evClosed}
-	if straggler {
+	if straggler || n.inside.Load() > 0 {
 		n.step(event{kind: evStraggled}) // the file stays open: a read in it may still run
 	} else {
 		end = n.closeFile()
 	}
-	n.log.Info("stopped", "exit", n.state.exit)
-	n.flush(ctx)
+	if end.kind == evClosed {
+		n.log.Info("stopped", "exit", n.state.exit)
+		n.flush(ctx)
+	}
 	return end
 }
 

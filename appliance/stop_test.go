@@ -1,0 +1,113 @@
+package appliance
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"ronbox/appliance/flow"
+	"ronbox/httpapi/wire"
+	"ronbox/store"
+)
+
+// slack is what a loaded machine may add to a bound.
+const slack = 300 * time.Millisecond
+
+// However much hangs, the stop takes the drain and 4 s more, and 4 s after a second signal.
+func TestStopIsBounded(t *testing.T) {
+	for _, tt := range []struct {
+		doc         string
+		drain, most time.Duration
+		again       bool
+	}{
+		{"a committer that hangs", time.Second, 5 * time.Second, false},
+		{"the same, and a second signal", 30 * time.Second, 4 * time.Second, true},
+	} {
+		t.Run(tt.doc, func(t *testing.T) {
+			t.Parallel()
+			cfg, _ := devConfig(t)
+			must(t, cfg.Registry.DrainDeadline.UnmarshalText([]byte(tt.drain.String())))
+			must(t, cfg.Node.DrainCap.UnmarshalText([]byte("30s")))
+			r := start(t, cfg)
+			release := r.holdStore()
+			defer release()
+			c, late := r.tcp(), make(chan error, 1)
+			go func() {
+				_, err := c.Propose(t.Context(), draft(2, "late"), "")
+				late <- err
+			}()
+			r.inHand(1)
+			hung := make(chan struct{})
+			defer close(hung)
+			r.sup.Start(r.counted(flow.Task{Service: "registry", Name: "hung", Count: 1, Run: func(context.Context) error {
+				<-hung
+				return nil
+			}})...)
+			begun := time.Now()
+			r.stop()
+			if tt.again {
+				r.until("draining", func(p flow.Phase) bool { return p == flow.Draining })
+				r.Abort()
+			}
+			if code := r.end(); code != ExitAborted {
+				t.Errorf("exit %d, want %d", code, ExitAborted)
+			}
+			if took := time.Since(begun); took > tt.most+slack {
+				t.Errorf("the stop took %s, want at most %s\n%s", took, tt.most, r.log)
+			}
+			if err := <-late; err == nil {
+				t.Error("a request that was aborted was told that it is done")
+			}
+		})
+	}
+}
+
+// A straggler that reads does not hold up the stop: the file is left open for it.
+func TestStragglerThatReads(t *testing.T) {
+	cfg, _ := devConfig(t)
+	must(t, cfg.Registry.DrainDeadline.UnmarshalText([]byte("200ms")))
+	r := start(t, cfg)
+	reads, over, left := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	r.sup.Start(r.counted(flow.Task{Service: "registry", Name: "reader", Count: 1, Run: func(context.Context) error {
+		defer close(left)
+		return r.store.View(context.WithoutCancel(t.Context()), func(store.Reader) error {
+			close(reads)
+			<-over
+			return nil
+		})
+	}})...)
+	<-reads
+	r.stop()
+	if code := r.end(); code != ExitAborted {
+		t.Errorf("exit %d, want %d\n%s", code, ExitAborted, r.log)
+	}
+	close(over)
+	<-left
+	must(t, r.store.Close())
+}
+
+// While it waits for balancers to notice, the node says that it is not ready, and takes writes nevertheless.
+func TestPredrainIsUnready(t *testing.T) {
+	cfg, _ := devConfig(t)
+	must(t, cfg.Node.Predrain.UnmarshalText([]byte("5m")))
+	r := start(t, cfg)
+	r.stop()
+	r.until("draining", func(p flow.Phase) bool { return p == flow.Draining })
+	r.writable(false)
+	if resp := r.raw("GET", "/readyz", ""); resp.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("readyz is %d", resp.StatusCode)
+	}
+	ready, err := r.socket().Ready(t.Context(), "", "")
+	if err != nil || ready.Ready || !slices.Contains(ready.Missing, "node.predrain") {
+		t.Errorf("readyz %+v, %v", ready, err)
+	}
+	if _, err := r.socket().Mint(t.Context(), wire.MintRequest{Sub: "me", Scopes: []string{"registry.propose"}}); err != nil {
+		t.Errorf("a write while the node only announces its stop: %v", err)
+	}
+	r.Abort()
+	if code := r.end(); code != ExitAborted {
+		t.Errorf("exit %d, want %d", code, ExitAborted)
+	}
+}
