@@ -3,6 +3,7 @@ package registry
 import (
 	"encoding/binary"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/dgraph-io/ristretto/v2"
 
@@ -11,7 +12,7 @@ import (
 	"ronbox/engines/registry/record"
 )
 
-// cacheBytes bounds the cache of materialised sets and encoded versions.
+// cacheBytes bounds the cache of materialised sets and encoded versions, beside what is kept for being recent.
 const cacheBytes = 64 << 20
 
 // cacheSetBuf is how many sets ristretto holds back before it drops them.
@@ -20,7 +21,8 @@ const cacheSetBuf = 32 * 1024
 // cache keeps what can be made again from the log: item sets by the payload that they result from, and encoded version
 // documents. A miss is normal: sets are lossy and late. Values are immutable.
 type cache struct {
-	r *ristretto.Cache[[]byte, any]
+	r      *ristretto.Cache[[]byte, any]
+	recent recent
 }
 
 func cacheSpec() flow.Spec {
@@ -47,6 +49,7 @@ func (c *cache) close() { c.r.Close() }
 type cachedItems struct {
 	payload b3.Digest
 	items   record.Items
+	cost    int64
 }
 
 func itemsKey(payload b3.Digest) []byte { return append([]byte("i"), payload[:]...) }
@@ -55,6 +58,9 @@ func itemsKey(payload b3.Digest) []byte { return append([]byte("i"), payload[:].
 func (c *cache) items(payload b3.Digest) (record.Items, bool) {
 	if c == nil {
 		return record.Items{}, false
+	}
+	if hit := c.recent.get(payload); hit != nil {
+		return hit.items, true
 	}
 	v, _ := c.r.Get(itemsKey(payload))
 	hit, ok := v.(*cachedItems)
@@ -69,7 +75,9 @@ func (c *cache) putItems(p *record.Payload, items record.Items) {
 	if c == nil {
 		return
 	}
-	c.r.Set(itemsKey(p.B3()), &cachedItems{payload: p.B3(), items: items}, entryCost+itemCost*int64(items.Len())+int64(len(p.Bytes())))
+	set := &cachedItems{payload: p.B3(), items: items, cost: entryCost + itemCost*int64(items.Len()) + int64(len(p.Bytes()))}
+	c.recent.put(set)
+	c.r.Set(itemsKey(set.payload), set, set.cost)
 }
 
 // What a cached set costs is what it does not share with the set below it: a pointer and the hashes over each item, and
@@ -78,6 +86,54 @@ const (
 	itemCost  = 8 + 2*32
 	entryCost = 256
 )
+
+// Bounds of what is kept for being recent: two stacks, of large sets fewer.
+const (
+	maxRecent   = 16
+	recentBytes = 32 << 20
+)
+
+// recent holds the sets made last, the latest first. The commits to come ask for them, once each, while the cache prefers
+// what was asked for often.
+type recent struct {
+	sets atomic.Pointer[[]*cachedItems] // the slice is never changed
+}
+
+func (r *recent) get(payload b3.Digest) *cachedItems {
+	sets, _ := r.load()
+	for _, set := range sets {
+		if set.payload == payload {
+			return set
+		}
+	}
+	return nil
+}
+
+func (r *recent) load() (sets []*cachedItems, at *[]*cachedItems) {
+	if at = r.sets.Load(); at != nil {
+		sets = *at
+	}
+	return sets, at
+}
+
+func (r *recent) put(set *cachedItems) {
+	for {
+		sets, at := r.load()
+		next, left := make([]*cachedItems, 0, maxRecent), int64(recentBytes)
+		for _, s := range append([]*cachedItems{set}, sets...) {
+			if s != set && s.payload == set.payload {
+				continue
+			}
+			if left -= s.cost; left < 0 || len(next) == maxRecent {
+				break
+			}
+			next = append(next, s)
+		}
+		if r.sets.CompareAndSwap(at, &next) {
+			return
+		}
+	}
+}
 
 type docKey struct {
 	version   uint64

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/oklog/ulid/v2"
@@ -116,10 +117,7 @@ func (p *plan) append(j *job, v version) (answer, error) {
 // artifact is the log entry of v: it names the entry before it, the set that authorized it and the audit record before it.
 func (p *plan) artifact(v version) (*record.Artifact, error) {
 	head := p.next.view
-	authorizedBy := v.signers.B3()
-	if head.Signers != nil {
-		authorizedBy = head.Signers.B3()
-	}
+	authorizedBy := cmp.Or(head.signersB3, v.payload.SignerSetB3) // genesis is authorized by the set it installs
 	return record.NewArtifact(record.Artifact{
 		Origin: v.payload.Origin, Version: v.payload.Version, Kind: v.payload.Kind,
 		PayloadB3: v.payload.B3(), PayloadBytes: int64(len(v.payload.Bytes())), PrevHash: head.Head.Hash,
@@ -134,6 +132,7 @@ func (p *plan) advance(j *job, v version, op *CommitOp) {
 	head := *p.next.view
 	head.Head = record.Head{Version: op.Version, Hash: op.Hash, PayloadB3: op.PayloadB3, CommittedAt: op.CommittedAt, Epoch: op.Epoch}
 	head.Origin, head.Expiry, head.Items, head.Signers = v.payload.Origin, v.payload.Expiry, v.items, v.signers
+	head.signersB3 = v.payload.SignerSetB3
 	if op.Version == 1 {
 		head.genesis, head.MinVersion = op.PayloadB3, 1
 	}

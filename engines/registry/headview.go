@@ -21,7 +21,8 @@ type HeadView struct {
 	JSON        []byte            // body of the head route
 	ETag        string            // over JSON, quoted
 
-	genesis b3.Digest // payload_b3 of version 1
+	genesis   b3.Digest // payload_b3 of version 1
+	signersB3 b3.Digest // of Signers
 }
 
 // newHeadView fills JSON and ETag.

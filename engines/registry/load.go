@@ -84,7 +84,7 @@ func (e *Engine) viewOf(ctx context.Context, raw rawState, known *HeadView) (*He
 	if err != nil {
 		return nil, fmt.Errorf("payload of HEAD: %w", err)
 	}
-	v.Expiry = payload.Expiry
+	v.Expiry, v.signersB3 = payload.Expiry, v.Signers.B3()
 	if known.ref() == raw.head.ref() {
 		v.Items = known.Items
 	} else if v.Items, err = e.materialise(ctx, raw.head.Version); err != nil {
