@@ -117,23 +117,22 @@ func (c putNumber) Apply(_ Reader, at Stamp, w *Writes) (uint64, error) {
 
 const crashCycles = 30
 
-// Killed at any point, the file has every number that was acknowledged and none that was not submitted, and both its rows.
+// Killed at any point, the file has every number that was acknowledged and none that was not submitted, and both its rows. One child in
+// four is killed at some moment of its start, the others after so many acknowledgements, while eight submitters go on.
 func TestKill(t *testing.T) {
 	path := newFile(t)
 	submitted, acked := map[string]bool{}, map[string]bool{}
 	for cycle := range crashCycles {
 		cmd, said, in := childProcess(t, "write", path)
-		kill := time.AfterFunc(time.Duration(1+cycle*7%40)*time.Millisecond, func() { _ = cmd.Process.Kill() })
-		if cycle%4 != 0 {
-			kill.Stop() // one in four is killed while it opens the file, the others count from the first number
+		early := cycle%4 == 0
+		if early {
+			time.AfterFunc(time.Duration(cycle)*time.Millisecond, func() { _ = cmd.Process.Kill() })
 		}
-		for first := true; ; first = false {
+		before, enough := len(acked), 1+cycle*7%60
+		for {
 			line, err := said.ReadString('\n')
 			if err != nil {
 				break
-			}
-			if first && cycle%4 != 0 {
-				kill.Reset(time.Duration(1+cycle*7%40) * time.Millisecond)
 			}
 			what, n, _ := strings.Cut(strings.TrimSpace(line), " ")
 			switch what {
@@ -144,14 +143,16 @@ func TestKill(t *testing.T) {
 			default:
 				t.Fatalf("child: %s", line)
 			}
+			if !early && len(acked) == before+enough {
+				_ = cmd.Process.Kill()
+			}
 		}
 		_ = cmd.Wait()
 		_ = in.Close()
-		kill.Stop()
+		if got := len(acked) - before; !early && got < enough {
+			t.Fatalf("cycle %d: the child ended after %d of %d acknowledgements", cycle, got, enough)
+		}
 		checkKilled(t, path, submitted, acked)
-	}
-	if len(acked) < 10*crashCycles {
-		t.Errorf("only %d numbers acknowledged in %d cycles: the test is too short to show anything", len(acked), crashCycles)
 	}
 }
 
