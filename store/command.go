@@ -58,8 +58,8 @@ func (l Lane) spec(producers []string) flow.Spec {
 
 // Commit has c applied and synced. It waits for a place in the lane and then for the answer, both until ctx ends. The after functions run
 // once the sync is done, in order and before any caller of the group is answered; they must not wait. Errors: Apply's own, unchanged;
-// ErrTimeout or the cause of ctx, ErrClosed, ErrRestored, ErrFull, ErrInternal: nothing was written; ErrUnknown, and a PoisonError that is
-// ErrUnknown: it may have been.
+// ErrTimeout or the cause of ctx, ErrClosed, ErrRestored, ErrFull, ErrInternal, ErrPoisoned: nothing was written; ErrUnknown, which some
+// PoisonErrors are too: it may have been.
 func Commit[R any](ctx context.Context, s *Store, l Lane, c Command[R], after ...func(R)) (R, error) {
 	return submit(ctx, s, l, c, true, after)
 }
@@ -136,9 +136,9 @@ func (s *Store) outcome(ctx context.Context, h *head, err error, left bool) erro
 // late says why a command was dropped with nothing written.
 func (s *Store) late(ctx context.Context) error {
 	cause := context.Cause(ctx)
-	if cause == nil || errors.Is(cause, context.DeadlineExceeded) {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.Is(cause, context.DeadlineExceeded) {
 		s.metrics.timeout(1)
-		return fmt.Errorf("%w: %w", ErrTimeout, context.DeadlineExceeded)
+		return fmt.Errorf("%w: %w", ErrTimeout, cause)
 	}
 	return fmt.Errorf("commit not begun: %w", cause)
 }

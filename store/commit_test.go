@@ -101,6 +101,23 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// A command whose kind names no service owns no bucket.
+func TestKindWithoutService(t *testing.T) {
+	r := open(t, newFile(t))
+	defer r.stop()
+	for _, kind := range []string{"", ".put/1"} {
+		for _, b := range []*Bucket{testRows, metaBucket} {
+			_, err := Commit(t.Context(), r.Store, Work, do[int]{kind, func(_ Reader, _ Stamp, w *Writes) (int, error) {
+				w.Put(b, []byte("x"), nil)
+				return 0, nil
+			}})
+			if !errors.Is(err, ErrInternal) {
+				t.Errorf("kind %q into %s: %v", kind, b.Name, err)
+			}
+		}
+	}
+}
+
 // A row that does not decode refuses the command, or ends the view, that reads it; the store goes on.
 func TestRowThatDoesNotDecode(t *testing.T) {
 	r := open(t, newFile(t))
@@ -150,6 +167,18 @@ func TestDroppedWhileQueued(t *testing.T) {
 	r.stop()
 }
 
+// A deadline is a timeout whatever cause its context carries.
+func TestTimeoutWithACause(t *testing.T) {
+	r := idle(t, newFile(t), testConfig())
+	defer r.stop()
+	errSlow := errors.New("the route's patience")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, errSlow)
+	defer cancel()
+	if _, err := Commit(ctx, r.Store, Work, put{Key: "k"}); !errors.Is(err, ErrTimeout) || !errors.Is(err, errSlow) {
+		t.Errorf("err = %v", err)
+	}
+}
+
 func TestFullLane(t *testing.T) {
 	r := idle(t, newFile(t), testConfig())
 	var wg sync.WaitGroup
@@ -177,26 +206,6 @@ func TestFullLane(t *testing.T) {
 	r.stop()
 }
 
-func TestClosedLanes(t *testing.T) {
-	r := idle(t, newFile(t), testConfig())
-	var wg sync.WaitGroup
-	wg.Go(func() { mustCommit(r, put{Key: "accepted", Value: "1"}) })
-	r.awaitQueued(Work, 1)
-	r.CloseLanes()
-	if _, err := Commit(t.Context(), r.Store, Work, put{Key: "late"}); !errors.Is(err, ErrClosed) {
-		t.Errorf("after the gate: %v", err)
-	}
-	r.start()
-	wg.Wait() // what was accepted is drained
-	r.stop()
-	if err := r.View(t.Context(), nil); !errors.Is(err, ErrClosed) {
-		t.Errorf("view of a closed store: %v", err)
-	}
-	if err := r.Health(); !errors.Is(err, ErrClosed) {
-		t.Errorf("health of a closed store: %v", err)
-	}
-}
-
 // A caller whose patience ends while the committer has its command learns that the outcome is unknown, and it may well be done.
 func TestUnknownOutcome(t *testing.T) {
 	r := open(t, newFile(t))
@@ -217,39 +226,6 @@ func TestUnknownOutcome(t *testing.T) {
 	if mustCommit(r, put{Key: "next"}) != 2 || r.get("k") != "v" {
 		t.Error("the command of unknown outcome left no trace")
 	}
-	r.stop()
-}
-
-// Stop now answers what is left: nobody waits for ever.
-func TestCancelledCommitter(t *testing.T) {
-	r := open(t, newFile(t))
-	entered, leave := make(chan struct{}), make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		mustCommit(r, put{Key: "in hand"}, func(uint64) {
-			close(entered)
-			<-leave
-		})
-	})
-	<-entered
-	for i := range 5 {
-		wg.Go(func() {
-			if _, err := Commit(t.Context(), r.Store, Lane(i%lanes), put{Key: "queued", Value: "1"}); !errors.Is(err, ErrClosed) {
-				t.Errorf("queued command: %v", err)
-			}
-		})
-	}
-	r.awaitQueued(Control, 2)
-	r.awaitQueued(Work, 2)
-	r.awaitQueued(Bulk, 1)
-	r.cancel()
-	close(leave)
-	wg.Wait()
-	<-r.done
-	if !errors.Is(r.end, context.Canceled) || r.get("queued") != "" {
-		t.Errorf("committer ended with %v, queued = %q", r.end, r.get("queued"))
-	}
-	r.end = nil
 	r.stop()
 }
 
@@ -276,6 +252,34 @@ func TestOrderOfAGroup(t *testing.T) {
 		t.Errorf("order %v, want %v", got, want)
 	}
 	r.stop()
+}
+
+// Even where one bulk command has waited too long, a group holds no second one.
+func TestOneBulkCommandAGroup(t *testing.T) {
+	r := idle(t, newFile(t), testConfig())
+	sizes := &groupSizes{}
+	r.groups = append(r.groups, sizes)
+	r.born = r.born.Add(-time.Hour)
+	var wg sync.WaitGroup
+	for n := range 3 {
+		q := newRequest(t.Context(), 0, Bulk, Command[uint64](put{Key: "k"}), []func(uint64){func(uint64) { sizes.n++ }})
+		if err := r.lanes[Bulk].TrySend(q); err != nil {
+			t.Fatal(err)
+		}
+		wg.Go(func() {
+			if _, err := q.reply.Wait(t.Context()); err != nil {
+				t.Errorf("bulk %d: %v", n, err)
+			}
+		})
+	}
+	r.start()
+	wg.Wait()
+	r.stop()
+	for _, n := range sizes.before {
+		if n > 1 {
+			t.Errorf("bulk commands before each group: %v", sizes.before)
+		}
+	}
 }
 
 // Limits close a group; what does not fit goes into the next.

@@ -23,7 +23,7 @@ type committer struct {
 }
 
 // runCommitter is the task. It returns nil once the lanes are closed and drained; any other return poisons the store or follows that.
-func (s *Store) runCommitter(ctx context.Context) (err error) {
+func (s *Store) runCommitter(ctx context.Context) error {
 	if s.db == nil {
 		return errors.New("store: committer started before Open")
 	}
@@ -37,12 +37,21 @@ func (s *Store) runCommitter(ctx context.Context) (err error) {
 	for l, q := range s.lanes {
 		c.lanes[l] = q.C()
 	}
-	err = c.run(ctx)
-	s.turnAway(c.held, err)
+	err := c.run(ctx)
+	if c.held != nil {
+		c.batch = append(c.batch, c.held)
+	}
+	s.turnAway(c.batch, "stopped")
 	return err
 }
 
-func (c *committer) run(ctx context.Context) error {
+// run ends in a panic of the file, of an engine's hook or of the committer itself as in any other failure: everyone is answered.
+func (c *committer) run(ctx context.Context) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = c.group.collapse(v)
+		}
+	}()
 	for {
 		more, err := c.gather(ctx)
 		if err != nil || !more {
@@ -103,54 +112,43 @@ func (c *committer) wait(ctx context.Context) (j job, probe bool, err error) {
 // stopped is looked at after a select, which picks at random among ready cases: stop now takes no more commands.
 func (c *committer) stopped(ctx context.Context) error {
 	if err := c.s.Err(); err != nil {
-		c.giveBack(err)
 		return err
 	}
 	if ctx.Err() != nil {
-		c.giveBack(ErrClosed)
 		return context.Cause(ctx)
 	}
 	return nil
-}
-
-func (c *committer) giveBack(err error) {
-	for _, j := range c.batch {
-		if j.claim() {
-			j.fail(err)
-		}
-	}
 }
 
 func (c *committer) drained() bool {
 	return c.held == nil && c.lanes[Control] == nil && c.lanes[Work] == nil && c.lanes[Bulk] == nil
 }
 
-// fill orders the group: a bulk command that has waited too long, control, work, one bulk command.
+// fill orders the group: control, work, then one bulk command, which goes first once it has waited too long.
 func (c *committer) fill(first job) {
-	lane := Control
-	if first != nil {
-		lane = first.header().lane
-	}
-	if first != nil && lane == Bulk {
+	if first != nil && first.header().lane == Bulk {
 		c.held, first = first, nil
 	}
+	if c.held == nil {
+		c.held = c.take(Bulk)
+	}
 	if c.held != nil && c.s.mono()-c.held.header().queued > int64(bulkPatience) {
-		c.add(c.held)
-		c.held = nil
+		c.addHeld()
 	}
 	for l := range Bulk {
-		if first != nil && l == lane {
+		if first != nil && first.header().lane == l {
 			c.add(first)
 		}
 		c.drain(l)
 	}
-	if c.held == nil && !c.full() {
-		c.held = c.take(Bulk)
-	}
 	if c.held != nil && !c.full() {
-		c.add(c.held)
-		c.held = nil
+		c.addHeld()
 	}
+}
+
+func (c *committer) addHeld() {
+	c.add(c.held)
+	c.held = nil
 }
 
 func (c *committer) drain(l Lane) {
@@ -186,25 +184,19 @@ func (c *committer) full() bool {
 	return len(c.batch) >= c.s.cfg.GroupMax || c.bytes >= int(c.s.cfg.GroupBytes)
 }
 
-// turnAway closes the lanes and answers every command that is left in them, once the committer is about to return.
-func (s *Store) turnAway(held job, cause error) {
+// turnAway answers what is left of a group that was not begun, closes the lanes and answers every command in them: the committer has
+// stopped, or never ran.
+func (s *Store) turnAway(left []job, label string) {
 	reason := fmt.Errorf("store has stopped: %w", ErrClosed)
 	if err := s.Err(); err != nil {
 		reason = err
 	}
-	if held != nil && held.claim() {
-		held.fail(reason)
-	}
-	s.CloseLanes()
-	label := "drained"
-	if cause != nil {
-		label = "stopped"
-	}
 	for _, q := range s.lanes {
-		for _, j := range q.Discard(label) {
-			if j.claim() {
-				j.fail(reason)
-			}
+		left = append(left, q.Discard(label)...)
+	}
+	for _, j := range left {
+		if j.claim() { // not so if it was answered with its group
+			j.fail(reason)
 		}
 	}
 }

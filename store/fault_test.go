@@ -182,6 +182,25 @@ func TestFailedWrites(t *testing.T) {
 	}
 }
 
+// A meta page that was written and yet reported as "no room" shows the new state: that is no clean error.
+func TestNoRoomAfterTheMetaPage(t *testing.T) {
+	path := newFile(t)
+	r := open(t, path)
+	mustCommit(r, put{Key: "k", Value: "old"})
+	file := fileOf(t, r.db)
+	hookWrites(t, r.db, func(b []byte, off int64) (int, error) {
+		n, err := file.WriteAt(b, off)
+		if off < 2*PageSize {
+			err = &fs.PathError{Op: "write", Path: path, Err: syscall.ENOSPC}
+		}
+		return n, err
+	})
+	if _, err := Commit(t.Context(), r.Store, Work, put{Key: "k", Value: "new"}); !errors.Is(err, ErrPoisoned) || !errors.Is(err, ErrUnknown) {
+		t.Errorf("err = %v", err)
+	}
+	r.abandon()
+}
+
 // At max_bytes a write is refused, reads go on, and the file is as it was.
 func TestMaxBytes(t *testing.T) {
 	cfg := testConfig()
@@ -225,7 +244,7 @@ func TestUnreadablePagePoisons(t *testing.T) {
 		} else {
 			_, err = Commit(t.Context(), r.Store, Work, do[int]{"test.walk/1", func(rd Reader, _ Stamp, _ *Writes) (int, error) { return walk(rd), nil }})
 		}
-		if !errors.Is(err, ErrPoisoned) || !errors.Is(r.Err(), ErrPoisoned) || errors.Is(r.Err(), ErrDied) {
+		if !errors.Is(err, ErrPoisoned) || !errors.Is(r.Err(), ErrPoisoned) || errors.Is(r.Err(), ErrDied) || errors.Is(err, ErrUnknown) {
 			t.Errorf("%s: err = %v, store %v", via, err, r.Err())
 		}
 		r.abandon()

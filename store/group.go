@@ -19,56 +19,61 @@ type group struct {
 	audit  *table
 	fault  error // of the file, met while a command ran
 	done   int   // commands merged
+	sealed bool  // the commit has begun: from here on a failure leaves the outcome unknown
 }
 
 func (g *group) open(s *Store) {
 	g.s = s
 	g.reader = newTxReader(nil, s.schema)
+	g.reader.confined = s.schema != nil
 	g.reader.groups = s.groups
 	g.writes.r = g.reader
 }
 
-// run takes the batch through one transaction and answers all of it, whatever happens. An error is the end of the committer.
-func (g *group) run(batch []job) (err error) {
+// run takes the batch through one transaction and answers all of it. An error is the end of the committer; a panic is left to collapse.
+func (g *group) run(batch []job) error {
 	if !g.claim(batch) && len(batch) > 0 {
 		return nil
 	}
-	defer func() {
-		if v := recover(); v != nil {
-			err = g.collapse(v)
-		}
-		clear(g.jobs)
-	}()
 	g.s.heart.begin(g.s.mono())
 	tx, err := g.begin()
 	if err != nil {
 		return g.give(fmt.Errorf("begin: %w", err))
 	}
 	err = g.apply()
-	if g.fault != nil {
+	switch {
+	case g.fault != nil:
 		return g.give(g.fault)
-	}
-	if err == nil && g.done == 0 && len(g.jobs) > 0 {
-		return g.refused(tx) // nothing to write, nothing to sync
-	}
-	if err == nil {
+	case err != nil:
+		err = errors.Join(err, g.rollback(tx))
+	case g.done == 0 && len(g.jobs) > 0: // nothing to write, nothing to sync
+		return g.refused(tx)
+	default:
 		err = g.commit(tx)
-	} else {
-		err = errors.Join(err, tx.Rollback())
 	}
 	return g.settle(err)
+}
+
+// release lets go of what the group has held, which may be large.
+func (g *group) release() {
+	clear(g.jobs)
+	g.jobs = g.jobs[:0]
+	g.writes.reset()
+	clear(g.reader.tables)
+	g.reader.tx, g.meta, g.audit = nil, nil, nil
 }
 
 // claim keeps the commands whose callers still wait; the others are gone without a trace.
 func (g *group) claim(batch []job) bool {
 	now := g.s.mono()
-	g.jobs, g.done, g.fault = g.jobs[:0], 0, nil
+	g.jobs, g.done, g.fault, g.sealed = g.jobs[:0], 0, nil, false
 	for _, j := range batch {
 		h := j.header()
+		ended := h.ctx.Err() != nil
 		if !j.claim() {
 			continue
 		}
-		if h.ctx.Err() != nil {
+		if ended {
 			j.fail(g.s.late(h.ctx))
 			continue
 		}
@@ -80,6 +85,7 @@ func (g *group) claim(batch []job) bool {
 
 // begin opens the transaction and resolves what each group needs.
 func (g *group) begin() (*bolt.Tx, error) {
+	g.reader.inside = true
 	tx, err := g.s.db.Begin(true)
 	if err != nil {
 		return nil, err
@@ -94,7 +100,7 @@ func (g *group) begin() (*bolt.Tx, error) {
 // use points the group at a transaction, from the committed position on.
 func (g *group) use(tx *bolt.Tx) {
 	r := g.reader
-	r.tx, r.inside, r.owner = tx, false, ""
+	r.tx, r.inside, r.owner = tx, false, ownService
 	clear(r.tables)
 	g.meta, g.audit = r.table(metaBucket), r.table(auditBucket)
 	g.pos = g.s.info.Load().position()
@@ -167,43 +173,65 @@ func (g *group) merge(at Stamp) error {
 func (g *group) commit(tx *bolt.Tx) error {
 	g.reader.inside = true
 	if err := g.meta.rows.Put(keyPosition, g.pos.bytes()); err != nil {
-		return errors.Join(err, tx.Rollback())
+		return errors.Join(err, g.rollback(tx))
 	}
-	start := g.s.mono()
+	id, start := tx.ID(), g.s.mono()
+	g.sealed = true
 	err := tx.Commit()
+	if err != nil && clean(err) && g.shows(id) {
+		err = fmt.Errorf("the meta page was written: %v", err) // not clean any more, whatever it was
+	}
+	g.reader.inside = false
 	g.s.metrics.committed(g.s.mono()-start, len(g.jobs))
+	return err
+}
+
+// shows tells whether readers see the transaction id, or cannot tell.
+func (g *group) shows(id int) bool {
+	tx, err := g.s.db.Begin(false)
+	if err != nil {
+		return true
+	}
+	return tx.ID() >= id || tx.Rollback() != nil
+}
+
+func (g *group) rollback(tx *bolt.Tx) error {
+	g.reader.inside = true
+	err := tx.Rollback()
 	g.reader.inside = false
 	return err
 }
 
 // refused answers a group in which every command was refused.
 func (g *group) refused(tx *bolt.Tx) error {
-	if err := tx.Rollback(); err != nil {
+	g.s.heart.drop()
+	if err := g.rollback(tx); err != nil {
 		return g.give(err)
 	}
 	g.aborted()
-	g.s.heart.end(g.s.mono())
 	g.answer()
 	return nil
 }
 
 // settle publishes a committed group, or answers a failed one.
 func (g *group) settle(err error) error {
-	g.s.heart.end(g.s.mono())
 	switch {
 	case err != nil && !clean(err):
 		return g.give(err)
 	case err != nil:
+		g.s.heart.drop()
 		g.aborted()
 		full := fullError(err)
 		for _, j := range g.jobs {
 			j.fail(full)
 			g.s.metrics.kind(j.header().kind).full(1)
 		}
+		g.release()
 		return nil
 	case g.s.Err() != nil:
 		return g.give(g.s.Err()) // a view met a fault meanwhile: no success any more
 	}
+	g.s.heart.end(g.s.mono())
 	g.publish()
 	g.answer()
 	return nil
@@ -226,6 +254,7 @@ func (g *group) answer() {
 		g.s.metrics.result(j.header())
 		j.answer()
 	}
+	g.release()
 }
 
 func (g *group) aborted() {
@@ -234,13 +263,13 @@ func (g *group) aborted() {
 	}
 }
 
-// give poisons the store and tells the group's callers that their outcome is unknown. The transaction is left as it is.
+// give poisons the store and fails the group. The transaction is left as it is.
 func (g *group) give(cause error) error {
 	g.s.poison(cause, false)
 	return g.failAll()
 }
 
-// collapse is give for a panic: of the file if it came out of bbolt, else of an engine's hook or the committer.
+// collapse is give for a panic: of the file if it came out of bbolt, else of an engine's hook or of the committer.
 func (g *group) collapse(v any) error {
 	stack := debug.Stack()
 	g.s.log.Error("committer_panicked", "reason", fmt.Sprint(v), "stack", string(stack))
@@ -249,11 +278,12 @@ func (g *group) collapse(v any) error {
 }
 
 func (g *group) failAll() error {
-	err := g.s.unknownOutcome()
+	err := g.s.Err()
+	if g.sealed {
+		err = g.s.unknownOutcome()
+	}
 	for _, j := range g.jobs {
-		if j != nil {
-			j.fail(err)
-		}
+		j.fail(err)
 	}
 	return g.s.Err()
 }

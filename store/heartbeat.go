@@ -40,6 +40,9 @@ func (h *heartbeat) end(now int64) {
 	}
 }
 
+// drop forgets a commit that was not made: it says nothing about the disk's pace.
+func (h *heartbeat) drop() { h.began.Store(0) }
+
 func next(n int, more bool) int {
 	if more {
 		return n + 1

@@ -60,3 +60,18 @@ func TestProbesHeal(t *testing.T) {
 	}
 	r.stop()
 }
+
+// Groups that touch no disk say nothing about its pace.
+func TestRefusalsDoNotHeal(t *testing.T) {
+	r := open(t, newFile(t))
+	defer r.stop()
+	r.heart.slow.Store(true)
+	for range streak {
+		if _, err := Commit(t.Context(), r.Store, Work, put{Key: "k", Refuse: true}); !errors.Is(err, errRefused) {
+			t.Fatal(err)
+		}
+	}
+	if err := r.Health(); !errors.Is(err, ErrSlow) {
+		t.Errorf("health after %d refusals: %v", streak, err)
+	}
+}

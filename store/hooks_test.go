@@ -68,31 +68,46 @@ func TestAfterSeesTheCommit(t *testing.T) {
 	}
 }
 
-// A bug in a hook ends the committer: its callers learn that the outcome is unknown, and nothing succeeds any more.
+// bomb is a group whose hook of the given name panics.
+type bomb struct{ at string }
+
+func (g bomb) Begin()     { g.hook("begin") }
+func (g bomb) Committed() { g.hook("committed") }
+func (g bomb) Aborted()   { g.hook("aborted") }
+
+func (g bomb) hook(name string) {
+	if g.at == name {
+		panic("a bug")
+	}
+}
+
+// A bug in a hook ends the committer, and nothing succeeds any more. Its callers learn that the outcome is unknown where it is: once the
+// commit has begun.
 func TestPanicInAHook(t *testing.T) {
+	then := do[uint64]{"test.do/1", func(_ Reader, _ Stamp, w *Writes) (uint64, error) {
+		w.Then(func() { panic("a bug") })
+		return 0, nil
+	}}
 	for _, tt := range []struct {
-		name   string
-		commit func(*rig) error
+		name    string
+		group   string
+		cmd     Command[uint64]
+		after   []func(uint64)
+		unknown bool
 	}{
-		{"then", func(r *rig) error {
-			_, err := Commit(t.Context(), r.Store, Work, do[int]{"test.do/1", func(_ Reader, _ Stamp, w *Writes) (int, error) {
-				w.Then(func() { panic("a bug") })
-				return 0, nil
-			}})
-			return err
-		}},
-		{"after", func(r *rig) error {
-			_, err := Commit(t.Context(), r.Store, Work, put{Key: "k"}, func(uint64) { panic("a bug") })
-			return err
-		}},
+		{"begin", "begin", put{Key: "k"}, nil, false},
+		{"then", "", then, nil, false},
+		{"aborted", "aborted", put{Key: "k", Refuse: true}, nil, false},
+		{"committed", "committed", put{Key: "k"}, nil, true},
+		{"after", "", put{Key: "k"}, []func(uint64){func(uint64) { panic("a bug") }}, true},
 	} {
-		r := open(t, newFile(t))
-		err := tt.commit(r)
+		r := idle(t, newFile(t), testConfig())
+		r.groups = []Group{bomb{tt.group}}
+		r.start()
+		_, err := Commit(t.Context(), r.Store, Work, tt.cmd, tt.after...)
 		r.abandon()
-		for _, want := range []error{ErrPoisoned, ErrUnknown, ErrDied} {
-			if !errors.Is(err, want) {
-				t.Errorf("%s: err = %v, not %v", tt.name, err, want)
-			}
+		if !errors.Is(err, ErrPoisoned) || !errors.Is(err, ErrDied) || errors.Is(err, ErrUnknown) != tt.unknown {
+			t.Errorf("%s: err = %v", tt.name, err)
 		}
 		if !errors.Is(r.end, ErrDied) || !errors.Is(r.Err(), ErrDied) {
 			t.Errorf("%s: committer ended with %v, store %v", tt.name, r.end, r.Err())
@@ -120,7 +135,7 @@ func TestAuditIsChained(t *testing.T) {
 	}
 	var got []AuditRow
 	err := r.View(t.Context(), func(rd Reader) (err error) {
-		if n, err := checkAudit(rd, r.Info().position()); err != nil || n != 5 {
+		if n, err := checkAudit(rd, r.Info().position(), r.ring); err != nil || n != 5 {
 			t.Errorf("chain of %d rows: %v", n, err)
 		}
 		got, err = Audit(rd, 0, 100)
@@ -132,7 +147,7 @@ func TestAuditIsChained(t *testing.T) {
 	head := r.Info().position()
 	head.auditHead[0] ^= 1
 	_ = r.View(t.Context(), func(rd Reader) error {
-		if _, err := checkAudit(rd, head); !errors.Is(err, ErrCorrupt) {
+		if _, err := checkAudit(rd, head, r.ring); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("a wrong head passed: %v", err)
 		}
 		return nil

@@ -27,9 +27,11 @@ type txReader struct {
 	tx     *bolt.Tx
 	schema schema // nil: every bucket of the file is allowed (an offline reader)
 	tables map[*Bucket]*table
-	owner  string  // of the command that runs; "" in a view, which may read everything
 	groups []Group // what GroupOf finds
 	inside bool    // in bbolt's code: a panic now is the file's fault, not the caller's
+
+	confined bool   // to the buckets of owner, as a command is; a view reads everything
+	owner    string // of the command that runs
 }
 
 var _ Reader = (*txReader)(nil)
@@ -115,7 +117,7 @@ func (r *txReader) table(b *Bucket) *table {
 		t = r.open(b)
 		r.tables[b] = t
 	}
-	if r.owner != "" && t.owner != r.owner && r.schema != nil {
+	if r.confined && t.owner != r.owner {
 		panic(fmt.Sprintf("bucket %s belongs to %s, not to %s", b.Name, t.owner, r.owner))
 	}
 	return t
@@ -132,7 +134,7 @@ func (r *txReader) open(b *Bucket) *table {
 	r.inside = true
 	rows := r.tx.Bucket([]byte(b.Name))
 	r.inside = false
-	if rows != nil && b.Append {
+	if rows != nil && d.Append {
 		rows.FillPercent = 1 // bbolt does not keep it between transactions
 	}
 	return &table{&d, rows}

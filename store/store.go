@@ -197,14 +197,17 @@ func (s *Store) Close() error {
 	if s.running.Load() {
 		return errors.New("store: close while the committer runs")
 	}
-	if s.db == nil || s.closed.Swap(true) {
-		return nil
-	}
+	s.turnAway(nil, "closed")
 	if err := s.Err(); err != nil {
 		return err
 	}
-	err := s.db.Update(func(tx *bolt.Tx) error {
-		return tx.Bucket([]byte(metaBucket.Name)).Put(keyClean, cleanFlag(true))
+	if s.db == nil || s.closed.Swap(true) {
+		return nil
+	}
+	err := guarded(func() error {
+		return s.db.Update(func(tx *bolt.Tx) error {
+			return tx.Bucket([]byte(metaBucket.Name)).Put(keyClean, cleanFlag(true))
+		})
 	})
 	if err != nil && !clean(err) {
 		s.poison(fmt.Errorf("mark clean: %w", err), false)

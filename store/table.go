@@ -71,14 +71,6 @@ func (t Table[K, V]) AllBack(r Reader) iter.Seq2[K, V] {
 	return t.rows(r.RangeBack(t.bucket, nil, nil))
 }
 
-// First is the row of the least key.
-func (t Table[K, V]) First(r Reader) (k K, v V, ok bool) {
-	for k, v := range t.All(r) {
-		return k, v, true
-	}
-	return k, v, false
-}
-
 // Last is the row of the greatest key.
 func (t Table[K, V]) Last(r Reader) (k K, v V, ok bool) {
 	for k, v := range t.AllBack(r) {

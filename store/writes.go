@@ -57,6 +57,7 @@ func (w *Writes) Then(fn func()) {
 // reset empties the buffer and keeps its room. The slices it held belong to the transaction now.
 func (w *Writes) reset() {
 	clear(w.ops)
+	clear(w.events)
 	clear(w.then)
 	w.ops, w.events, w.then = w.ops[:0], w.events[:0], w.then[:0]
 }
