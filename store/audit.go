@@ -91,7 +91,7 @@ func auditKey(seq uint64) []byte {
 func Audit(r Reader, from uint64, limit int) ([]AuditRow, error) {
 	var out []AuditRow
 	for k, raw := range r.Range(auditBucket, auditKey(from), nil) {
-		if len(out) == limit {
+		if len(out) >= limit {
 			break
 		}
 		row, err := parseAudit(k, raw)
@@ -114,17 +114,22 @@ func parseAudit(k, raw []byte) (AuditRow, error) {
 	return AuditRow{Seq: binary.BigEndian.Uint64(k), At: v.At, Prev: b3.Digest(v.Prev), Event: v.Event}, nil
 }
 
-// checkAudit walks the chain to the head the meta bucket records. The oldest row of a ring that has turned is taken as it stands.
-func checkAudit(r Reader, head position) (rows uint64, err error) {
+// checkAudit walks the chain to the head the meta bucket records, from row 1 on, or from the oldest that a ring which has turned must
+// still have; that one is taken as it stands.
+func checkAudit(r Reader, head position, ring uint64) (rows uint64, err error) {
 	var prev b3.Digest
-	next := uint64(1)
+	first := uint64(1)
+	if head.auditSeq > ring {
+		first = head.auditSeq - ring + 1
+	}
+	next := first
 	for k, raw := range r.Range(auditBucket, nil, nil) {
 		row, err := parseAudit(k, raw)
 		if err != nil {
 			return rows, err
 		}
-		if rows == 0 && row.Seq > 1 {
-			prev, next = row.Prev, row.Seq
+		if rows == 0 && first > 1 {
+			prev = row.Prev
 		}
 		if row.Seq != next || row.Prev != prev {
 			return rows, fmt.Errorf("%w: audit row %d does not follow the one before it", ErrCorrupt, row.Seq)

@@ -5,32 +5,33 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	bolt "go.etcd.io/bbolt"
 )
 
 // Create makes a new file: built beside its place, synced, renamed, the folder synced, since bbolt does not survive a power cut during
-// its very first write. It makes the folder (0700) too. An existing file is fs.ErrExist.
-func Create(path string, id Identity) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
+// its very first write. It makes the folder (0700) too. An existing file is fs.ErrExist; ErrLocked is another process at it.
+func Create(path string, id Identity) (err error) {
+	folder, err := lockFolder(path)
+	if err != nil {
+		return fmt.Errorf("create %s: %w", path, err)
 	}
+	defer func() { err = errors.Join(err, folder.Close()) }()
 	if _, err := os.Lstat(path); err == nil {
 		return &fs.PathError{Op: "create", Path: path, Err: fs.ErrExist}
 	}
 	fresh := path + ".new"
-	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := removeIfThere(fresh); err != nil {
 		return err
 	}
 	info := Info{NodeID: id.NodeID, Incarnation: id.Incarnation, Schema: Schema, CreatedAt: id.CreatedAt.UnixNano(), AuthEpoch: 1, Clean: true}
-	if err := build(fresh, info); err != nil {
-		return errors.Join(fmt.Errorf("create %s: %w", path, err), os.Remove(fresh))
+	if err = build(fresh, info); err == nil {
+		err = os.Rename(fresh, path)
 	}
-	if err := os.Rename(fresh, path); err != nil {
-		return err
+	if err != nil {
+		return errors.Join(fmt.Errorf("create %s: %w", path, err), removeIfThere(fresh))
 	}
-	return syncDir(filepath.Dir(path))
+	return folder.Sync()
 }
 
 func build(path string, info Info) error {

@@ -143,7 +143,7 @@ func TestVerifySurvivesEveryByte(t *testing.T) {
 		t.Fatalf("untouched: %+v, %v", rep, err)
 	}
 	found := 0
-	for off := 0; off < len(raw); off += 1 + off%13 {
+	for off := 0; off < len(raw); off += 1 + off%29 {
 		flipped := raw[off] ^ byte(1<<(off%8))
 		overwrite(t, bare, int64(off), []byte{flipped})
 		rep, err := Verify(t.Context(), bare, nil, nil, nil)
@@ -187,7 +187,9 @@ func FuzzPreflight(f *testing.F) {
 		if err == nil && int64(m.highWater)*PageSize > size {
 			t.Errorf("high water %d passes in a file of %d bytes", m.highWater, size)
 		}
-		_ = walkPages(file, int64(len(meta)))
+		if w, err := newPageWalk(file, int64(len(meta))); err == nil {
+			_ = w.all()
+		}
 		if err := file.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -88,7 +88,10 @@ type position struct {
 	auditHead b3.Digest
 }
 
-const positionLen = 3*8 + b3.Size
+const (
+	positionLen = 3*8 + b3.Size
+	positionMax = 1 << 62 // of each number: half way to where counting on would wrap
+)
 
 func (p position) bytes() []byte {
 	b := make([]byte, 0, positionLen)
@@ -102,12 +105,16 @@ func parsePosition(b []byte) (position, error) {
 	if len(b) != positionLen {
 		return position{}, fmt.Errorf("meta position has %d bytes, not %d", len(b), positionLen)
 	}
-	return position{
+	p := position{
 		seq:       binary.BigEndian.Uint64(b),
 		at:        int64(binary.BigEndian.Uint64(b[8:])),
 		auditSeq:  binary.BigEndian.Uint64(b[16:]),
 		auditHead: b3.Digest(b[24:]),
-	}, nil
+	}
+	if p.seq > positionMax || p.auditSeq > positionMax || p.at < 0 || p.at > positionMax {
+		return position{}, errors.New("meta position is out of range")
+	}
+	return p, nil
 }
 
 func (i Info) position() position { return position{i.Seq, i.At, i.AuditSeq, i.AuditHead} }
@@ -135,6 +142,9 @@ func readInfo(tx *bolt.Tx) (Info, error) {
 	i := Info{
 		NodeID: row.NodeID, Incarnation: row.Incarnation, Schema: row.Schema, AuthEpoch: row.AuthEpoch, Restored: row.Restored,
 		RestoredFrom: row.RestoredFrom, CreatedAt: row.CreatedAt, Clean: string(meta.Get(keyClean)) == "1",
+	}
+	if i.Schema < 1 {
+		return Info{}, fmt.Errorf("%w: schema %d", ErrCorrupt, i.Schema)
 	}
 	if i.Schema > Schema {
 		return Info{}, fmt.Errorf("%w: the file has %d, the program %d", ErrSchema, i.Schema, Schema)

@@ -3,7 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"os"
 	"time"
 
@@ -15,6 +15,9 @@ import (
 
 // manifestFormat is the number of the manifest's layout.
 const manifestFormat = 1
+
+// manifestMax is more than any manifest has, bytes.
+const manifestMax = 16 << 20
 
 // manifestSuffix makes the manifest's name out of the snapshot's.
 const manifestSuffix = ".manifest.json"
@@ -41,8 +44,12 @@ type Manifest struct {
 // ReadManifest reads the manifest beside a snapshot. fs.ErrNotExist is a snapshot, or a database, without one.
 func ReadManifest(snapshot string) (Manifest, error) {
 	path := snapshot + manifestSuffix
-	raw, err := os.ReadFile(path)
+	f, err := os.Open(path)
 	if err != nil {
+		return Manifest{}, err
+	}
+	raw, err := io.ReadAll(io.LimitReader(f, manifestMax))
+	if err = errors.Join(err, f.Close()); err != nil {
 		return Manifest{}, err
 	}
 	var m Manifest
@@ -54,6 +61,16 @@ func ReadManifest(snapshot string) (Manifest, error) {
 	}
 	m.Path, m.ManifestPath = snapshot, path
 	return m, nil
+}
+
+// describes tells whether what the manifest says of the node is what the file says of itself.
+func (m Manifest) describes(i Info) error {
+	type who struct {
+		node, incarnation string
+		schema, pageSize  int
+		seq               uint64
+	}
+	return differ(who{m.NodeID, m.Incarnation, m.Schema, m.PageSize, m.Seq}, who{i.NodeID, i.Incarnation, i.Schema, PageSize, i.Seq})
 }
 
 // write puts the manifest in its place, synced.
@@ -71,12 +88,4 @@ func (m Manifest) write() error {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())
-}
-
-// removeIfThere is os.Remove that takes a missing file as removed.
-func removeIfThere(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
 }

@@ -25,13 +25,13 @@ func OpenReader(path string) (*ReadOnly, error) {
 }
 
 func openReader(path string, wait time.Duration) (*ReadOnly, error) {
-	st, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
 	db, err := openBolt(path, opening{readOnly: true, wait: wait})
 	if err != nil {
 		return nil, err
+	}
+	st, err := os.Stat(path) // after the lock: nobody writes any more
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
 	}
 	r := &ReadOnly{db: db, path: path, size: st.Size()}
 	if err := guarded(func() error { return db.View(r.readMeta) }); err != nil {
@@ -62,40 +62,33 @@ func (r *ReadOnly) View(ctx context.Context, fn func(Reader) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return readRows(r.db, nil, fn)
+	return readRows(r.db, nil, func(rd *txReader) error { return fn(rd) })
 }
 
 // Close lets the file go.
 func (r *ReadOnly) Close() error { return r.db.Close() }
 
 // FreeBytes is the room inside the file that new rows would take first; 0 if it cannot be told.
-func (r *ReadOnly) FreeBytes() int64 {
-	f, err := os.Open(r.path)
-	if err != nil {
-		return 0
-	}
-	defer func() { _ = f.Close() }() // read only
-	m, err := preflight(f, r.size)
-	if err != nil {
-		return 0
-	}
-	w := &pageWalk{f: f, meta: m, seen: make([]bool, m.highWater)}
-	free, err := w.freelist()
-	if err != nil {
-		return 0
-	}
-	return int64(free) * PageSize
+func (r *ReadOnly) FreeBytes() (free int64) {
+	_ = r.walk(func(w *pageWalk) error { // 0 is said then
+		n, err := w.freelist()
+		free = int64(n) * PageSize
+		return err
+	})
+	return free
 }
 
-// checkPages walks all pages, first with bounds on every step, so that a damaged page cannot lead a mapped read astray, then as bbolt does.
-func (r *ReadOnly) checkPages() error {
+// checkPages walks all pages. It looks before it reads, so that a damaged page leads nowhere; the map is not used.
+func (r *ReadOnly) checkPages() error { return r.walk((*pageWalk).all) }
+
+func (r *ReadOnly) walk(fn func(*pageWalk) error) error {
 	f, err := os.Open(r.path)
 	if err != nil {
 		return err
 	}
-	err = walkPages(f, r.size)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
+	w, err := newPageWalk(f, r.size)
+	if err == nil {
+		err = fn(w)
 	}
-	return checkPages(r.db)
+	return errors.Join(err, f.Close())
 }

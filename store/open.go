@@ -43,6 +43,9 @@ func openBolt(path string, o opening) (db *bolt.DB, err error) {
 		}
 		return nil, openError(path, err)
 	}
+	if got := db.Info().PageSize; got != PageSize {
+		return nil, errors.Join(fmt.Errorf("open %s: %w: pages of %d bytes", path, ErrCorrupt, got), db.Close())
+	}
 	db.AllocSize = allocSize
 	return db, nil
 }
@@ -111,21 +114,6 @@ func openError(path string, err error) error {
 	return fmt.Errorf("open %s: %w", path, err)
 }
 
-// checkPages is bbolt's own walk over every page; the file must have no writer. It says the first fault.
-func checkPages(db *bolt.DB) error {
-	return guarded(func() error {
-		return db.View(func(tx *bolt.Tx) error {
-			var first error
-			for err := range tx.Check() {
-				if first == nil {
-					first = fmt.Errorf("%w: %w", ErrCorrupt, err)
-				}
-			}
-			return first
-		})
-	})
-}
-
 // forget drops the file's clean pages from the page cache, so that what is read comes from the disk: a failed sync leaves pages marked
 // clean that never reached it.
 func forget(path string) error {
@@ -135,13 +123,4 @@ func forget(path string) error {
 	}
 	err = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 	return errors.Join(err, f.Close())
-}
-
-// syncDir makes a rename inside dir durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"errors"
@@ -19,131 +20,188 @@ const (
 	maxDepth     = 64
 )
 
+// treePageMax is more than any branch or leaf has: bbolt splits none of up to four rows, each of at most MaxKey and MaxValue.
+const treePageMax = 16 << 20
+
 // pageWalk follows every page from the root with plain reads, each bound checked before it is used.
 type pageWalk struct {
 	f    io.ReaderAt
 	meta metaPage
-	seen []bool // by page
+	seen []uint64 // bitmap of the pages met, used or free
+	met  uint64
 }
 
-// walkPages checks the structure of a file: page ids, kinds, element bounds, key order, no page reached twice. It finds damage that would
-// send a reader of the map outside of it; it does not see a changed value.
-func walkPages(f io.ReaderAt, size int64) error {
+func newPageWalk(f io.ReaderAt, size int64) (*pageWalk, error) {
 	m, err := preflight(f, size)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	w := &pageWalk{f: f, meta: m, seen: make([]bool, m.highWater)}
+	return &pageWalk{f: f, meta: m, seen: make([]uint64, m.highWater/64+1)}, nil
+}
+
+// all checks the structure of the file: page ids, kinds, element bounds, key order, and that each page is used or free, once. It finds
+// damage that would send a reader of the map outside of it; it does not see a changed value.
+func (w *pageWalk) all() error {
 	if _, err := w.freelist(); err != nil {
 		return err
 	}
-	return w.page(m.root, 0)
+	if err := w.page(w.meta.root, span{}, 0); err != nil {
+		return err
+	}
+	if lost := w.meta.highWater - 2 - w.met; lost != 0 {
+		return fmt.Errorf("%w: %d pages are neither used nor free", ErrCorrupt, lost)
+	}
+	return nil
 }
 
-// load reads a page with its overflow and checks its header.
-func (w *pageWalk) load(id uint64) (page []byte, flags uint16, count int, err error) {
-	if id < 2 || id >= w.meta.highWater || w.seen[id] {
-		return nil, 0, 0, damaged(id, "is out of bounds or used twice")
+// mark notes n pages from id on as met.
+func (w *pageWalk) mark(id, n uint64) error {
+	if id < 2 || id >= w.meta.highWater || n > w.meta.highWater-id {
+		return damaged(id, "is out of bounds")
 	}
-	head := make([]byte, pageHeader)
-	if _, err := w.f.ReadAt(head, int64(id)*PageSize); err != nil {
-		return nil, 0, 0, damaged(id, err.Error())
+	for ; n > 0; id, n = id+1, n-1 {
+		if w.seen[id/64]&(1<<(id%64)) != 0 {
+			return damaged(id, "is used twice")
+		}
+		w.seen[id/64] |= 1 << (id % 64)
+		w.met++
+	}
+	return nil
+}
+
+// pageHead is the header of a page.
+type pageHead struct {
+	flags uint16
+	count int
+	size  int64 // bytes, header and overflow included
+}
+
+// head reads the header of a page of at most so many bytes and marks the page as met.
+func (w *pageWalk) head(id uint64, most int64) (h pageHead, err error) {
+	var b [pageHeader]byte
+	if id >= w.meta.highWater {
+		return h, damaged(id, "is out of bounds")
+	}
+	if _, err := w.f.ReadAt(b[:], int64(id)*PageSize); err != nil {
+		return h, damaged(id, err.Error())
 	}
 	le := binary.LittleEndian
-	more := uint64(le.Uint32(head[12:]))
-	if le.Uint64(head) != id || id+more >= w.meta.highWater {
-		return nil, 0, 0, damaged(id, "has a wrong id or length")
+	if le.Uint64(b[:]) != id {
+		return h, damaged(id, "has a wrong id")
 	}
-	for i := id; i <= id+more; i++ {
-		if w.seen[i] {
-			return nil, 0, 0, damaged(i, "is used twice")
-		}
-		w.seen[i] = true
+	n := uint64(le.Uint32(b[12:])) + 1
+	h = pageHead{flags: le.Uint16(b[8:]), count: int(le.Uint16(b[10:])), size: int64(n) * PageSize}
+	if h.size > most {
+		return h, damaged(id, "is too large")
 	}
-	page = make([]byte, (more+1)*PageSize)
-	if _, err := w.f.ReadAt(page, int64(id)*PageSize); err != nil {
-		return nil, 0, 0, damaged(id, err.Error())
-	}
-	return page, le.Uint16(head[8:]), int(le.Uint16(head[10:])), nil
+	return h, w.mark(id, n)
 }
 
-// freelist counts the pages that are free.
-func (w *pageWalk) freelist() (free int, err error) {
-	page, flags, count, err := w.load(w.meta.freelist)
+// freelist marks the pages that are free and counts them.
+func (w *pageWalk) freelist() (free uint64, err error) {
+	h, err := w.head(w.meta.freelist, pageHeader+8*int64(w.meta.highWater+1)+PageSize) // an id of each page, rounded up
 	if err != nil {
 		return 0, err
 	}
-	if flags != freelistPage {
+	if h.flags != freelistPage {
 		return 0, damaged(w.meta.freelist, "is not a freelist")
 	}
-	ids := page[pageHeader:]
-	if count == 0xFFFF { // the count did not fit: it is the first number
-		count = int(min(binary.LittleEndian.Uint64(ids), w.meta.highWater))
-		ids = ids[8:]
+	ids := bufio.NewReader(io.NewSectionReader(w.f, int64(w.meta.freelist)*PageSize+pageHeader, h.size-pageHeader))
+	var b [8]byte
+	count := uint64(h.count)
+	if count == 0xFFFF { // it did not fit: it is the first number
+		if _, err := io.ReadFull(ids, b[:]); err != nil {
+			return 0, damaged(w.meta.freelist, err.Error())
+		}
+		count = binary.LittleEndian.Uint64(b[:])
 	}
-	if count > len(ids)/8 {
-		return 0, damaged(w.meta.freelist, "is shorter than its count")
-	}
-	for i := range count {
-		if id := binary.LittleEndian.Uint64(ids[i*8:]); id < 2 || id >= w.meta.highWater {
-			return 0, damaged(w.meta.freelist, "names a page out of bounds")
+	for range count {
+		if _, err := io.ReadFull(ids, b[:]); err != nil {
+			return 0, damaged(w.meta.freelist, "is shorter than its count")
+		}
+		if err := w.mark(binary.LittleEndian.Uint64(b[:]), 1); err != nil {
+			return 0, fmt.Errorf("freelist: %w", err)
 		}
 	}
 	return count, nil
 }
 
-func (w *pageWalk) page(id uint64, depth int) error {
-	page, flags, count, err := w.load(id)
+// span bounds the keys below a branch element: lo included, hi not, nil: no bound.
+type span struct{ lo, hi []byte }
+
+// holds tells whether key may follow the one before it on its page, nil if it is the first.
+func (s span) holds(before, key []byte) bool {
+	if s.hi != nil && bytes.Compare(key, s.hi) >= 0 {
+		return false
+	}
+	if before == nil {
+		return bytes.Compare(s.lo, key) <= 0
+	}
+	return bytes.Compare(before, key) < 0
+}
+
+func (w *pageWalk) page(id uint64, keys span, depth int) error {
+	h, err := w.head(id, treePageMax)
 	if err != nil {
 		return err
 	}
-	if depth > maxDepth || flags != branchPage && flags != leafPage {
+	if depth > maxDepth || h.flags != branchPage && h.flags != leafPage || h.flags == branchPage && h.count == 0 {
 		return damaged(id, "is neither branch nor leaf")
 	}
-	return w.elements(id, page, flags, count, depth)
+	page := make([]byte, h.size)
+	if _, err := w.f.ReadAt(page, int64(id)*PageSize); err != nil {
+		return damaged(id, err.Error())
+	}
+	return w.elements(id, page, h, keys, depth)
 }
 
 // elements checks the elements of a page, which may be inline in the value of a bucket, and goes down.
-func (w *pageWalk) elements(id uint64, page []byte, flags uint16, count, depth int) error {
-	if len(page) < pageHeader+count*elementLen {
+func (w *pageWalk) elements(id uint64, page []byte, h pageHead, keys span, depth int) error {
+	if len(page) < pageHeader+h.count*elementLen {
 		return damaged(id, "is shorter than its count")
 	}
-	var last []byte
-	for i := range count {
-		at := pageHeader + i*elementLen
-		e, err := element(page, at, flags)
+	var before pageElement
+	for i := range h.count {
+		e, err := element(page, pageHeader+i*elementLen, h.flags)
 		if err != nil {
 			return damaged(id, fmt.Sprintf("element %d: %v", i, err))
 		}
-		if i > 0 && bytes.Compare(last, e.key) >= 0 {
+		if !keys.holds(before.key, e.key) {
 			return damaged(id, fmt.Sprintf("element %d: keys are not in order", i))
 		}
-		last = e.key
-		if err := w.down(id, e, flags, depth); err != nil {
+		if i > 0 {
+			err = w.down(id, before, span{before.key, e.key}, h.flags, depth)
+		}
+		if err != nil {
 			return err
 		}
+		before = e
 	}
-	return nil
+	if h.count == 0 {
+		return nil
+	}
+	return w.down(id, before, span{before.key, keys.hi}, h.flags, depth)
 }
 
-func (w *pageWalk) down(id uint64, e pageElement, flags uint16, depth int) error {
+// down goes into what an element leads to: a page of the same tree, whose keys are bounded, or a bucket's own tree.
+func (w *pageWalk) down(id uint64, e pageElement, keys span, flags uint16, depth int) error {
 	le := binary.LittleEndian
 	switch {
 	case flags == branchPage:
-		return w.page(e.child, depth+1)
+		return w.page(e.child, keys, depth+1)
 	case e.flags&bucketEntry == 0:
 		return nil
 	case len(e.value) < bucketHead:
 		return damaged(id, "has a bucket without a head")
 	}
 	if root := le.Uint64(e.value); root != 0 {
-		return w.page(root, depth+1)
+		return w.page(root, span{}, depth+1)
 	}
 	inline := e.value[bucketHead:]
 	if len(inline) < pageHeader || le.Uint16(inline[8:]) != leafPage || depth > maxDepth {
 		return damaged(id, "has an inline bucket without a leaf")
 	}
-	return w.elements(id, inline, leafPage, int(le.Uint16(inline[10:])), depth+1)
+	return w.elements(id, inline, pageHead{flags: leafPage, count: int(le.Uint16(inline[10:]))}, span{}, depth+1)
 }
 
 // pageElement is one element of a branch or a leaf.

@@ -28,6 +28,7 @@ type metaPage struct {
 	freelist  uint64
 	highWater uint64 // pages in use; the file is at least that long
 	txid      uint64
+	pageSize  uint32
 }
 
 // preflight reads the meta pages with plain reads, before anything is mapped: a mapped file that is too short would fault later. The file
@@ -37,9 +38,12 @@ func preflight(f io.ReaderAt, size int64) (metaPage, error) {
 	var errs []error
 	for page := range int64(2) {
 		m, err := readMeta(f, page)
-		if err != nil {
+		switch {
+		case err != nil:
 			errs = append(errs, err)
-		} else if m.txid >= best.txid {
+		case m.pageSize != PageSize: // whole, and so bbolt would believe it
+			return m, fmt.Errorf("%w: meta page %d: pages of %d bytes, not %d", ErrCorrupt, page, m.pageSize, PageSize)
+		case len(errs) == int(page) || m.txid > best.txid: // the first that is whole, or a newer one: as bbolt chooses
 			best = m
 		}
 	}
@@ -59,8 +63,8 @@ func readMeta(f io.ReaderAt, page int64) (metaPage, error) {
 	}
 	b = b[pageHeader:]
 	le := binary.LittleEndian
-	if le.Uint32(b) != metaMagic || le.Uint32(b[4:]) != metaVersion || le.Uint32(b[8:]) != PageSize {
-		return metaPage{}, fmt.Errorf("meta page %d: not a database of version %d with pages of %d bytes", page, metaVersion, PageSize)
+	if le.Uint32(b) != metaMagic || le.Uint32(b[4:]) != metaVersion {
+		return metaPage{}, fmt.Errorf("meta page %d: not a database of version %d", page, metaVersion)
 	}
 	sum := fnv.New64a()
 	_, _ = sum.Write(b[:metaSummed]) // never fails
@@ -69,6 +73,7 @@ func readMeta(f io.ReaderAt, page int64) (metaPage, error) {
 	}
 	return metaPage{
 		root: le.Uint64(b[16:]), freelist: le.Uint64(b[32:]), highWater: le.Uint64(b[40:]), txid: le.Uint64(b[48:]),
+		pageSize: le.Uint32(b[8:]),
 	}, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -24,28 +23,29 @@ type RestoreOptions struct {
 }
 
 // Restore verifies a snapshot, copies it beside dst, gives the copy a new incarnation and the mark of a restored file, and moves it to dst.
-// A file that was there is kept as <dst>.before-restore-<time>. No process may have dst open: that is ErrLocked. A snapshot that does not
-// verify is ErrCorrupt, and dst is as before. The restored store takes no work until AcceptRestore.
-func Restore(ctx context.Context, snapshot, dst string, o RestoreOptions, progress func(done, total int64)) (Info, error) {
+// A file that was there is kept as <dst>.before-restore-<time>. No process may have dst open, nor be making it: that is ErrLocked. A
+// snapshot that does not verify is ErrCorrupt. After any error, and after a crash, dst is as before, or the restored file whole. The
+// restored store takes no work until AcceptRestore.
+func Restore(ctx context.Context, snapshot, dst string, o RestoreOptions, progress func(done, total int64)) (info Info, err error) {
 	rep, err := Verify(ctx, snapshot, o.Buckets, o.Checks, half(progress, 0))
 	if err != nil {
-		return Info{}, fmt.Errorf("restore: %w", err)
+		return info, fmt.Errorf("restore: %w", err)
 	}
 	if !rep.OK {
-		return Info{}, fmt.Errorf("restore: %w: %s", ErrCorrupt, rep.Problem)
+		return info, fmt.Errorf("restore: %w: %s", ErrCorrupt, rep.Problem)
 	}
-	if err := os.MkdirAll(filepath.Dir(dst), 0o700); err != nil {
-		return Info{}, err
+	folder, err := lockFolder(dst)
+	if err == nil {
+		defer func() { err = errors.Join(err, folder.Close()) }()
+		info, err = restoreOver(ctx, snapshot, dst, rep, o, progress)
 	}
-	old, err := claimOld(dst)
+	if err == nil {
+		err = folder.Sync()
+	}
 	if err != nil {
-		return Info{}, fmt.Errorf("restore: %w", err)
+		return info, fmt.Errorf("restore: %w", err)
 	}
-	info, err := restoreOver(ctx, snapshot, dst, rep, o, progress)
-	if old != nil {
-		err = errors.Join(err, old.Close())
-	}
-	return info, err
+	return info, nil
 }
 
 // half makes one bar of two passes over the same bytes.
@@ -71,23 +71,34 @@ func claimOld(dst string) (*os.File, error) {
 	return f, nil
 }
 
-func restoreOver(ctx context.Context, snapshot, dst string, rep Report, o RestoreOptions, progress func(done, total int64)) (Info, error) {
+// restoreOver makes the new file beside dst and exchanges the two. The caller has the folder to itself.
+func restoreOver(ctx context.Context, snapshot, dst string, rep Report, o RestoreOptions, progress func(done, total int64)) (info Info, err error) {
+	old, err := claimOld(dst)
+	if err != nil {
+		return info, err
+	}
+	if old != nil {
+		defer func() { err = errors.Join(err, old.Close()) }()
+	}
 	fresh := dst + ".restoring"
 	if err := removeIfThere(fresh); err != nil {
-		return Info{}, err
+		return info, err
 	}
-	info, err := restoreCopy(ctx, snapshot, fresh, rep, o, progress)
-	if err != nil {
-		return Info{}, errors.Join(fmt.Errorf("restore: %w", err), removeIfThere(fresh))
+	defer func() { err = errors.Join(err, removeIfThere(fresh)) }() // gone by then if it has become dst
+	if info, err = restoreCopy(ctx, snapshot, fresh, rep, o, progress); err != nil {
+		return info, err
+	}
+	if old == nil {
+		return info, os.Rename(fresh, dst)
 	}
 	kept := fmt.Sprintf("%s.before-restore-%s", dst, o.Now.UTC().Format("20060102T150405.000Z"))
-	if err := os.Link(dst, kept); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return Info{}, errors.Join(fmt.Errorf("restore: keep the old file: %w", err), removeIfThere(fresh))
+	if err := os.Link(dst, kept); err != nil {
+		return info, fmt.Errorf("keep the old file: %w", err)
 	}
 	if err := os.Rename(fresh, dst); err != nil {
-		return Info{}, errors.Join(err, removeIfThere(fresh))
+		return info, errors.Join(err, os.Remove(kept))
 	}
-	return info, syncDir(filepath.Dir(dst))
+	return info, nil
 }
 
 // restoreCopy makes the file that is to take the place, complete and synced.
@@ -145,26 +156,27 @@ type acceptRestore struct{ By Event }
 func (acceptRestore) Kind() string { return "store.accept_restore/1" }
 
 // Apply rewrites the identity row and audits who accepted.
-func (c acceptRestore) Apply(r Reader, _ Stamp, w *Writes) (Info, error) {
+func (c acceptRestore) Apply(r Reader, _ Stamp, w *Writes) (done struct{}, err error) {
 	var row identRow
 	if err := decodeCBOR(r.Get(metaBucket, keyIdent), &row); err != nil {
-		return Info{}, fmt.Errorf("%w: meta identity: %w", ErrCorrupt, err)
+		return done, fmt.Errorf("%w: meta identity: %w", ErrCorrupt, err)
 	}
-	if row.Restored {
-		row.Restored = false
-		raw, err := encodeCBOR(row)
-		if err != nil {
-			return Info{}, err
-		}
-		w.Put(metaBucket, keyIdent, raw)
-		w.Audit(c.By)
+	if !row.Restored {
+		return done, nil
 	}
-	return Info{RestoredFrom: row.RestoredFrom}, nil
+	row.Restored = false
+	raw, err := encodeCBOR(row)
+	if err != nil {
+		return done, err
+	}
+	w.Put(metaBucket, keyIdent, raw)
+	w.Audit(c.By)
+	return done, nil
 }
 
 // AcceptRestore opens a restored store for work; by goes to the audit chain. On a store that is not restored it changes nothing.
 func (s *Store) AcceptRestore(ctx context.Context, by Event) error {
-	_, err := Commit(ctx, s, Control, acceptRestore{by}, func(Info) {
+	_, err := Commit(ctx, s, Control, acceptRestore{by}, func(struct{}) {
 		info := *s.info.Load()
 		info.Restored = false
 		s.info.Store(&info)

@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"time"
-
-	bolt "go.etcd.io/bbolt"
 
 	"ronbox/appliance/b3"
 )
@@ -27,7 +24,7 @@ func (s *Store) Snapshot(ctx context.Context, dir string, progress func(done, to
 	}
 	defer s.copying.Store(false)
 	start := s.mono()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := makeDir(dir); err != nil {
 		return Manifest{}, err
 	}
 	m, err := s.snapshot(ctx, dir, progress)
@@ -42,27 +39,37 @@ func (s *Store) Snapshot(ctx context.Context, dir string, progress func(done, to
 func (s *Store) snapshot(ctx context.Context, dir string, progress func(done, total int64)) (m Manifest, err error) {
 	at := s.now().UTC()
 	partial := filepath.Join(dir, fmt.Sprintf("ronbox-%s.partial", at.Format("20060102T150405.000000000Z")))
-	m, err = s.copyTo(ctx, partial, progress)
-	if err != nil {
-		return m, errors.Join(err, removeIfThere(partial))
+	defer func() { err = errors.Join(err, removeIfThere(partial)) }() // gone by then if it has another name
+	if m, err = s.copyTo(ctx, partial, progress); err != nil {
+		return m, err
 	}
 	m.At = at
 	m.File = fmt.Sprintf("ronbox-%s-%d.db", at.Format("20060102T150405.000Z"), m.Seq)
 	m.Path = filepath.Join(dir, m.File)
 	m.ManifestPath = m.Path + manifestSuffix
-	if err = errors.Join(vacant(m.Path), m.measure(ctx, partial, progress)); err != nil {
-		if errors.Is(err, ErrCorrupt) {
-			return m, errors.Join(err, os.Rename(partial, partial+".bad"))
-		}
-		return m, errors.Join(err, removeIfThere(partial))
+	if err = vacant(m.Path); err != nil {
+		return m, err
 	}
-	if err = m.write(); err == nil {
+	err = m.measure(ctx, partial, progress)
+	if errors.Is(err, ErrCorrupt) {
+		return m, errors.Join(err, os.Rename(partial, partial+".bad"))
+	}
+	if err = errors.Join(err, s.Err()); err != nil { // a store that has failed meanwhile may have shown what is not on the disk
+		return m, err
+	}
+	return m, m.publish(partial)
+}
+
+// publish gives the copy its name once the manifest is in place.
+func (m Manifest) publish(partial string) error {
+	err := m.write()
+	if err == nil {
 		err = os.Rename(partial, m.Path)
 	}
 	if err != nil {
-		return m, errors.Join(err, removeIfThere(partial), removeIfThere(m.ManifestPath))
+		return errors.Join(err, removeIfThere(m.ManifestPath))
 	}
-	return m, syncDir(dir)
+	return syncDir(filepath.Dir(m.Path))
 }
 
 // vacant refuses to write over a snapshot.
@@ -79,41 +86,31 @@ func (s *Store) copyTo(ctx context.Context, path string, progress func(done, tot
 	if err != nil {
 		return m, err
 	}
+	defer func() { err = errors.Join(err, f.Close()) }()
 	slot := s.views.begin(s.mono())
 	defer s.views.end(slot)
 	c := &copier{ctx: ctx, to: f, hash: b3.New()}
-	err = s.readTx(func(tx *bolt.Tx) error {
-		info, err := readInfo(tx)
+	err = readRows(s.db, s.schema, func(r *txReader) error {
+		info, err := r.info()
 		if err != nil {
 			return err
 		}
 		m = Manifest{
 			Format: manifestFormat, NodeID: info.NodeID, Incarnation: info.Incarnation, Schema: info.Schema, Seq: info.Seq,
-			PageSize: PageSize, Size: tx.Size(),
+			PageSize: PageSize, Size: r.tx.Size(),
 		}
 		c.total, c.progress = 2*m.Size, progress
-		_, err = tx.WriteTo(c)
+		_, err = r.tx.WriteTo(c)
 		return err
 	})
-	m.B3 = c.hash.Sum32()
 	if c.err != nil {
 		err = c.err
 	}
-	if err == nil {
-		err = f.Sync()
+	if err != nil {
+		return m, err
 	}
-	return m, errors.Join(err, f.Close())
-}
-
-// readTx is readRows for the store's own use of the transaction.
-func (s *Store) readTx(fn func(*bolt.Tx) error) (err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if v := recover(); v != nil {
-			err = &fileFault{v}
-		}
-	}()
-	return s.db.View(fn)
+	m.B3 = c.hash.Sum32()
+	return m, f.Sync()
 }
 
 // measure verifies the copy as it is on the disk and takes its counts and state hash.

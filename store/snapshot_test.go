@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -88,84 +87,50 @@ func TestSnapshotManners(t *testing.T) {
 	}
 }
 
-func TestRestoreNeedsAcceptance(t *testing.T) {
-	snapshot := snapshotOf(t)
-	path := filepath.Join(t.TempDir(), "data", "ronbox.db")
-	by := Event{Event: "db.restore", Decision: "allow", Reason: "drill", UID: "0"}
-	var pct []int64
-	info, err := Restore(t.Context(), snapshot, path, RestoreOptions{Now: day, By: by, KeepTokens: true}, func(done, total int64) {
-		pct = append(pct, done*100/total)
-	})
-	if err != nil || !info.Restored || info.AuthEpoch != 1 || info.RestoredFrom == "" || info.RestoredFrom == info.Incarnation {
-		t.Fatalf("%+v, %v", info, err)
-	}
-	if len(pct) == 0 || pct[len(pct)-1] != 100 {
-		t.Errorf("progress %v", pct)
-	}
-	r := open(t, path)
-	for _, l := range []Lane{Work, Bulk} {
-		if _, err := Commit(t.Context(), r.Store, l, put{Key: "k"}); !errors.Is(err, ErrRestored) {
-			t.Errorf("%s before acceptance: %v", l, err)
+// A panic of the progress function is its owner's: the store is well and no partial file stays.
+func TestPanicInProgress(t *testing.T) {
+	r := open(t, newFile(t))
+	defer r.stop()
+	dir := t.TempDir()
+	for step := range 2 {
+		func() {
+			defer func() {
+				if v := recover(); v != "a bug" {
+					t.Errorf("recovered %v", v)
+				}
+			}()
+			calls := 0
+			_, _ = r.Snapshot(t.Context(), dir, func(int64, int64) {
+				if calls++; calls > 3*step {
+					panic("a bug")
+				}
+			})
+		}()
+		if left, err := os.ReadDir(dir); err != nil || len(left) != 0 || r.Err() != nil {
+			t.Errorf("left %v, %v; store %v", left, err, r.Err())
 		}
 	}
-	if _, err := Commit(t.Context(), r.Store, Control, put{Key: "control", Value: "v"}); err != nil {
-		t.Errorf("control before acceptance: %v", err)
-	}
-	r.stop()
-	r = open(t, path)
-	if i := r.Info(); !i.Restored {
-		t.Errorf("a restart accepted the restore: %+v", i)
-	}
-	for range 2 { // the second one changes nothing
-		if err := r.AcceptRestore(t.Context(), Event{Event: "db.accept_restore", Decision: "allow"}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	mustCommit(r, put{Key: "k", Value: "v"})
-	if i := r.Info(); i.Restored || i.AuditSeq != 2 || i.RestoredFrom != info.RestoredFrom || i.Incarnation != info.Incarnation {
-		t.Errorf("accepted: %+v", i)
-	}
-	r.stop()
-	if rep, err := Verify(t.Context(), path, nil, nil, nil); err != nil || !rep.OK || rep.Info.Restored {
-		t.Errorf("%+v, %v", rep, err)
+	if _, err := r.Snapshot(t.Context(), dir, nil); err != nil {
+		t.Error(err)
 	}
 }
 
-// A restore keeps the file it replaces, and one that fails leaves it where it is.
-func TestRestoreKeepsTheOldFile(t *testing.T) {
-	snapshot, path := snapshotOf(t), filled(t)
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	bad := copyOf(t, snapshot)
-	truncate(t, bad, 3*PageSize)
-	if _, err := Restore(t.Context(), bad, path, RestoreOptions{Now: day}, nil); !errors.Is(err, ErrCorrupt) {
-		t.Errorf("a damaged snapshot: %v", err)
-	}
-	if _, err := Restore(t.Context(), path+".none", path, RestoreOptions{Now: day}, nil); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a missing snapshot: %v", err)
-	}
-	failing := Check{Name: "engine", Run: func(Reader) error { return errRefused }}
-	if _, err := Restore(t.Context(), snapshot, path, RestoreOptions{Now: day, Checks: []Check{failing}}, nil); !errors.Is(err, ErrCorrupt) {
-		t.Errorf("a snapshot that an engine refuses: %v", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := Restore(ctx, snapshot, path, RestoreOptions{Now: day}, func(done, total int64) {
+// A store that fails while a snapshot is taken gives none.
+func TestPoisonDuringSnapshot(t *testing.T) {
+	r := open(t, newFile(t))
+	dir := t.TempDir()
+	_, err := r.Snapshot(t.Context(), dir, func(done, total int64) {
 		if done == total {
-			cancel()
+			r.poison(errRefused, false)
 		}
-	}); err != nil {
-		t.Errorf("cancelled after the last byte: %v", err)
+	})
+	if !errors.Is(err, ErrPoisoned) {
+		t.Errorf("err = %v", err)
 	}
-	dir, err := os.ReadDir(filepath.Dir(path))
-	if err != nil || len(dir) != 2 || !strings.HasPrefix(dir[1].Name(), "ronbox.db.before-restore-") {
-		t.Fatalf("the folder holds %v, %v", dir, err)
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("the folder holds %v, %v", left, err)
 	}
-	kept, err := os.ReadFile(filepath.Join(filepath.Dir(path), dir[1].Name()))
-	if err != nil || string(kept) != string(raw) {
-		t.Errorf("the file kept is not the one that was there, %v", err)
-	}
+	r.abandon()
 }
 
 // Verify tells a manifest that does not belong, and runs the engines' checks.

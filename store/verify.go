@@ -19,7 +19,7 @@ type Check struct {
 
 // Step is one thing Verify looked at.
 type Step struct {
-	Name   string `json:"name"` // size, b3, open, pages, buckets, audit, state_hash, or a Check's
+	Name   string `json:"name"` // manifest, size, b3, open, pages, buckets, audit, state_hash, or a Check's
 	OK     bool   `json:"ok"`
 	Detail string `json:"detail"`
 }
@@ -88,7 +88,9 @@ func (v *verifier) steps() error {
 		return err
 	}
 	v.rep.Info = r.info
-	v.content(r)
+	if v.want == nil || v.note("manifest", "", v.want.describes(r.info)) {
+		v.content(r)
+	}
 	return r.Close()
 }
 
@@ -133,9 +135,11 @@ func (v *verifier) content(r *ReadOnly) {
 // read takes one step in a read transaction of its own.
 func (v *verifier) read(r *ReadOnly, name string, step func(Reader) (string, error)) bool {
 	var detail string
-	err := r.View(v.ctx, func(rd Reader) (err error) {
-		detail, err = step(rd)
-		return err
+	err := guarded(func() error { // what a check does not expect, it may panic over
+		return r.View(v.ctx, func(rd Reader) (err error) {
+			detail, err = step(rd)
+			return err
+		})
 	})
 	return v.note(name, detail, err)
 }
@@ -171,7 +175,7 @@ func (v *verifier) countRows(r Reader) (string, error) {
 }
 
 func (v *verifier) auditChain(r Reader) (string, error) {
-	rows, err := checkAudit(r, v.rep.Info.position())
+	rows, err := checkAudit(r, v.rep.Info.position(), auditRows)
 	return fmt.Sprintf("%d rows", rows), err
 }
 

@@ -29,7 +29,7 @@ func (s *Store) View(ctx context.Context, fn func(Reader) error) error {
 	began := s.mono()
 	slot := s.views.begin(began)
 	defer s.views.end(slot)
-	err := readRows(s.db, s.schema, fn)
+	err := readRows(s.db, s.schema, func(r *txReader) error { return fn(r) })
 	if took := time.Duration(s.mono() - began); took > viewBudget {
 		s.slowView(took)
 	}
@@ -104,7 +104,7 @@ func (e *fileFault) Is(target error) bool { return target == ErrCorrupt }
 
 // readRows runs fn over a read transaction of db; a nil schema allows every bucket. A fault of the file is a fileFault, a row that does
 // not decode a RowError; any other panic goes on to the caller.
-func readRows(db *bolt.DB, s schema, fn func(Reader) error) (err error) {
+func readRows(db *bolt.DB, s schema, fn func(*txReader) error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	r := newTxReader(nil, s)
 	r.inside = true
@@ -119,6 +119,14 @@ func readRows(db *bolt.DB, s schema, fn func(Reader) error) (err error) {
 	r.inside = false
 	defer func() { _ = r.tx.Rollback() }() // of a read transaction: cannot fail while it is open
 	return fn(r)
+}
+
+// info reads the meta bucket as of this transaction.
+func (r *txReader) info() (Info, error) {
+	r.inside = true
+	info, err := readInfo(r.tx)
+	r.inside = false
+	return info, err
 }
 
 // judge words a panic that is the file's, and passes on one that is not.
