@@ -74,10 +74,14 @@ func (c *Config) Path(name ...string) string {
 	return filepath.Join(append([]string{c.Node.DataDir}, name...)...)
 }
 
-// SocketPath is the path of the admin socket.
+// SocketPath is the path of the admin socket. A relative one is taken from the data directory, so that every verb finds it.
 func (c *Config) SocketPath() string {
-	if c.UDS.Path != "" {
+	switch {
+	case c.UDS.Path == "":
+		return c.Path("admin.sock")
+	case filepath.IsAbs(c.UDS.Path):
 		return c.UDS.Path
+	default:
+		return c.Path(c.UDS.Path)
 	}
-	return c.Path("admin.sock")
 }

@@ -11,7 +11,11 @@ type Fault struct {
 	Key    string // "store.max_bytes", or "" where no key is to blame
 	Value  string // as it was given, quoted; "" when there is none to show
 	Reason string // "must be at least 1MiB"
+	Cause  error  // what the system said, if anything
 }
+
+// Unwrap gives the cause.
+func (f *Fault) Unwrap() error { return f.Cause }
 
 // Error renders the fault as `where: key = value: reason`, leaving out what is not known.
 func (f *Fault) Error() string {

@@ -3,12 +3,16 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
+
+	"ronbox/httpapi"
 )
 
 const (
@@ -100,21 +104,28 @@ func (l *loader) keys() []string {
 	return out
 }
 
-// file overlays the TOML file. Only a file that was named must exist.
+// file overlays the TOML file. Only a file that was named must exist; what is wrong with the directory the node tells.
 func (l *loader) file(o LoadOptions, env []variable) {
 	path := o.File
 	if path == "" {
 		path = filepath.Join(l.dataDir(o, env), FileName)
 	}
 	data, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) && o.File == "" {
+	if o.File == "" && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)) {
 		return
 	}
 	if err != nil {
-		l.faults = append(l.faults, &Fault{Where: path, Reason: err.Error()})
+		l.faults = append(l.faults, unreadable(path, err))
 		return
 	}
 	l.document(path, data)
+}
+
+func unreadable(path string, err error) *Fault {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		err = p.Err // its path is Where
+	}
+	return &Fault{Where: path, Reason: err.Error(), Cause: err}
 }
 
 // document overlays the text of a file.
@@ -209,6 +220,17 @@ func (l *loader) validate() {
 				l.faults = append(l.faults, f)
 			}
 		}
+	}
+	l.validateSocket()
+}
+
+// validateSocket judges the path that the data directory makes of the socket's.
+func (l *loader) validateSocket() {
+	whole := httpapi.UDSConfig{Path: l.cfg.SocketPath()}
+	if err := whole.Validate(); err != nil && l.cfg.UDS.Validate() == nil {
+		f := l.place("uds", err)
+		f.Reason += ": give a shorter one, outside the data directory"
+		l.faults = append(l.faults, f)
 	}
 }
 

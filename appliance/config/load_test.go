@@ -1,10 +1,12 @@
 package config
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -113,6 +115,37 @@ func TestNamedFileMustExist(t *testing.T) {
 	}
 	if _, err := Load(LoadOptions{DataDir: t.TempDir()}); err != nil {
 		t.Errorf("no file at all: %v", err)
+	}
+}
+
+// The socket is where the data directory is, whatever directory the verb is called in; one that has no room there says so.
+func TestSocketPath(t *testing.T) {
+	cfg, err := Load(LoadOptions{DataDir: "/d", Env: []string{"RONBOX_UDS__PATH=run/x.sock"}})
+	if err != nil || cfg.SocketPath() != "/d/run/x.sock" {
+		t.Errorf("%v, %v", cfg, err)
+	}
+	long := "/" + strings.Repeat("d", 100)
+	_, err = Load(LoadOptions{DataDir: long})
+	if f := Faults(err); len(f) != 1 || f[0].Key != "uds.path" || !strings.Contains(f[0].Reason, "at most") {
+		t.Errorf("a data directory with a long name: %v", err)
+	}
+	if _, err := Load(LoadOptions{DataDir: long, Env: []string{"RONBOX_UDS__PATH=/run/x.sock"}}); err != nil {
+		t.Errorf("the same with a socket elsewhere: %v", err)
+	}
+}
+
+// A file that may not be read keeps its cause; a data directory that is a file has no configuration in it.
+func TestUnreadableFile(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "f"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(LoadOptions{DataDir: filepath.Join(dir, "f")}); err != nil {
+		t.Errorf("a data directory that is a file: %v", err)
+	}
+	_, err := Load(LoadOptions{File: dir})
+	if !errors.Is(err, syscall.EISDIR) || strings.Count(err.Error(), dir) != 1 {
+		t.Errorf("a directory as the file: %v", err)
 	}
 }
 
