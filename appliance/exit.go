@@ -68,7 +68,7 @@ func verdicts() []verdictRow {
 	)
 	return []verdictRow{
 		{store.ErrLocked, verdict{ExitLocked, "stop that process, or leave the data directory to it"}},
-		{syscall.EADDRINUSE, verdict{ExitLocked, "stop the process that listens there, or set server.bind to a free port"}},
+		{syscall.EADDRINUSE, verdict{ExitLocked, "stop the process that listens there, or set server.bind (RONBOX_SERVER__BIND) to a free port"}},
 		{store.ErrCorrupt, verdict{ExitCorrupt, "keep the file, and restore a snapshot with `ronbox db restore`"}},
 		{errExposed, verdict{ExitDenied, "chmod 600 it; if someone has read it, move it away: a new one voids all tokens"}},
 		{fs.ErrPermission, verdict{ExitDenied, own}},
