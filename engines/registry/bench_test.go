@@ -53,6 +53,45 @@ func BenchmarkCommit(b *testing.B) {
 	}
 }
 
+// The same over a large set: a version costs what it changes, and a swap of HEAD nothing that grows with the set.
+func BenchmarkCommitLarge(b *testing.B) {
+	for _, items := range []int{7_600, 50_000} {
+		b.Run(fmt.Sprintf("items=%d", items), func(b *testing.B) {
+			r, s := newRig(b).start(), newSigners(3, 3)
+			r.genesis(s)
+			r.fill(s, items)
+			var stack []Proposed
+			for i := 0; b.Loop(); i++ {
+				if len(stack) == 0 {
+					b.StopTimer()
+					stack = r.prepared(s, 8, i)
+					b.StartTimer()
+				}
+				r.commit(stack[0])
+				stack = stack[1:]
+			}
+		})
+	}
+}
+
+// fill commits n small items, in versions below the bound of a payload.
+func (r *rig) fill(s signers, n int) {
+	r.t.Helper()
+	for at := 0; at < n; {
+		draft := fmt.Appendf(nil, `{"schema_version":"1.0.0","version":%d,"mode":"delta","put":[`, r.e.Head().Head.Version+1)
+		for sep := ""; at < n && len(draft) < 900_000; sep = "," {
+			draft = fmt.Appendf(draft, `%s{"id":"f%06d","kind":"service","meta":{}}`, sep, at)
+			at++
+		}
+		p, err := r.e.Propose(r.ctx(), alice, append(draft, `]}`...), "", "")
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		r.approve(p, s.keys...)
+		r.commit(p)
+	}
+}
+
 // The rows of a commit with three approvals, written by a bare transaction each.
 func BenchmarkRawUpdate(b *testing.B) {
 	db, err := bolt.Open(filepath.Join(b.TempDir(), "raw.db"), 0o600, &bolt.Options{FreelistType: bolt.FreelistMapType})

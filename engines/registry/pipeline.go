@@ -43,6 +43,11 @@ type pipeline struct {
 
 // runPipeline is the sole writer of HEAD: it turns queued jobs into batches, one in flight at a time.
 func (e *Engine) runPipeline(ctx context.Context) error {
+	defer func() {
+		if ctx.Err() != nil {
+			e.turnAway()
+		}
+	}()
 	cur, err := e.load(ctx, e.current.Load())
 	if err != nil {
 		return fmt.Errorf("read the registry: %w", err)
@@ -56,12 +61,12 @@ func (e *Engine) runPipeline(ctx context.Context) error {
 	tick := e.tick.C()
 	for p.closed < 2 {
 		if ctx.Err() != nil {
-			return p.abort(ctx)
+			return context.Cause(ctx)
 		}
 		var first *job
 		select {
 		case <-ctx.Done():
-			return p.abort(ctx)
+			return context.Cause(ctx)
 		case j, ok := <-p.props:
 			first = p.took(&p.props, j, ok)
 		case j, ok := <-p.apprs:
@@ -148,7 +153,7 @@ func (p *pipeline) work(ctx context.Context, jobs []*job) error {
 	defer p.e.busySince.Store(0)
 	for len(p.held) > 0 {
 		if ctx.Err() != nil {
-			return p.abort(ctx)
+			return context.Cause(ctx)
 		}
 		if err := p.batch(ctx); err != nil {
 			return err

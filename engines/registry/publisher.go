@@ -9,8 +9,8 @@ import (
 
 var errDetached = errors.New("publisher is not attached")
 
-// runPublisher tells the node of each new version. It never holds up the pipeline: what it misses is counted, and the
-// latest HEAD is told instead, because HEAD is all that its readers need.
+// runPublisher tells the node of each new version, in order. It never holds up the pipeline: what it misses is counted and
+// left out, because HEAD is all that its readers need.
 func (e *Engine) runPublisher(ctx context.Context) error {
 	sub := e.committed.Subscribe(taskPublisher)
 	defer sub.Close()

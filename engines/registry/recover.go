@@ -72,7 +72,7 @@ func (e *Engine) publishRecovered(s *state) {
 }
 
 // recoverSlice is how many versions one read transaction of the boot's verification covers.
-const recoverSlice = 256
+const recoverSlice = 64
 
 // verifyAll verifies the whole log and answers where it ends.
 func (e *Engine) verifyAll(ctx context.Context) (rverify.State, error) {

@@ -125,14 +125,13 @@ func (p *pipeline) answerHeld() {
 	p.held = nil
 }
 
-// abort ends the pipeline at once: what waits in its queues is answered too, since nothing will read them again.
-func (p *pipeline) abort(ctx context.Context) error {
-	for _, q := range []*flow.Queue[*job]{p.e.proposals, p.e.approvals} {
+// turnAway answers what waits in the queues of a pipeline that was told to stop at once: nothing will read them again.
+func (e *Engine) turnAway() {
+	for _, q := range []*flow.Queue[*job]{e.proposals, e.approvals} {
 		left := q.Discard("aborted")
 		for _, j := range left {
 			j.reply.Fail(flow.ErrCanceled)
 		}
-		p.e.m.canceled(len(left))
+		e.m.canceled(len(left))
 	}
-	return context.Cause(ctx)
 }
