@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os/exec"
 	"strconv"
@@ -25,11 +26,13 @@ const (
 // TestKill9 kills the node at random points of applying the eight states: HEAD is never behind what was acknowledged,
 // the log is never torn, and a stream that asks for what follows its last event gets exactly that.
 func TestKill9(t *testing.T) {
-	versions := uint64(0)
 	for done := 0; done < *kills; done += killsPerBox {
-		versions += killBox(t, min(killsPerBox, *kills-done))
+		cycles := min(killsPerBox, *kills-done)
+		t.Run(fmt.Sprintf("%d-%d", done+1, done+cycles), func(t *testing.T) {
+			t.Parallel() // each has a node of its own, and waits for it most of the time
+			t.Logf("%d kills, %d versions acknowledged", cycles, killBox(t, cycles))
+		})
 	}
-	t.Logf("%d kills, %d versions acknowledged", *kills, versions)
 }
 
 // acks collects the versions that apply has acknowledged.

@@ -65,6 +65,19 @@ func cliIn(t testing.TB, ctx context.Context, stdin string, args ...string) resu
 	return result{code, out.String(), errs.String()}
 }
 
+// spawn runs a command line in a process of its own. Unlike the test, the binary is never built for the race detector,
+// under which to check a whole log takes ten times as long.
+func spawn(t testing.TB, args ...string) (r result) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), binary, args...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return result{cmd.ProcessState.ExitCode(), out.String(), errs.String()}
+}
+
 // must runs a command line that has to end well and decodes its --json document into doc, unless that is nil.
 func must(t testing.TB, doc any, args ...string) result {
 	t.Helper()
