@@ -26,8 +26,15 @@ var (
 	errNoDatabase = errors.New("no database")
 	errSecret     = errors.New("node secret is not usable")
 	errExposed    = errors.New("others may read it")
-	errListen     = errors.New("cannot listen")
+	errListen     = errors.New("cannot listen") // what a listenError is
 )
+
+// listenError marks what kept an address or the socket from being opened.
+type listenError struct{ error }
+
+func (e listenError) Unwrap() error { return e.error }
+
+func (e listenError) Is(target error) bool { return target == errListen }
 
 // ExitCode is the code that `serve` and `init` end with on err.
 func ExitCode(err error) int { return judge(err).code }

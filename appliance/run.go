@@ -79,10 +79,10 @@ func (n *Node) openParts(ctx context.Context) error {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(n.cfg.SocketPath()), 0o700); err != nil {
-		return fmt.Errorf("%w on the admin socket: %w", errListen, err)
+		return listenError{fmt.Errorf("admin socket: %w", err)}
 	}
 	if err := n.server.Listen(ctx); err != nil {
-		return fmt.Errorf("%w: %w", errListen, err)
+		return listenError{err}
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,5 +110,46 @@ func TestPredrainIsUnready(t *testing.T) {
 	r.Abort()
 	if code := r.end(); code != ExitAborted {
 		t.Errorf("exit %d, want %d", code, ExitAborted)
+	}
+}
+
+// A disk that fails while the node drains ends it as one that fails before: at once, with 74.
+func TestPoisonedWhileDraining(t *testing.T) {
+	cfg, _ := devConfig(t)
+	must(t, cfg.Node.Predrain.UnmarshalText([]byte("5m")))
+	r := start(t, cfg)
+	r.stop()
+	r.until("draining", func(p flow.Phase) bool { return p == flow.Draining })
+	r.poison()
+	_, err := r.socket().Propose(t.Context(), draft(2, "lost"), "")
+	begun := time.Now()
+	if p := problem(t, err); p.Reason != "store_failed" {
+		t.Errorf("a write on a broken disk: %+v", p)
+	}
+	if code := r.end(); code != ExitStorage {
+		t.Errorf("exit %d, want %d\n%s", code, ExitStorage, r.log)
+	}
+	if took := time.Since(begun); took > time.Second {
+		t.Errorf("the end took %s", took)
+	}
+	if strings.Contains(r.log.String(), `"event":"stopped"`) {
+		t.Errorf("a poisoned node says that it stopped:\n%s", r.log)
+	}
+}
+
+// A disk that fails at the very last write is told as such.
+func TestPoisonedAtTheEnd(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	release := r.holdStore()
+	r.stop()
+	r.until("stopping", func(p flow.Phase) bool { return p == flow.Draining || p == flow.Stopping })
+	r.poison()
+	release()
+	if code := r.end(); code != ExitStorage {
+		t.Errorf("exit %d, want %d\n%s", code, ExitStorage, r.log)
+	}
+	if strings.Contains(r.log.String(), `"event":"stopped"`) {
+		t.Errorf("a poisoned node says that it stopped:\n%s", r.log)
 	}
 }
