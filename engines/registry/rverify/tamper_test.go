@@ -128,6 +128,21 @@ func TestForgedRecords(t *testing.T) {
 		{"an entry spelled otherwise", func(l *memLog) { l.entries[3] = append(l.entries[3], ' ') }},
 		{"a payload spelled otherwise", func(l *memLog) { l.payloads[3] = append(l.payloads[3], '\n') }},
 		{"an audit record spelled otherwise", func(l *memLog) { l.audits[3] = append([]byte{' '}, l.audits[3]...) }},
+	} {
+		l := sound.clone()
+		tt.edit(l)
+		wantNoticed(t, tt.doc, l)
+	}
+}
+
+// So is an entry that was sealed again, HEAD with it, to say other things around the same signatures.
+func TestResealedEntries(t *testing.T) {
+	const last = 7
+	sound := newLog(t, 2, 3).fill(t, last-1, 2)
+	for _, tt := range []struct {
+		doc  string
+		edit func(l *memLog)
+	}{
 		{"approvals lost in an entry resealed without them", func(l *memLog) {
 			reseal(t, l, last, func(a *record.Artifact) { a.Approvals = a.Approvals[:1] })
 		}},
@@ -156,14 +171,20 @@ func TestForgedRecords(t *testing.T) {
 	} {
 		l := sound.clone()
 		tt.edit(l)
-		for _, n := range []int{1, 1000} {
-			v, more := New(Options{}), true
-			for more {
-				more, _ = v.Step(t.Context(), l, n)
-			}
-			if v.Problem() == nil || v.Report().OK {
-				t.Errorf("%s, %d versions a step: not noticed", tt.doc, n)
-			}
+		wantNoticed(t, tt.doc, l)
+	}
+}
+
+// wantNoticed checks l in small steps and in one.
+func wantNoticed(t *testing.T, doc string, l *memLog) {
+	t.Helper()
+	for _, n := range []int{1, 1000} {
+		v, more := New(Options{}), true
+		for more {
+			more, _ = v.Step(t.Context(), l, n)
+		}
+		if v.Problem() == nil || v.Report().OK {
+			t.Errorf("%s, %d versions a step: not noticed", doc, n)
 		}
 	}
 }

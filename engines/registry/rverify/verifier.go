@@ -45,10 +45,10 @@ type commitment struct {
 }
 
 // New begins at an empty log.
-func New(o Options) *Verifier { return Resume(o, State{}) }
+func New(o Options) *Verifier { return resume(o, State{}) }
 
-// Resume goes on from a state that was verified before.
-func Resume(o Options, s State) *Verifier {
+// resume goes on from a state, which it believes: only what a Verifier answered as its State may be given.
+func resume(o Options, s State) *Verifier {
 	return &Verifier{o: o, at: s, report: Report{Head: s.Head}}
 }
 

@@ -101,7 +101,7 @@ func TestStepFollowsALog(t *testing.T) {
 			t.Fatalf("round %d: stands at %+v, the log at %+v", round, at.Head, l.head)
 		}
 		if round == 3 {
-			v = Resume(Options{}, at)
+			v = resume(Options{}, at)
 		}
 	}
 	short := l.clone()
