@@ -114,13 +114,7 @@ func TestWhatADrainingNodeAnswers(t *testing.T) {
 	cfg, _ := devConfig(t)
 	r := start(t, cfg)
 	release := r.holdStore()
-	c := r.tcp()
-	late := make(chan error, 1)
-	go func() {
-		_, err := c.Propose(t.Context(), draft(2, "late"), "")
-		late <- err
-	}()
-	r.inHand(1)
+	late := r.lateWrite()
 	if err := r.socket().Drain(t.Context(), "test"); err != nil {
 		t.Fatal(err)
 	}
@@ -148,6 +142,18 @@ func TestWhatADrainingNodeAnswers(t *testing.T) {
 
 func bypass(path string) bool {
 	return path == "/healthz" || path == "/readyz" || path == "/version" || path == "/metrics"
+}
+
+// lateWrite begins a write that gets as far as the committer, and gives what comes of it.
+func (r *rig) lateWrite() <-chan error {
+	r.t.Helper()
+	c, late := r.tcp(), make(chan error, 1)
+	go func() {
+		_, err := c.Propose(r.t.Context(), draft(2, "late"), "")
+		late <- err
+	}()
+	r.inHand(1)
+	return late
 }
 
 // inHand waits until n commands wait for the committer.
@@ -206,13 +212,7 @@ func TestDrainDeadline(t *testing.T) {
 	must(t, cfg.Registry.DrainDeadline.UnmarshalText([]byte("200ms")))
 	r := start(t, cfg)
 	release := r.holdStore()
-	c := r.tcp()
-	late := make(chan error, 1)
-	go func() {
-		_, err := c.Propose(t.Context(), draft(2, "late"), "")
-		late <- err
-	}()
-	r.inHand(1)
+	late := r.lateWrite()
 	r.stop()
 	if code := r.end(); code != ExitAborted {
 		t.Errorf("exit %d, want %d\n%s", code, ExitAborted, r.log)

@@ -34,12 +34,7 @@ func TestStopIsBounded(t *testing.T) {
 			r := start(t, cfg)
 			release := r.holdStore()
 			defer release()
-			c, late := r.tcp(), make(chan error, 1)
-			go func() {
-				_, err := c.Propose(t.Context(), draft(2, "late"), "")
-				late <- err
-			}()
-			r.inHand(1)
+			late := r.lateWrite()
 			hung := make(chan struct{})
 			defer close(hung)
 			r.sup.Start(r.counted(flow.Task{Service: "registry", Name: "hung", Count: 1, Run: func(context.Context) error {
