@@ -167,6 +167,7 @@ func TestWrongArguments(t *testing.T) {
 		{[]string{"registry", "apply", file("item", itemA), "--key", dir}, exitFailed, "name a file"},
 		{[]string{"registry", "propose", file("garbage", "garbage")}, exitFailed, "garbage: malformed: invalid character"},
 		{[]string{"registry", "keygen", "--signer-id", "org:a#b", "--out", filepath.Join(dir, "no", "k")}, exitFailed, "write " + filepath.Join(dir, "no", "k") + ": no such file"},
+		{[]string{"--url", "http://127.0.0.1:1", "--token-file", file("token", "a\nb\n"), "status"}, exitFailed, "holds no token"},
 		{[]string{"registry", "head", "--timeout", "-1s"}, exitUsage, "--timeout"},
 		{[]string{"registry", "stream", "--count", "-1"}, exitUsage, "--count"},
 		{[]string{"registry", "stream", "--tries", "-1"}, exitUsage, "--tries"},
@@ -181,7 +182,7 @@ func TestWrongArguments(t *testing.T) {
 			t.Errorf("%v --json: no problem", tt.args)
 		}
 	}
-	if left, _ := os.ReadDir(dir); len(left) != 4 {
+	if left, _ := os.ReadDir(dir); len(left) != 5 {
 		t.Errorf("left over: %v", left)
 	}
 }

@@ -81,6 +81,9 @@ func readToken(path string) (string, error) {
 	if token == "" {
 		return "", fmt.Errorf("token file %s is empty", path)
 	}
+	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) { // it goes into a header
+		return "", failed(exitFailed, "malformed", "a token is one line of base64url", "%s holds no token", path)
+	}
 	return token, nil
 }
 
