@@ -34,6 +34,7 @@ const (
 	auditRows = 100_000  // length of the audit ring
 	commandSz = 1 << 10  // what a command without a Size method counts for, bytes
 	minBytes  = 4 * allocSize
+	maxBytes  = 1 << (30 + (strconv.IntSize-32)/2) // what a process can map: 64 TiB, or 1 GiB where the address space is small
 )
 
 // DefaultConfig holds every default.
@@ -51,8 +52,8 @@ func DefaultConfig() Config {
 // Validate joins all faults.
 func (c Config) Validate() error {
 	var errs []error
-	if c.MaxBytes < minBytes {
-		errs = append(errs, fmt.Errorf("store.max_bytes: %s is below the least, %s", c.MaxBytes, unit.Size(minBytes)))
+	if c.MaxBytes < minBytes || c.MaxBytes > maxBytes {
+		errs = append(errs, fmt.Errorf("store.max_bytes: %s is not within %s and %s", c.MaxBytes, unit.Size(minBytes), unit.Size(maxBytes)))
 	}
 	if c.GroupMax < 1 || c.GroupMax > 4096 {
 		errs = append(errs, fmt.Errorf("store.group_max: %d is not within 1 and 4096", c.GroupMax))

@@ -14,7 +14,7 @@
 //  7. The same commands in the same order give one StateHash, however they were grouped.
 //  8. A command touches only buckets that its engine, the word before the dot of its Kind, declared.
 //  9. Audit rows are a hash chain written in the transaction of the change they tell of.
-//  10. One process has the file open; a second one is told who.
+//  10. One process has the file open, or is making one in its folder; a second one is told who.
 //  11. A snapshot has its name only once it was verified; a restored file takes no work until AcceptRestore.
 //
 // # Tasks and queues

@@ -100,6 +100,10 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%v does not name %s", err, key)
 		}
 	}
+	large := DefaultConfig()
+	if large.MaxBytes = maxBytes + 1; large.Validate() == nil {
+		t.Errorf("a map of %s passes", large.MaxBytes)
+	}
 }
 
 func TestViewGauge(t *testing.T) {

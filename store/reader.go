@@ -54,40 +54,32 @@ func (r *txReader) Get(b *Bucket, key []byte) []byte {
 
 // Range walks rows upwards.
 func (r *txReader) Range(b *Bucket, from, to []byte) iter.Seq2[[]byte, []byte] {
-	t := r.table(b)
-	return func(yield func(k, v []byte) bool) {
-		if t.rows == nil {
-			return
-		}
-		r.inside = true
-		c := t.rows.Cursor()
-		k, v := seek(c, from)
-		for r.inside = false; k != nil && (to == nil || bytes.Compare(k, to) < 0); r.inside = false {
-			if !yield(k, v) {
-				return
-			}
-			r.inside = true
-			k, v = c.Next()
-		}
-	}
+	first := func(c *bolt.Cursor) (k, v []byte) { return seek(c, from) }
+	within := func(k []byte) bool { return to == nil || bytes.Compare(k, to) < 0 }
+	return r.walk(r.table(b), first, within, (*bolt.Cursor).Next)
 }
 
 // RangeBack walks rows downwards.
 func (r *txReader) RangeBack(b *Bucket, from, to []byte) iter.Seq2[[]byte, []byte] {
-	t := r.table(b)
+	first := func(c *bolt.Cursor) (k, v []byte) { return below(c, to) }
+	within := func(k []byte) bool { return bytes.Compare(k, from) >= 0 }
+	return r.walk(r.table(b), first, within, (*bolt.Cursor).Prev)
+}
+
+// move places a cursor and gives the row it is at; a nil key is the end.
+type move = func(*bolt.Cursor) (k, v []byte)
+
+func (r *txReader) walk(t *table, first move, within func(k []byte) bool, next move) iter.Seq2[[]byte, []byte] {
 	return func(yield func(k, v []byte) bool) {
 		if t.rows == nil {
 			return
 		}
 		r.inside = true
 		c := t.rows.Cursor()
-		k, v := below(c, to)
-		for r.inside = false; k != nil && bytes.Compare(k, from) >= 0; r.inside = false {
-			if !yield(k, v) {
-				return
-			}
+		k, v := first(c)
+		for r.inside = false; k != nil && within(k) && yield(k, v); r.inside = false {
 			r.inside = true
-			k, v = c.Prev()
+			k, v = next(c)
 		}
 	}
 }

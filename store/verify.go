@@ -88,7 +88,12 @@ func (v *verifier) steps() error {
 		return err
 	}
 	v.rep.Info = r.info
-	if v.want == nil || v.note("manifest", "", v.want.describes(r.info)) {
+	if v.want != nil {
+		err = v.want.describes(r.info)
+	}
+	if err != nil {
+		v.note("manifest", "", err)
+	} else {
 		v.content(r)
 	}
 	return r.Close()
