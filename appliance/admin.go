@@ -72,11 +72,11 @@ func (n *Node) Version() wire.VersionInfo {
 }
 
 // Drain begins the shutdown and returns at once.
-func (n *Node) Drain(reason string) {
+func (n *Node) Drain(by engines.Actor, corrID, reason string) {
 	if reason == "" {
 		reason = "asked"
 	}
-	n.drain.ask(reason)
+	n.drain.askBy(by, corrID, reason)
 }
 
 // DBInfo is what the open file says of itself.
@@ -93,12 +93,12 @@ func (n *Node) DBInfo(context.Context) (wire.DBInfo, error) {
 }
 
 // Snapshot copies the state of this moment into dir while writes go on, and puts it on the audit chain.
-func (n *Node) Snapshot(ctx context.Context, dir string, progress func(done, total int64)) (wire.Snapshot, error) {
+func (n *Node) Snapshot(ctx context.Context, by engines.Actor, corrID, dir string, progress func(done, total int64)) (wire.Snapshot, error) {
 	m, err := n.store.Snapshot(ctx, dir, progress)
 	if err != nil {
 		return wire.Snapshot{}, err
 	}
-	e := auditEvent("db.snapshot", engines.Actor{}, "", map[string]string{
+	e := auditEvent("db.snapshot", by, corrID, map[string]string{
 		"file": m.Path, "b3": m.B3.String(), "seq": strconv.FormatUint(m.Seq, 10),
 	})
 	if _, err := store.Commit(ctx, n.store, store.Control, auditNote{e}); err != nil {
@@ -117,7 +117,7 @@ func (n *Node) AcceptRestore(ctx context.Context, by engines.Actor, corrID strin
 }
 
 // Mint makes a token. It is on the audit chain before it is handed out.
-func (n *Node) Mint(ctx context.Context, by engines.Actor, m wire.MintRequest) (wire.Token, error) {
+func (n *Node) Mint(ctx context.Context, by engines.Actor, corrID string, m wire.MintRequest) (wire.Token, error) {
 	var ttl unit.Duration
 	if m.TTL != "" {
 		var err error
@@ -128,12 +128,12 @@ func (n *Node) Mint(ctx context.Context, by engines.Actor, m wire.MintRequest) (
 	if m.Sub == "" {
 		m.Sub = by.Principal
 	}
-	return n.mint(ctx, by, auth.MintSpec{
+	return n.mint(ctx, by, corrID, auth.MintSpec{
 		Sub: m.Sub, Tenant: m.Tenant, Scopes: m.Scopes, TTL: ttl.D(), Path: m.Path, Methods: m.Methods, Now: n.now(),
 	})
 }
 
-func (n *Node) mint(ctx context.Context, by engines.Actor, spec auth.MintSpec) (wire.Token, error) {
+func (n *Node) mint(ctx context.Context, by engines.Actor, corrID string, spec auth.MintSpec) (wire.Token, error) {
 	if spec.TTL == 0 {
 		spec.TTL = n.cfg.Auth.DefaultTTL.D()
 	}
@@ -142,7 +142,7 @@ func (n *Node) mint(ctx context.Context, by engines.Actor, spec auth.MintSpec) (
 		return wire.Token{}, err
 	}
 	expires := spec.Now.Add(spec.TTL).UTC().Truncate(time.Second)
-	e := auditEvent("auth.token_minted", by, "", map[string]string{
+	e := auditEvent("auth.token_minted", by, corrID, map[string]string{
 		"tid": id.TID, "kid": id.Kid, "sub": id.Sub, "scopes": strings.Join(spec.Scopes, ","), "expires_at": expires.Format(time.RFC3339),
 	})
 	if _, err := store.Commit(ctx, n.store, store.Control, auditNote{e}); err != nil {

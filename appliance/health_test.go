@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/engines"
 	"ronbox/httpapi/wire"
 )
 
@@ -51,7 +52,7 @@ func TestDegradedAndHealed(t *testing.T) {
 func TestOnRunning(t *testing.T) {
 	cfg, _ := devConfig(t)
 	n, told := assemble(cfg, Build{}, &logs{}, time.Now), make(chan wire.Status, 2)
-	n.OnRunning(func(s wire.Status) { told <- s; n.Drain("seen") })
+	n.OnRunning(func(s wire.Status) { told <- s; n.Drain(engines.Actor{}, "", "seen") })
 	if code := n.Run(t.Context()); code != ExitClean {
 		t.Errorf("exit %d", code)
 	}

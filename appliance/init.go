@@ -166,7 +166,7 @@ func (n *Node) firstToken(ctx context.Context, dev bool) error {
 		spec.Sub, spec.TTL = "dev", devTTL
 	}
 	spec.TTL = min(spec.TTL, n.cfg.Auth.MaxTTL.D())
-	t, err := n.mint(ctx, self("init"), spec)
+	t, err := n.mint(ctx, self("init"), "", spec)
 	if err != nil {
 		return err
 	}

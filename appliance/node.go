@@ -13,6 +13,7 @@ import (
 	"ronbox/appliance/config"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/engines"
 	"ronbox/engines/registry"
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
@@ -69,18 +70,22 @@ type Node struct {
 	started time.Time        // set by Run before the first listener
 }
 
-// request is asked for once; whoever waits for it sees why.
+// request is asked for once; whoever waits for it sees why, and who asked.
 type request struct {
 	once   sync.Once
 	asked  chan struct{}
-	reason string // set before asked closes
+	reason string        // set before asked closes, as the next two are
+	by     engines.Actor // zero: a signal, or the node itself
+	corrID string
 }
 
 func newRequest() request { return request{asked: make(chan struct{})} }
 
-func (r *request) ask(reason string) {
+func (r *request) ask(reason string) { r.askBy(engines.Actor{}, "", reason) }
+
+func (r *request) askBy(by engines.Actor, corrID, reason string) {
 	r.once.Do(func() {
-		r.reason = reason
+		r.by, r.corrID, r.reason = by, corrID, reason
 		close(r.asked)
 	})
 }

@@ -287,14 +287,24 @@ func problem(t *testing.T, err error) *wire.Problem {
 func auditRows(t *testing.T, cfg *config.Config) []string {
 	t.Helper()
 	var names []string
+	for _, e := range auditEvents(t, cfg) {
+		names = append(names, e.Event)
+	}
+	return names
+}
+
+// auditEvents reads the audit rows of a stopped node.
+func auditEvents(t *testing.T, cfg *config.Config) []store.Event {
+	t.Helper()
+	var events []store.Event
 	offline(t, cfg, func(r store.Reader) error {
 		rows, err := store.Audit(r, 0, 1000)
 		for _, row := range rows {
-			names = append(names, row.Event.Event)
+			events = append(events, row.Event)
 		}
 		return err
 	})
-	return names
+	return events
 }
 
 // offline reads a stopped node's file.

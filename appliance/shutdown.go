@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
-	"ronbox/engines"
 	"ronbox/httpapi"
 	"ronbox/store"
 )
@@ -81,7 +80,7 @@ func (n *Node) closeIntake() {
 func (n *Node) noteDrain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, noteWithin)
 	defer cancel()
-	e := auditEvent("node.drain", engines.Actor{}, "", nil)
+	e := auditEvent("node.drain", n.drain.by, n.drain.corrID, nil)
 	e.Reason = n.drain.reason
 	if _, err := store.Commit(ctx, n.store, store.Control, auditNote{e}); err != nil {
 		n.log.Warn("drain is not on the audit chain", "reason", err.Error())

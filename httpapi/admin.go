@@ -24,7 +24,7 @@ func (s *Server) postDrain(c *call) error {
 			return err
 		}
 	}
-	s.d.Node.Drain(in.Reason)
+	s.d.Node.Drain(c.actor, c.corrID, in.Reason)
 	return respond(c, http.StatusAccepted, struct{}{})
 }
 
@@ -54,7 +54,7 @@ func (s *Server) postToken(c *call) error {
 	if len(in.Scopes) == 0 {
 		return &BodyError{"scopes", "is missing"}
 	}
-	t, err := s.d.Node.Mint(c.context(), c.actor, in)
+	t, err := s.d.Node.Mint(c.context(), c.actor, c.corrID, in)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (s *Server) postSnapshot(c *call) error {
 		return &BodyError{"dir", "must be an absolute path on the node"}
 	}
 	lines := &ndjson{c: c, limit: s.cfg.WriteTimeout.D()}
-	snap, err := s.d.Node.Snapshot(c.context(), in.Dir, lines.progress)
+	snap, err := s.d.Node.Snapshot(c.context(), c.actor, c.corrID, in.Dir, lines.progress)
 	err = dirError(err)
 	switch {
 	case err != nil && c.status == 0:

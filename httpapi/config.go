@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strconv"
 	"time"
 
 	"ronbox/appliance/unit"
@@ -48,8 +49,10 @@ func DefaultConfig() Config {
 // Validate joins every fault of c.
 func (c Config) Validate() error {
 	var faults []error
-	if _, _, err := net.SplitHostPort(c.Bind); err != nil {
+	if _, port, err := net.SplitHostPort(c.Bind); err != nil {
 		faults = append(faults, fmt.Errorf("bind = %q: must be host:port", c.Bind))
+	} else if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		faults = append(faults, fmt.Errorf("bind = %q: port must be 0..65535", c.Bind))
 	}
 	if _, err := parsePrefixes(c.MetricsAllow); err != nil {
 		faults = append(faults, fmt.Errorf("metrics_allow: %w", err))

@@ -269,3 +269,18 @@ func TestShutdownDoesNotMindSilentConnections(t *testing.T) {
 		t.Errorf("Shutdown: %v", err)
 	}
 }
+
+// Two nodes that were given one socket path: the second is told, the first keeps its socket, also after the second has ended.
+func TestLiveSocketIsNotTaken(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "admin.sock")
+	newRig(t, withSocket(path)).listening(t)
+	second := newRig(t, withSocket(path))
+	if err := second.Listen(t.Context()); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("err = %v, want EADDRINUSE", err)
+	}
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatalf("the first node's socket is gone: %v", err)
+	}
+	_ = c.Close()
+}

@@ -151,6 +151,13 @@ func TestConfigFaultsAreAllTold(t *testing.T) {
 			t.Errorf("%v does not name %s", err, key)
 		}
 	}
+	for _, bind := range []string{"127.0.0.1:99999", "127.0.0.1:http", "127.0.0.1:"} {
+		bad := DefaultConfig()
+		bad.Bind = bind
+		if err := bad.Validate(); err == nil || !strings.Contains(err.Error(), "port") {
+			t.Errorf("bind %q: err = %v, want a word on the port", bind, err)
+		}
+	}
 }
 
 // A line says whose route was called, and what is nobody's is the node's.

@@ -20,12 +20,12 @@ type Node interface {
 	Status() wire.Status
 	Version() wire.VersionInfo
 	// Drain begins the shutdown and returns at once.
-	Drain(reason string)
+	Drain(by engines.Actor, corrID, reason string)
 	// Snapshot calls progress on its own goroutine, at any rate.
-	Snapshot(ctx context.Context, dir string, progress func(done, total int64)) (wire.Snapshot, error)
+	Snapshot(ctx context.Context, by engines.Actor, corrID, dir string, progress func(done, total int64)) (wire.Snapshot, error)
 	DBInfo(ctx context.Context) (wire.DBInfo, error)
 	AcceptRestore(ctx context.Context, by engines.Actor, corrID string) error
-	Mint(ctx context.Context, by engines.Actor, m wire.MintRequest) (wire.Token, error)
+	Mint(ctx context.Context, by engines.Actor, corrID string, m wire.MintRequest) (wire.Token, error)
 }
 
 // RegistryReader answers the reads of /registry.

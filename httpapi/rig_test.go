@@ -148,18 +148,18 @@ type fakeNode struct {
 	steps   int // of progress
 }
 
-func (n *fakeNode) Status() wire.Status       { return wire.Status{NodeID: "n1", Phase: "Running"} }
-func (n *fakeNode) Version() wire.VersionInfo { return wire.VersionInfo{Version: "v0"} }
-func (n *fakeNode) Drain(reason string)       { n.drained <- reason }
+func (n *fakeNode) Status() wire.Status                     { return wire.Status{NodeID: "n1", Phase: "Running"} }
+func (n *fakeNode) Version() wire.VersionInfo               { return wire.VersionInfo{Version: "v0"} }
+func (n *fakeNode) Drain(_ engines.Actor, _, reason string) { n.drained <- reason }
 func (n *fakeNode) DBInfo(context.Context) (wire.DBInfo, error) {
 	return wire.DBInfo{File: "ronbox.db"}, n.err
 }
 func (n *fakeNode) AcceptRestore(context.Context, engines.Actor, string) error { return n.err }
-func (n *fakeNode) Mint(_ context.Context, _ engines.Actor, m wire.MintRequest) (wire.Token, error) {
+func (n *fakeNode) Mint(_ context.Context, _ engines.Actor, _ string, m wire.MintRequest) (wire.Token, error) {
 	return wire.Token{Token: strings.Join(m.Scopes, "+")}, n.err
 }
 
-func (n *fakeNode) Snapshot(_ context.Context, dir string, progress func(done, total int64)) (wire.Snapshot, error) {
+func (n *fakeNode) Snapshot(_ context.Context, _ engines.Actor, _, dir string, progress func(done, total int64)) (wire.Snapshot, error) {
 	for i := range n.steps {
 		progress(int64(i+1), int64(n.steps))
 	}

@@ -7,17 +7,21 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// listenSocket binds the admin socket, 0600 from its first moment in a directory that only its owner enters. Whatever
-// socket file is there belongs to a process that is gone: the caller holds the data directory.
+// dialWithin is the wait for whoever may still listen on a socket file: a live peer answers at once.
+const dialWithin = time.Second
+
+// listenSocket binds the admin socket, 0600 from its first moment in a directory that only its owner enters. A socket file
+// that nobody answers on was left by a process that is gone; one that is answered is another node's, and stays.
 func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("socket path has %d bytes, at most %d fit", len(path), maxSocketPath)
 	}
-	if err := removeStale(path); err != nil {
+	if err := removeStale(ctx, path); err != nil {
 		return nil, err
 	}
 	var lc net.ListenConfig
@@ -31,8 +35,8 @@ func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	return l, nil
 }
 
-// removeStale removes a socket, and nothing that is not one.
-func removeStale(path string) error {
+// removeStale removes a socket that nobody listens on, and nothing that is not one.
+func removeStale(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -42,6 +46,10 @@ func removeStale(path string) error {
 	}
 	if info.Mode().Type() != fs.ModeSocket {
 		return fmt.Errorf("%s is not a socket", path)
+	}
+	d := net.Dialer{Timeout: dialWithin}
+	if c, err := d.DialContext(ctx, "unix", path); err == nil {
+		return errors.Join(unix.EADDRINUSE, c.Close())
 	}
 	return os.Remove(path)
 }
