@@ -78,6 +78,7 @@ func verdicts() []verdictRow {
 		{store.ErrPoisoned, verdict{exitStorage, "storage_failed", "check the disk, then start again"}},
 		{store.ErrSchema, verdict{exitConfig, "schema", "use the release that wrote the file, or a newer one"}},
 		{fs.ErrPermission, verdict{exitPermission, "permission", "check the owner and the mode of that path, or run as its owner"}},
+		{syscall.EROFS, verdict{exitPermission, "read_only", "name a path on a file system that can be written"}},
 		{syscall.EISDIR, verdict{exitFailed, "is_directory", "name a file"}},
 		{fs.ErrNotExist, verdict{exitFailed, "not_found", "check the path"}},
 	}

@@ -140,15 +140,23 @@ func (b *box) start(t testing.TB, args ...string) *process {
 
 func (b *box) launch(t testing.TB, args ...string) *process {
 	t.Helper()
-	p := &process{cmd: exec.Command(binary, b.args(append([]string{"serve"}, args...)...)...), stderr: &bytes.Buffer{}, done: make(chan struct{})}
+	p := b.prepare(args...)
 	b.run(t, p)
 	return p
+}
+
+// prepare makes the process of `serve`; run keeps its output where nobody has led it elsewhere.
+func (b *box) prepare(args ...string) *process {
+	return &process{cmd: exec.Command(binary, b.args(append([]string{"serve"}, args...)...)...), stderr: &bytes.Buffer{}, done: make(chan struct{})}
 }
 
 // run starts a process that ends with the test.
 func (b *box) run(t testing.TB, p *process) {
 	t.Helper()
-	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = b.env, p.stderr, p.stderr
+	p.cmd.Env = b.env
+	if p.cmd.Stderr == nil {
+		p.cmd.Stdout, p.cmd.Stderr = p.stderr, p.stderr
+	}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"os/signal"
 	"syscall"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -24,7 +25,7 @@ func (a *app) serveCmd() *cobra.Command {
 
 The first signal drains: requests in flight are answered, the file is closed.
 The second aborts what is left, the third ends the process at once; nothing
-acknowledged is lost by either.
+acknowledged is lost by either. SIGHUP is ignored.
 
 Exit: 0 clean, 10 stopped with aborted tasks, 65 corrupt data, 70 internal,
 74 storage failed, 75 the file is held by another process, 77 permissions,
@@ -57,17 +58,24 @@ func (a *app) serve(ctx context.Context, cfg *config.Config, hello bool) error {
 	return nil
 }
 
-// onSignals gives a context that the first SIGTERM or SIGINT cancels; the second calls abort, the third quit.
+// sameSignal is how long a signal counts as the one before: coreutils' timeout sends its own to the child and then to the group.
+const sameSignal = 250 * time.Millisecond
+
+// onSignals gives a context that the first SIGTERM or SIGINT cancels; the second calls abort, the third quit. A log reader that has gone
+// (SIGPIPE) and a terminal that has closed (SIGHUP) do not end a node.
 func onSignals(ctx context.Context, abort, quit func()) (context.Context, context.CancelFunc) {
+	signal.Ignore(syscall.SIGPIPE, syscall.SIGHUP)
 	drain, stopDrain := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	stop := context.AfterFunc(drain, func() {
-		second, _ := signal.NotifyContext(context.WithoutCancel(ctx), os.Interrupt, syscall.SIGTERM)
-		context.AfterFunc(second, func() {
-			third, _ := signal.NotifyContext(context.WithoutCancel(ctx), os.Interrupt, syscall.SIGTERM)
-			context.AfterFunc(third, quit)
-			abort()
-		})
-	})
+	next := func(then func()) func() {
+		return func() {
+			time.AfterFunc(sameSignal, func() {
+				again, _ := signal.NotifyContext(context.WithoutCancel(ctx), os.Interrupt, syscall.SIGTERM)
+				context.AfterFunc(again, then)
+			})
+		}
+	}
+	third := next(quit)
+	stop := context.AfterFunc(drain, next(func() { third(); abort() }))
 	return drain, func() { stop(); stopDrain() }
 }
 
