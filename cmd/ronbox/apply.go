@@ -99,8 +99,8 @@ func (a *app) readStates(files []string) ([]record.Items, error) {
 		if states[i], err = a.readDesired(f); err != nil {
 			return nil, err
 		}
-		if f == "-" && states[i].Len() == 0 && !a.flags.yes {
-			return nil, failed(exitUsage, "empty_state", "add --yes if every descriptor is to go", "stdin holds no descriptor: did what writes to it fail?")
+		if states[i].Len() == 0 && !a.flags.yes {
+			return nil, failed(exitUsage, "empty_state", "add --yes if every descriptor is to go", "%s: no descriptor, which would remove them all: did what wrote it fail?", f)
 		}
 	}
 	return states, nil

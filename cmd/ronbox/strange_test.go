@@ -163,6 +163,7 @@ func TestWrongArguments(t *testing.T) {
 		{[]string{"registry", "apply", dir, "--key", key}, exitFailed, "name a file"},
 		{[]string{"registry", "apply", file("bom", "\xef\xbb\xbf"+itemA), "--key", key}, exitFailed, "byte order mark"},
 		{[]string{"registry", "apply", "-", "--key", key}, exitUsage, "add --yes"},
+		{[]string{"registry", "apply", os.DevNull, "--key", key}, exitUsage, "add --yes"},
 		{[]string{"registry", "apply", "-", "-", "--key", key}, exitUsage, "once"},
 		{[]string{"registry", "apply", file("item", itemA), "--key", dir}, exitFailed, "name a file"},
 		{[]string{"registry", "propose", file("garbage", "garbage")}, exitFailed, "garbage: malformed: invalid character"},
