@@ -3,6 +3,7 @@ package registry
 import (
 	"encoding/binary"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/dgraph-io/ristretto/v2"
@@ -23,6 +24,9 @@ const cacheSetBuf = 32 * 1024
 type cache struct {
 	r      *ristretto.Cache[[]byte, any]
 	recent recent
+
+	mu     sync.RWMutex // a leaf: held for reading around calls of r, which panic beside Close
+	closed bool         // guarded by mu
 }
 
 func cacheSpec() flow.Spec {
@@ -43,7 +47,31 @@ func newCache() (*cache, error) {
 	return &cache{r: r}, nil
 }
 
-func (c *cache) close() { c.r.Close() }
+// close may come while a caller that was left behind still asks: it then finds nothing and keeps nothing.
+func (c *cache) close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.r.Close()
+}
+
+func (c *cache) get(key []byte) any {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.closed {
+		return nil
+	}
+	v, _ := c.r.Get(key)
+	return v
+}
+
+func (c *cache) set(key []byte, v any, cost int64) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if !c.closed {
+		c.r.Set(key, v, cost)
+	}
+}
 
 // cachedItems carries its key, because the cache keeps only a hash of it.
 type cachedItems struct {
@@ -62,8 +90,7 @@ func (c *cache) items(payload b3.Digest) (record.Items, bool) {
 	if hit := c.recent.get(payload); hit != nil {
 		return hit.items, true
 	}
-	v, _ := c.r.Get(itemsKey(payload))
-	hit, ok := v.(*cachedItems)
+	hit, ok := c.get(itemsKey(payload)).(*cachedItems)
 	if !ok || hit.payload != payload {
 		return record.Items{}, false
 	}
@@ -77,7 +104,7 @@ func (c *cache) putItems(p *record.Payload, items record.Items) {
 	}
 	set := &cachedItems{payload: p.B3(), items: items, cost: entryCost + itemCost*int64(items.Len()) + int64(len(p.Bytes()))}
 	c.recent.put(set)
-	c.r.Set(itemsKey(set.payload), set, set.cost)
+	c.set(itemsKey(set.payload), set, set.cost)
 }
 
 // What a cached set costs is what it does not share with the set below it: a pointer and the hashes over each item, and
@@ -157,8 +184,7 @@ func (c *cache) doc(k docKey) (VersionDoc, bool) {
 	if c == nil {
 		return VersionDoc{}, false
 	}
-	v, _ := c.r.Get(k.bytes())
-	hit, ok := v.(*cachedDoc)
+	hit, ok := c.get(k.bytes()).(*cachedDoc)
 	if !ok || hit.key != k {
 		return VersionDoc{}, false
 	}
@@ -167,6 +193,6 @@ func (c *cache) doc(k docKey) (VersionDoc, bool) {
 
 func (c *cache) putDoc(k docKey, doc VersionDoc) {
 	if c != nil {
-		c.r.Set(k.bytes(), &cachedDoc{key: k, doc: doc}, int64(len(doc.Body))+entryCost)
+		c.set(k.bytes(), &cachedDoc{key: k, doc: doc}, int64(len(doc.Body))+entryCost)
 	}
 }

@@ -25,5 +25,6 @@
 //
 // # Lock order
 //
-// none: state is published through atomic pointers and owned by one task each.
+// none: state is published through atomic pointers and owned by one task each. The version cache has one lock, a leaf, against
+// its own closing.
 package registry

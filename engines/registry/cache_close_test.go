@@ -1,0 +1,35 @@
+package registry
+
+import (
+	"sync"
+	"testing"
+
+	"ronbox/engines/registry/record"
+)
+
+// Callers that are left behind when the cache closes find nothing and break nothing.
+func TestCacheClosesBesideItsUsers(t *testing.T) {
+	for range 20 {
+		c, err := newCache()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &record.Payload{}
+		var users sync.WaitGroup
+		for i := range 4 {
+			users.Go(func() {
+				for n := range 200 {
+					key := docKey{version: uint64(i*200 + n)}
+					c.putDoc(key, VersionDoc{})
+					c.doc(key)
+					c.putItems(p, record.Items{})
+				}
+			})
+		}
+		c.close()
+		users.Wait()
+		if _, ok := c.doc(docKey{}); ok {
+			t.Error("a closed cache answers")
+		}
+	}
+}
