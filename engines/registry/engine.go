@@ -88,7 +88,7 @@ func New(cfg Config, d Deps) *Engine {
 	e.log = e.log.Named(service)
 	d.Store.Declare(service, Buckets()...)
 	e.declareChannels()
-	e.rebuild = flow.Retry(rebuildDelay, rebuilds+1, isGuard).Counting(d.Catalog, service, "commit")
+	e.rebuild = flow.Retry(e.backOff, rebuilds+1, isGuard).Counting(d.Catalog, service, "commit")
 	e.reread = flow.Retry(readDelay, readTries, isTransient).Counting(d.Catalog, service, "read")
 	e.current.Store(newState(newHeadView(HeadView{})))
 	e.m = newMetrics(d.Metrics, e)

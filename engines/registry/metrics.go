@@ -19,6 +19,7 @@ type metrics struct {
 	commits         func(int)
 	recoveries      map[string]func(int)
 	chainErrors     func(int)
+	backoff         func(int) // waits before a batch is tried again
 	overflow        func(int)
 	commitSeconds   func(float64)
 	auditSeconds    func(float64)
@@ -64,12 +65,12 @@ func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 		commits:         reg.Counter("governance_commits_total", service),
 		recoveries:      series(reg, "registry_recoveries_total", "kind", "startup", "crash"),
 		chainErrors:     reg.Counter("registry_chain_errors_total", service),
+		backoff:         reg.Counter("storage_backoff_total", service, "op", "commit"),
 		overflow:        reg.Counter("bus_overflow_dropped_total", service),
 		commitSeconds:   reg.Histogram("commit_latency_seconds", service),
 		auditSeconds:    reg.Histogram("audit_chain_verify_seconds", service),
 		approvalSeconds: reg.Histogram("registry_approval_verify_seconds", service),
 	}
-	reg.Counter("storage_backoff_total", service, "op", "commit")
 	series(reg, "busy_rejections_total", "endpoint", "propose", "approve", "commit", "withdraw", "genesis") // counted with the answer
 	for _, consumer := range []string{taskPublisher, taskVerifier, "sse"} {
 		reg.Counter("bus_lagged_total", service, "bus", "committed", "consumer", consumer) // counted by the bus

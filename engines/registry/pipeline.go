@@ -206,8 +206,9 @@ func (p *pipeline) batch(ctx context.Context) error {
 	return nil
 }
 
-// rebuildDelay spreads the rebuilds of a refused batch.
-func rebuildDelay(int) time.Duration {
+// backOff spreads the rebuilds of a refused batch, and counts them.
+func (e *Engine) backOff(int) time.Duration {
+	e.m.backoff(1)
 	return 50*time.Millisecond + rand.N(50*time.Millisecond)
 }
 

@@ -350,7 +350,9 @@ func TestForeignWriteIsNoticed(t *testing.T) {
 	if n := r.metric("commit_cas_fail_total"); n != 1 {
 		t.Errorf("commit_cas_fail_total = %v, want 1", n)
 	}
-	if n := r.metric("backoff_retries_total", "op", "commit"); n != 1 {
-		t.Errorf("backoff_retries_total = %v, want 1", n)
+	for _, name := range []string{"backoff_retries_total", "storage_backoff_total"} {
+		if n := r.metric(name, "op", "commit"); n != 1 {
+			t.Errorf("%s = %v, want 1", name, n)
+		}
 	}
 }
