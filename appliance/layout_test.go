@@ -15,12 +15,13 @@ import (
 // layers orders the packages of the program; a package may import what stands before it, never what stands after it.
 // Packages of one layer do not know each other, except where siblings names the pair.
 var layers = [][]string{
-	{"appliance/flow", "appliance/obs", "appliance/b3", "appliance/unit"},
-	{"store", "store/storetest", "engines"},
+	{"appliance/flow", "appliance/obs", "appliance/b3", "appliance/unit", "appliance/systemd"},
+	{"store", "store/storetest", "engines", "appliance/host"},
 	{"engines/registry/record"},
 	{"engines/registry/rverify"},
 	{"engines/registry"},
-	{"httpapi/wire", "httpapi/auth"},
+	{"httpapi/wire", "httpapi/limit", "httpapi/inflate", "httpapi/openapi"},
+	{"httpapi/auth", "httpapi/front"},
 	{"httpapi", "httpapi/client"},
 	{"appliance/config"},
 	{"appliance"},
@@ -38,7 +39,9 @@ var forbidden = map[string][]string{
 	"engines/registry/rverify": {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
 	"httpapi/wire":             {"ronbox/store", "ronbox/store/storetest", "ronbox/engines/registry"},
 	"httpapi/auth":             {"ronbox/store", "ronbox/store/storetest", "ronbox/engines/registry"},
-	"httpapi/client":           {"ronbox/store", "ronbox/store/storetest", "ronbox/engines/registry", "ronbox/httpapi/auth"},
+	"httpapi/front":            {"ronbox/store", "ronbox/store/storetest", "ronbox/engines/registry"},
+	"httpapi/client": {"ronbox/store", "ronbox/store/storetest", "ronbox/engines/registry", "ronbox/httpapi/auth",
+		"ronbox/httpapi/front"},
 }
 
 const bbolt = "go.etcd.io/bbolt"
