@@ -20,13 +20,14 @@ type Broadcast[T any] struct {
 	next   uint64             // number of values published, also the place of the next; guarded by mu
 	subs   []*Subscription[T] // guarded by mu; replaced, never changed
 	closed bool               // guarded by mu
+	lost   uint64             // overrun values of all subscribers so far; guarded by mu
 }
 
 // NewBroadcast declares s in c and returns the bus. s.Cap is the length of the ring.
 func NewBroadcast[T any](c *Catalog, s Spec) *Broadcast[T] {
 	s = s.as(KindBroadcast)
 	b := &Broadcast[T]{name: s.Name, service: s.Service, meter: c.meter, log: c.log.Named(s.Service)}
-	c.enter(s, b.Close)
+	c.enter(s, b.Close, b.state)
 	b.ring = make([]T, s.Cap)
 	return b
 }
@@ -45,6 +46,7 @@ func (b *Broadcast[T]) Publish(v T) {
 		if b.next-s.cursor > uint64(len(b.ring)) {
 			s.cursor++
 			s.lagged++
+			b.lost++
 			s.lost.Add(1)
 		}
 	}
@@ -74,6 +76,16 @@ func (b *Broadcast[T]) Subscribe(consumer string) *Subscription[T] {
 	}
 	b.subs = append(slices.Clone(b.subs), s)
 	return s
+}
+
+// state is how far the slowest subscriber is behind, and what all have missed.
+func (b *Broadcast[T]) state() (behind int, lost uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.subs {
+		behind = max(behind, int(b.next-s.cursor))
+	}
+	return behind, b.lost
 }
 
 // Close ends the bus: subscribers get what is pending and then ErrClosed. Safe to call again.

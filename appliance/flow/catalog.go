@@ -28,6 +28,7 @@ type channel struct {
 	spec  Spec
 	live  map[string]bool // the feeders that have not returned for good
 	close func()          // nil: not closable, or closed already
+	gauge Gauge           // nil: only a name
 }
 
 // Lock is one declared Mutex rank of a service.
@@ -52,15 +53,20 @@ func NewCatalog(m Meter, log hclog.Logger) *Catalog {
 // Declare enters a channel that is built elsewhere: another name of a cell, a library's hidden queue. It panics if the spec is incomplete
 // or its service has a channel of that name, since only a bug can do that.
 func (c *Catalog) Declare(s Spec) {
-	c.enter(s, nil)
+	c.enter(s, nil, nil)
+}
+
+// DeclareHeld is Declare for a channel whose state g can read, from any goroutine and without waiting.
+func (c *Catalog) DeclareHeld(s Spec, g Gauge) {
+	c.enter(s, nil, g)
 }
 
 // enter declares s; closeAll, if not nil, is called once when the last of its producers has returned.
-func (c *Catalog) enter(s Spec, closeAll func()) {
+func (c *Catalog) enter(s Spec, closeAll func(), g Gauge) {
 	if err := s.check(); err != nil {
 		panic(err.Error())
 	}
-	ch := &channel{spec: s, live: map[string]bool{}, close: closeAll}
+	ch := &channel{spec: s, live: map[string]bool{}, close: closeAll, gauge: g}
 	for _, p := range s.Producers {
 		ch.live[feeder(s.Service, p)] = true
 	}

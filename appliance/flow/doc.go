@@ -13,7 +13,8 @@
 //  6. Every goroutine has an owner that joins it: the Supervisor its tasks, Fan its legs. Only a task that ignores the end of its context past
 //     the grace of a Drain is left behind. A panic in a task ends that life of the task only, is counted and its stack logged once.
 //  7. A closed queue means drain, a done context means stop now. A queue closes when the last task named in its Producers has returned.
-//  8. Metrics are resolved when a thing is constructed; no hot path looks one up.
+//  8. Each goroutine of a task carries the labels service and task. What a task or a channel shows of itself is what it was at one moment.
+//  9. Metrics are resolved when a thing is constructed; no hot path looks one up.
 //
 // # Tasks and queues
 //

@@ -20,6 +20,8 @@ type taskRun struct {
 
 	spawned, abortedCount, canceled, panicked, restarted func(n int)
 
+	instances []*instance // set before they run
+
 	mu      sync.Mutex
 	left    int  // instances that have not ended for good; guarded by mu
 	bad     int  // instances escalated now; guarded by mu
@@ -81,7 +83,8 @@ type instance struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when it is waited for no longer: it has ended for good, or was left behind
 
-	aborted atomic.Bool // its drain deadline passed
+	aborted atomic.Bool              // its drain deadline passed
+	view    atomic.Pointer[lifeView] // written by run
 
 	restarts  restartLog  // owned by run
 	escalated *time.Timer // runs out a minute after the last restart; nil while all is well; owned by run
@@ -93,6 +96,7 @@ func newInstance(t *taskRun, b *branch, i int) *instance {
 		in.name = fmt.Sprintf("%s/%d", t.Name, i)
 	}
 	in.ctx, in.cancel = context.WithCancelCause(b.ctx)
+	in.show(LifeRunning, nil)
 	return in
 }
 
@@ -111,6 +115,7 @@ func (in *instance) run() {
 			return
 		case died:
 			err = asFailure(err)
+			in.show(LifeDone, err)
 			in.task.log.Error("task died", "task", in.name, "error", err)
 			in.task.super.hooks.Died(in.task.Service, in.task.Name, err)
 			return
@@ -131,10 +136,12 @@ func asFailure(err error) error {
 // life runs the task once and returns how it ended. Meanwhile it lifts an escalation whose minute is over.
 func (in *instance) life() error {
 	in.task.spawned(1)
+	in.show(LifeRunning, nil)
 	over := make(chan error, 1)
 	go func() {
-		pprof.SetGoroutineLabels(pprof.WithLabels(in.ctx, pprof.Labels("task", in.task.Service+"."+in.name)))
-		guard(func() error { return in.task.Run(in.ctx) }, func(err error) { over <- err })
+		pprof.Do(in.ctx, pprof.Labels("service", in.task.Service, "task", in.name), func(ctx context.Context) {
+			guard(func() error { return in.task.Run(ctx) }, func(err error) { over <- err })
+		})
 	}()
 	for {
 		select {
@@ -160,6 +167,7 @@ func (in *instance) restart(err error) {
 	n := in.restarts.recent(time.Now())
 	delay := restartDelay(n)
 	in.task.log.Warn("task restarts", "task", in.name, "error", err, "restarts", n+1, "delay_ms", delay.Milliseconds())
+	in.show(LifeBackoff, err)
 	if !in.sleep(delay) {
 		return
 	}
@@ -208,6 +216,7 @@ func (in *instance) settle() {
 // end takes the instance out; with the last one of its task, queues that only this task still fed are closed.
 func (in *instance) end() {
 	in.settle()
+	in.show(LifeDone, nil)
 	in.cancel(nil)
 	if in.task.ended() {
 		in.task.super.catalog.feederGone(in.task.Service + "." + in.task.Name)

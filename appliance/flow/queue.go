@@ -17,7 +17,7 @@ type Queue[T any] struct {
 	state    atomic.Int64
 	finished atomic.Bool
 
-	dropped func(n int)
+	dropped tally
 	note    func(n int, reason string) // logs a discard
 }
 
@@ -28,10 +28,10 @@ const shut = int64(1) << 62
 func NewQueue[T any](c *Catalog, s Spec) *Queue[T] {
 	s = s.as(KindQueue)
 	q := &Queue[T]{closing: make(chan struct{}), drained: make(chan struct{})}
-	c.enter(s, q.Close)
+	c.enter(s, q.Close, func() (int, uint64) { return len(q.items), q.dropped.total.Load() })
 	q.items = make(chan T, s.Cap)
 	label := queueLabel(s.Name)
-	q.dropped = c.meter.Counter("queue_dropped_total", s.Service, "queue", label)
+	q.dropped.meter = c.meter.Counter("queue_dropped_total", s.Service, "queue", label)
 	c.meter.Gauge("queue_depth", s.Service, func() float64 { return float64(len(q.items)) }, "queue", label)
 	log := c.log.Named(s.Service)
 	q.note = func(n int, reason string) { log.Warn("queue discarded", "queue", s.Name, "items", n, "reason", reason) }
@@ -41,7 +41,7 @@ func NewQueue[T any](c *Catalog, s Spec) *Queue[T] {
 // TrySend enqueues v, or returns ErrBusy if the queue is full or ErrClosed if it is closed; both count as dropped. It never blocks.
 func (q *Queue[T]) TrySend(v T) error {
 	if len(q.items) == cap(q.items) && q.state.Load() < shut {
-		q.dropped(1) // full and open: refused without a shared write, since this is the path of overload
+		q.dropped.add(1) // full and open: refused without a shared write, since this is the path of overload
 		return ErrBusy
 	}
 	if !q.enter() {
@@ -53,7 +53,7 @@ func (q *Queue[T]) TrySend(v T) error {
 		return nil
 	default:
 		q.leave()
-		q.dropped(1)
+		q.dropped.add(1)
 		return ErrBusy
 	}
 }
@@ -78,7 +78,7 @@ func (q *Queue[T]) Send(ctx context.Context, v T) error {
 	case q.items <- v:
 		return nil
 	case <-q.closing:
-		q.dropped(1)
+		q.dropped.add(1)
 		return ErrClosed
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -91,7 +91,7 @@ func (q *Queue[T]) enter() bool {
 		return true
 	}
 	q.leave()
-	q.dropped(1)
+	q.dropped.add(1)
 	return false
 }
 
@@ -156,7 +156,7 @@ func (q *Queue[T]) Discard(reason string) []T {
 		left = append(left, v)
 	}
 	if len(left) > 0 {
-		q.dropped(len(left))
+		q.dropped.add(len(left))
 		q.note(len(left), reason)
 	}
 	return left

@@ -78,15 +78,15 @@ func (s *Supervisor) admit(t Task) []*instance {
 		panic(fmt.Sprintf("flow: task %s.%s is started twice", t.Service, t.Name))
 	}
 	b.tasks[t.Name] = run
-	instances := make([]*instance, t.Count)
-	for i := range instances {
-		instances[i] = newInstance(run, b, i)
-		b.live[instances[i]] = true
+	for i := range t.Count {
+		in := newInstance(run, b, i)
+		run.instances = append(run.instances, in)
+		b.live[in] = true
 		if s.draining && t.Background {
-			instances[i].cancel(ErrCanceled)
+			in.cancel(ErrCanceled)
 		}
 	}
-	return instances
+	return run.instances
 }
 
 // branch returns the branch of service, a new one if need be. Called with mu held.

@@ -19,7 +19,7 @@ func Every(c *Catalog, s Spec, d time.Duration) *Ticker {
 	if d <= 0 {
 		panic(fmt.Sprintf("flow: ticker %s.%s needs a positive period, not %v", s.Service, s.Name, d))
 	}
-	c.enter(s.as(KindTicker), nil)
+	c.enter(s.as(KindTicker), nil, holdsNone)
 	return &Ticker{every: d}
 }
 

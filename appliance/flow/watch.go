@@ -15,7 +15,7 @@ type watched[T any] struct {
 
 // NewWatch declares s in c and returns the cell holding first.
 func NewWatch[T any](c *Catalog, s Spec, first T) *Watch[T] {
-	c.enter(s.as(KindWatch), nil)
+	c.enter(s.as(KindWatch), nil, holdsOne)
 	w := &Watch[T]{}
 	w.cell.Store(&watched[T]{value: first, next: make(chan struct{})})
 	return w
