@@ -17,6 +17,7 @@ import (
 	"ronbox/engines/registry"
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
+	"ronbox/httpapi/front"
 	"ronbox/httpapi/wire"
 	"ronbox/store"
 )
@@ -123,7 +124,7 @@ func assemble(cfg *config.Config, build Build, out io.Writer, now func() time.Ti
 	n.auth = auth.New(cfg.Auth, n.keys, n.metrics)
 	n.server = httpapi.New(cfg.Server, httpapi.Deps{
 		Catalog: n.catalog, Metrics: n.metrics, Log: log, Board: n.board, Auth: n.auth, Node: n, Registry: n.registry,
-		Lifecycle: n.cell, Now: now, UDS: httpapi.UDSConfig{Path: cfg.SocketPath()}, SSE: cfg.Registry.SSE,
+		Lifecycle: n.cell, Now: now, UDS: front.UDSConfig{Path: cfg.SocketPath()}, SSE: cfg.Registry.SSE,
 		Inflight: cfg.Registry.Limits.Inflight, DrainCap: n.drainDeadline(),
 	})
 	n.board.Add(n.probes()...)

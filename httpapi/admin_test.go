@@ -13,13 +13,14 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"ronbox/httpapi/auth"
+	"ronbox/httpapi/front"
 	"ronbox/httpapi/wire"
 	"ronbox/store"
 )
 
 func TestAdminIsNotOnTCPUnlessConfigured(t *testing.T) {
 	for _, onTCP := range []bool{false, true} {
-		r := newRig(t, func(c *Config, _ *Deps) { c.AdminOnTCP = onTCP })
+		r := newRig(t, func(c *front.Config, _ *Deps) { c.AdminOnTCP = onTCP })
 		for _, route := range r.adminRoutes() {
 			body := ""
 			if route.Body != NoBody {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"ronbox/httpapi/front"
 	"strings"
 	"sync"
 	"testing"
@@ -152,7 +153,7 @@ func benchCall(b *testing.B, req *http.Request, route *Route, h handler) {
 	b.ReportAllocs()
 	for b.Loop() {
 		w.body.Reset()
-		c := &call{w: w, r: req, route: route, peer: nobody, started: time.Now()}
+		c := &call{w: w, r: req, route: route, peer: &front.Peer{}, started: time.Now()}
 		if err := h(c); err != nil {
 			b.Fatal(err)
 		}

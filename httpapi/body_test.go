@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ronbox/appliance/unit"
+	"ronbox/httpapi/front"
 )
 
 func proposeBody(extra int) string {
@@ -54,7 +55,7 @@ func TestNothingIsReadBeforeAuth(t *testing.T) {
 
 // Over a real connection: the cap, chunks, a body that never comes, and one that is cut.
 func TestBodiesOnTheWire(t *testing.T) {
-	r := newRig(t, func(c *Config, _ *Deps) { c.ReadTimeout = unit.Duration(150 * time.Millisecond) }).listening(t)
+	r := newRig(t, func(c *front.Config, _ *Deps) { c.ReadTimeout = unit.Duration(150 * time.Millisecond) }).listening(t)
 	head := "POST /registry/proposals HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good\r\nContent-Type: application/json\r\n"
 	chunk := func(n int) string { return fmt.Sprintf("%x\r\n%s\r\n", n, strings.Repeat("x", n)) }
 	for _, tt := range []struct {
@@ -108,7 +109,7 @@ func TestCutBodyIsNotDecoded(t *testing.T) {
 
 // A body that has arrived in full must not leave its read deadline behind: net/http would take it for a client that left.
 func TestReadDeadlineEndsWithTheBody(t *testing.T) {
-	r := newRig(t, func(c *Config, _ *Deps) { c.ReadTimeout = unit.Duration(100 * time.Millisecond) }).listening(t)
+	r := newRig(t, func(c *front.Config, _ *Deps) { c.ReadTimeout = unit.Duration(100 * time.Millisecond) }).listening(t)
 	r.reg.wait = true
 	req, _ := http.NewRequest(http.MethodPost, r.url+"/registry/proposals", strings.NewReader(proposeBody(1)))
 	req.Header.Set("Authorization", "Bearer good")

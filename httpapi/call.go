@@ -3,15 +3,13 @@ package httpapi
 import (
 	"context"
 	"net/http"
-	"net/netip"
 	"net/url"
-	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/julienschmidt/httprouter"
 
 	"ronbox/engines"
+	"ronbox/httpapi/front"
 )
 
 // call is one request on its way through the middleware, and the ResponseWriter that watches its answer. It lives on
@@ -21,7 +19,7 @@ type call struct {
 	r      *http.Request
 	route  *Route
 	params httprouter.Params
-	peer   *peer
+	peer   *front.Peer
 
 	corrID   string
 	actor    engines.Actor
@@ -82,42 +80,3 @@ func (c *call) control() *http.ResponseController { return http.NewResponseContr
 
 // Unwrap gives http.ResponseController the connection's own writer.
 func (c *call) Unwrap() http.ResponseWriter { return c.w }
-
-// peer is who is at the other end of a connection.
-type peer struct {
-	addr   netip.Addr // of a TCP peer
-	socket bool       // over the admin socket, as uid
-	uid    uint32
-	silent *atomic.Int64 // the connections of its endpoint that have not asked yet; nil without one
-	asked  atomic.Bool
-}
-
-// ask notes that the peer's first request is here, or never comes.
-func (p *peer) ask() {
-	if p.silent != nil && !p.asked.Load() && !p.asked.Swap(true) {
-		p.silent.Add(-1)
-	}
-}
-
-// String is for logs.
-func (p *peer) String() string {
-	switch {
-	case p.socket:
-		return "uid:" + strconv.FormatUint(uint64(p.uid), 10)
-	case p.addr.IsValid():
-		return p.addr.String()
-	}
-	return ""
-}
-
-type peerKey struct{}
-
-// nobody is the peer of a request that came over no listener of ours, as in a test.
-var nobody = &peer{}
-
-func peerOf(r *http.Request) *peer {
-	if p, ok := r.Context().Value(peerKey{}).(*peer); ok {
-		return p
-	}
-	return nobody
-}

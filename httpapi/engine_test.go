@@ -17,6 +17,7 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/record"
+	"ronbox/httpapi/front"
 	"ronbox/httpapi/wire"
 	"ronbox/store"
 )
@@ -66,7 +67,7 @@ func realRig(t *testing.T, change ...func(*registry.Config)) *rig {
 			t.Error(err)
 		}
 	})
-	r := newRig(t, func(_ *Config, d *Deps) {
+	r := newRig(t, func(_ *front.Config, d *Deps) {
 		d.Registry, d.Metrics, d.SSE, d.Inflight = e, m, cfg.SSE, cfg.Limits.Inflight
 	})
 	r.metrics, r.store = m, st

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"ronbox/httpapi/front"
 	"testing"
 	"time"
 )
@@ -50,7 +51,7 @@ func TestDrainClosesConnectionsAndSaysWhenToComeBack(t *testing.T) {
 
 func TestDrainRetryAfterCountsDown(t *testing.T) {
 	now := time.Unix(1000, 0)
-	r := newRig(t, func(_ *Config, d *Deps) { d.Now = func() time.Time { return now } })
+	r := newRig(t, func(_ *front.Config, d *Deps) { d.Now = func() time.Time { return now } })
 	r.SetGate(GateDraining)
 	for _, tt := range []struct {
 		after time.Duration

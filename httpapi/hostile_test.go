@@ -3,7 +3,6 @@ package httpapi
 import (
 	"bufio"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/unit"
 	"ronbox/engines/registry"
+	"ronbox/httpapi/front"
 )
 
 // A length beside the chunks was dropped unseen by net/http, so that no other request may follow on the connection,
@@ -49,7 +49,7 @@ func TestOptionsOfTheServerIsAnsweredLikeAnyOther(t *testing.T) {
 
 // What does not exist on TCP has no methods there either.
 func TestHiddenRoutesHaveNoMethods(t *testing.T) {
-	admin := newRig(t, func(c *Config, _ *Deps) { c.AdminOnTCP = true })
+	admin := newRig(t, func(c *front.Config, _ *Deps) { c.AdminOnTCP = true })
 	for _, tt := range []struct {
 		r            *rig
 		method, path string
@@ -99,7 +99,7 @@ func TestStreamIsSilentAboutLagThatMissedNothing(t *testing.T) {
 	for v := uint64(4); v <= 23; v++ {
 		r.commit(v)
 	}
-	c := &call{w: &recorder{header: http.Header{}}, r: newRequest(t), route: &Route{}, peer: nobody}
+	c := &call{w: &recorder{header: http.Header{}}, r: newRequest(t), route: &Route{}, peer: &front.Peer{}}
 	st := &stream{s: r.Server, c: c, sub: sub, out: openSSE(c, time.Second), sent: 23} // as after a replay
 	for !drained(st) {
 		if err := st.next(); err != nil {
@@ -113,7 +113,7 @@ func TestStreamIsSilentAboutLagThatMissedNothing(t *testing.T) {
 
 // A client that stops reading is dropped within the write timeout, and its place is free again.
 func TestStalledStreamIsClosed(t *testing.T) {
-	r := newRig(t, func(c *Config, _ *Deps) { c.WriteTimeout = unit.Duration(100 * time.Millisecond) }).listening(t)
+	r := newRig(t, func(c *front.Config, _ *Deps) { c.WriteTimeout = unit.Duration(100 * time.Millisecond) }).listening(t)
 	r.reg.since = func(after uint64, limit int) ([]registry.Event, error) {
 		return []registry.Event{{Version: after + 1, CorrID: strings.Repeat("x", 1<<20)}}, nil
 	}
@@ -121,34 +121,5 @@ func TestStalledStreamIsClosed(t *testing.T) {
 	c := r.dial(t)
 	_, _ = io.WriteString(c, "GET /registry/stream HTTP/1.1\r\nHost: x\r\nLast-Event-ID: 1\r\n\r\n")
 	waitFor(t, "stream", func() bool { return r.streams.count() == 1 })
-	waitFor(t, "end of the stream", func() bool { return r.streams.count() == 0 && r.tcp.conns.n.Load() == 0 })
-}
-
-// Who knocked before the door was shut is let in and told so.
-func TestShutdownAnswersWhoHasConnected(t *testing.T) {
-	r := newRig(t)
-	if err := r.Listen(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	var all []net.Conn
-	for range 20 {
-		c := r.dial(t)
-		_, _ = io.WriteString(c, "GET /registry/head HTTP/1.1\r\nHost: x\r\n\r\n")
-		all = append(all, c)
-	}
-	stopped := make(chan error, 1)
-	r.SetGate(GateClosed)
-	go func() { stopped <- r.Shutdown(t.Context()) }()
-	waitFor(t, "shutdown to begin", func() bool { return r.tcp.open.Load().stopping.Load() })
-	if err := r.tcp.run(t.Context()); err != nil {
-		t.Errorf("run: %v", err)
-	}
-	if err := <-stopped; err != nil {
-		t.Errorf("Shutdown: %v", err)
-	}
-	for i, c := range all {
-		if got := readStatus(t, c); got != http.StatusServiceUnavailable {
-			t.Errorf("connection %d: %d, want 503", i, got)
-		}
-	}
+	waitFor(t, "end of the stream", func() bool { return r.streams.count() == 0 && sum(t, r.metrics, "conns_open", "listener", "http") == 0 })
 }

@@ -8,6 +8,7 @@ import (
 
 	"ronbox/engines"
 	"ronbox/httpapi/auth"
+	"ronbox/httpapi/front"
 )
 
 // authorize decides who calls, before a byte of the body is read.
@@ -26,14 +27,14 @@ func (s *Server) identify(c *call, r *Route) (engines.Actor, error) {
 	if s.hidden(c.peer, r) {
 		return engines.Actor{}, errNoRoute
 	}
-	overSocket := c.peer.socket
+	overSocket := c.peer.Socket
 	token, given := bearer(c.r)
 	if overSocket && !given {
 		return socketActor(c.peer), nil
 	}
 	actor, err := s.d.Auth.Check(token, auth.Request{
 		Method: r.Method, // HEAD asks for no more than GET
-		Path:   c.r.URL.Path, Service: r.Service, Scope: r.Scope, Now: s.now(), IP: c.peer.addr,
+		Path:   c.r.URL.Path, Service: r.Service, Scope: r.Scope, Now: s.now(), IP: c.peer.Addr,
 	})
 	if err == nil && overSocket {
 		actor.UID = socketActor(c.peer).UID
@@ -42,12 +43,12 @@ func (s *Server) identify(c *call, r *Route) (engines.Actor, error) {
 }
 
 // hidden tells whether r does not exist for p.
-func (s *Server) hidden(p *peer, r *Route) bool {
-	return !p.socket && (r.Socket || r.Class == ClassAdmin && !s.cfg.AdminOnTCP)
+func (s *Server) hidden(p *front.Peer, r *Route) bool {
+	return !p.Socket && (r.Socket || r.Class == ClassAdmin && !s.cfg.AdminOnTCP)
 }
 
-func socketActor(p *peer) engines.Actor {
-	uid := p.uid
+func socketActor(p *front.Peer) engines.Actor {
+	uid := p.UID
 	return engines.Actor{UID: &uid, Principal: "uid:" + strconv.FormatUint(uint64(uid), 10)}
 }
 
@@ -66,7 +67,7 @@ func bearer(r *http.Request) (token string, given bool) {
 
 // mayScrape tells whether the peer may read the metrics.
 func (s *Server) mayScrape(c *call) error {
-	if c.peer.socket || s.allowed(c.peer.addr) {
+	if c.peer.Socket || s.allowed(c.peer.Addr) {
 		return nil
 	}
 	_, err := s.identify(c, &Route{Method: http.MethodGet, Service: serviceNode, Scope: "node.metrics", Class: ClassRead})

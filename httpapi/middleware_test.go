@@ -12,6 +12,7 @@ import (
 
 	"ronbox/appliance/obs"
 	"ronbox/httpapi/auth"
+	"ronbox/httpapi/front"
 )
 
 func TestStagesStandInTheirOrder(t *testing.T) {
@@ -46,7 +47,7 @@ func TestCorrelationIsKeptOrMade(t *testing.T) {
 
 func TestAPanicIsToldCountedAndLoggedOnce(t *testing.T) {
 	var out bytes.Buffer
-	r := newRig(t, func(_ *Config, d *Deps) {
+	r := newRig(t, func(_ *front.Config, d *Deps) {
 		d.Log = hclog.New(&hclog.LoggerOptions{Output: &out, Level: hclog.Info})
 	})
 	w := r.do("GET", "/registry/signers", "", nil) // the fake has none: a nil dereference
@@ -140,30 +141,10 @@ func TestEveryRouteIsWhole(t *testing.T) {
 	}
 }
 
-func TestConfigFaultsAreAllTold(t *testing.T) {
-	if err := DefaultConfig().Validate(); err != nil {
-		t.Errorf("defaults: %v", err)
-	}
-	bad := Config{Bind: "nowhere", MetricsAllow: []string{"x"}}
-	err := bad.Validate()
-	for _, key := range []string{"bind", "metrics_allow", "max_conns", "max_header", "max_body_bytes", "read_timeout", "write_timeout", "idle_timeout"} {
-		if err == nil || !strings.Contains(err.Error(), key) {
-			t.Errorf("%v does not name %s", err, key)
-		}
-	}
-	for _, bind := range []string{"127.0.0.1:99999", "127.0.0.1:http", "127.0.0.1:"} {
-		bad := DefaultConfig()
-		bad.Bind = bind
-		if err := bad.Validate(); err == nil || !strings.Contains(err.Error(), "port") {
-			t.Errorf("bind %q: err = %v, want a word on the port", bind, err)
-		}
-	}
-}
-
 // A line says whose route was called, and what is nobody's is the node's.
 func TestLinesNameTheirService(t *testing.T) {
 	var out bytes.Buffer
-	r := newRig(t, func(_ *Config, d *Deps) { d.Log = obs.NewLogger(obs.DefaultLogConfig(), &out) })
+	r := newRig(t, func(_ *front.Config, d *Deps) { d.Log = obs.NewLogger(obs.DefaultLogConfig(), &out) })
 	r.do("POST", "/registry/commit/"+proposal, "", writer)
 	r.socket("POST", "/admin/v1/drain", "", nil)
 	got := strings.Split(strings.TrimSpace(out.String()), "\n")
@@ -175,7 +156,7 @@ func TestLinesNameTheirService(t *testing.T) {
 // The log of a refused call tells why, and never holds the token.
 func TestTokensAreNotLogged(t *testing.T) {
 	var out bytes.Buffer
-	r := newRig(t, func(_ *Config, d *Deps) {
+	r := newRig(t, func(_ *front.Config, d *Deps) {
 		d.Log = obs.NewLogger(obs.LogConfig{Format: "json", Level: "trace"}, &out)
 		d.Auth = auth.New(auth.DefaultConfig(), noKeys{}, nil)
 	})

@@ -12,6 +12,7 @@ import (
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/record"
 	"ronbox/httpapi/auth"
+	"ronbox/httpapi/front"
 	"ronbox/httpapi/wire"
 )
 
@@ -83,7 +84,7 @@ type Deps struct {
 	Registry  Registry
 	Lifecycle *flow.Watch[flow.Phase]
 	Now       func() time.Time
-	UDS       UDSConfig          // no socket when its path is empty
+	UDS       front.UDSConfig    // no socket when its path is empty
 	SSE       registry.SSEConfig // bounds of /registry/stream
 	Inflight  int                // registry requests at once
 	DrainCap  time.Duration      // the longest drain of any service

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"ronbox/appliance/obs"
+	"ronbox/httpapi/front"
 	"ronbox/httpapi/wire"
 )
 
@@ -61,13 +62,13 @@ func TestReadyzSaysWhatIsMissing(t *testing.T) {
 
 func TestMetricsAreForLoopbackOrAScope(t *testing.T) {
 	r := newRig(t)
-	far, near := &peer{addr: netip.MustParseAddr("192.0.2.1")}, &peer{addr: netip.MustParseAddr("127.0.0.1")}
+	far, near := &front.Peer{Addr: netip.MustParseAddr("192.0.2.1")}, &front.Peer{Addr: netip.MustParseAddr("127.0.0.1")}
 	for _, tt := range []struct {
-		p      *peer
+		p      *front.Peer
 		h      header
 		status int
 	}{
-		{near, nil, 200}, {far, nil, 401}, {far, writer, 200}, {far, header{"Authorization": "Bearer bad"}, 403}, {&peer{socket: true}, nil, 200},
+		{near, nil, 200}, {far, nil, 401}, {far, writer, 200}, {far, header{"Authorization": "Bearer bad"}, 403}, {&front.Peer{Socket: true}, nil, 200},
 	} {
 		w := r.as(tt.p, "GET", "/metrics", "", tt.h)
 		if w.Code != tt.status {
@@ -93,7 +94,7 @@ func TestBypassHasItsOwnLimit(t *testing.T) {
 }
 
 func TestInflightIsBounded(t *testing.T) {
-	r := newRig(t, func(_ *Config, d *Deps) { d.Inflight = 1 })
+	r := newRig(t, func(_ *front.Config, d *Deps) { d.Inflight = 1 })
 	r.inflight[serviceRegistry].enter()
 	w := r.do("POST", "/registry/commit/"+proposal, "", writer)
 	if p := problemIn(t, w.Body.String()); w.Code != 429 || p.Reason != "inflight" {

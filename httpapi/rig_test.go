@@ -21,6 +21,7 @@ import (
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/record"
 	"ronbox/httpapi/auth"
+	"ronbox/httpapi/front"
 	"ronbox/httpapi/wire"
 	"ronbox/store"
 )
@@ -191,7 +192,7 @@ type rig struct {
 }
 
 // newRig makes a server with an open gate that listens nowhere.
-func newRig(t testing.TB, change ...func(*Config, *Deps)) *rig {
+func newRig(t testing.TB, change ...func(*front.Config, *Deps)) *rig {
 	t.Helper()
 	m := obs.NewMetrics()
 	cat := flow.NewCatalog(m, nil)
@@ -203,7 +204,7 @@ func newRig(t testing.TB, change ...func(*Config, *Deps)) *rig {
 		Service: "node", Name: "lifecycle", Cap: 1, Policy: flow.LastWins, Producers: []string{"supervisor"}, Consumers: []string{"http"},
 	}, flow.Running)
 	node := &fakeNode{drained: make(chan string, 1)}
-	cfg, d := DefaultConfig(), Deps{
+	cfg, d := front.DefaultConfig(), Deps{
 		Catalog: cat, Metrics: m, Board: obs.NewBoard(m), Auth: fakeAuth{}, Node: node, Registry: reg, Lifecycle: phase,
 		SSE:      registry.SSEConfig{Ping: unit.Duration(time.Minute), MaxClients: 256, MaxPerIP: 8, ReplayMax: 1000},
 		Inflight: 1024, DrainCap: 5 * time.Second,
@@ -251,15 +252,15 @@ type header map[string]string
 
 // do runs one request through the table without a network, as a TCP peer.
 func (r *rig) do(method, target, body string, h header) *httptest.ResponseRecorder {
-	return r.as(&peer{}, method, target, body, h)
+	return r.as(&front.Peer{}, method, target, body, h)
 }
 
 // socket does so as a peer of the admin socket.
 func (r *rig) socket(method, target, body string, h header) *httptest.ResponseRecorder {
-	return r.as(&peer{socket: true, uid: 7}, method, target, body, h)
+	return r.as(&front.Peer{Socket: true, UID: 7}, method, target, body, h)
 }
 
-func (r *rig) as(p *peer, method, target, body string, h header) *httptest.ResponseRecorder {
+func (r *rig) as(p *front.Peer, method, target, body string, h header) *httptest.ResponseRecorder {
 	var in io.Reader
 	if body != "" {
 		in = strings.NewReader(body)
@@ -272,7 +273,7 @@ func (r *rig) as(p *peer, method, target, body string, h header) *httptest.Respo
 		req.Header.Set(k, v)
 	}
 	w := httptest.NewRecorder()
-	r.Handler().ServeHTTP(w, req.WithContext(context.WithValue(req.Context(), peerKey{}, p)))
+	r.Handler().ServeHTTP(w, req.WithContext(front.WithPeer(req.Context(), p)))
 	return w
 }
 

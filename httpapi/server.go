@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/netip"
 	"sync"
@@ -13,6 +12,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/httpapi/front"
 )
 
 const (
@@ -22,12 +22,11 @@ const (
 	bypassDeadline = 5 * time.Second
 	bypassInflight = 64
 	adminInflight  = 64
-	maxPeers       = 128 // connections of the admin socket
 )
 
 // Server answers HTTP on one TCP address and on the admin socket.
 type Server struct {
-	cfg          Config
+	cfg          front.Config
 	d            Deps
 	metricsAllow []netip.Prefix
 	maxBody      int64
@@ -41,12 +40,11 @@ type Server struct {
 	streams  *streams
 	refusals sync.Map // service and reason to the counter of rejected_total
 
-	tcp   *endpoint
-	admin *endpoint // nil without a socket
+	front *front.Front
 }
 
 // New wires a server; it opens nothing. cfg is valid.
-func New(cfg Config, d Deps) *Server {
+func New(cfg front.Config, d Deps) *Server {
 	if d.Log == nil {
 		d.Log = hclog.NewNullLogger()
 	}
@@ -57,7 +55,7 @@ func New(cfg Config, d Deps) *Server {
 	if d.Now == nil {
 		d.Now = time.Now
 	}
-	allow, _ := parsePrefixes(cfg.MetricsAllow) // Validate has seen them
+	allow, _ := front.ParseNetworks(cfg.MetricsAllow) // Validate has seen them
 	s := &Server{
 		cfg: cfg, d: d, metricsAllow: allow, maxBody: cfg.MaxBody.Bytes(),
 		rows: problemRows(), gate: newGate(), bypass: newLimiter(bypassInflight),
@@ -72,10 +70,7 @@ func New(cfg Config, d Deps) *Server {
 	d.Metrics.Gauge("registry_sse_clients", serviceRegistry, s.streams.count)
 	s.routes = s.table()
 	s.router = s.newRouter(s.routes)
-	s.tcp = s.newEndpoint("http", "tcp", cfg.Bind, cfg.MaxConns)
-	if d.UDS.Path != "" {
-		s.admin = s.newEndpoint("admin_http", "unix", d.UDS.Path, maxPeers)
-	}
+	s.front = front.New(cfg, front.DefaultTLSConfig(), d.UDS, front.Options{Metrics: d.Metrics, Log: d.Log, Handler: s.router})
 	return s
 }
 
@@ -89,49 +84,27 @@ func (s *Server) Handler() http.Handler { return s.router }
 
 // serve runs one request through its stages.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, b *bound, p httprouter.Params) {
-	c := &call{w: w, r: r, route: b.route, params: p, peer: peerOf(r), started: time.Now()}
+	c := &call{w: w, r: r, route: b.route, params: p, peer: front.PeerOf(r), started: time.Now()}
 	if err := b.run(c); err != nil {
 		panic(http.ErrAbortHandler) // how net/http is told to drop the connection
 	}
 }
 
-// Listen opens the TCP address and the admin socket. It takes over the file of a socket that a dead process left, so
-// the caller must hold the data directory.
-func (s *Server) Listen(ctx context.Context) error {
-	if err := s.tcp.listen(ctx); err != nil {
-		return err
-	}
-	if s.admin == nil {
-		return nil
-	}
-	if err := s.admin.listen(ctx); err != nil {
-		return errors.Join(err, s.tcp.close())
-	}
-	return nil
-}
+// Listen opens the TCP address and the admin socket.
+func (s *Server) Listen(ctx context.Context) error { return s.front.Listen(ctx) }
 
 // Addr is the TCP address in force, once Listen has returned.
-func (s *Server) Addr() string { return s.tcp.addr() }
+func (s *Server) Addr() string { return s.front.Addr() }
 
 // SocketPath is the admin socket's, "" without one.
-func (s *Server) SocketPath() string { return s.d.UDS.Path }
+func (s *Server) SocketPath() string { return s.front.SocketPath() }
 
 // Tasks are the accept loops.
-func (s *Server) Tasks() []flow.Task {
-	out := []flow.Task{s.tcp.task("Accepts on TCP; every connection has a goroutine of net/http.")}
-	if s.admin != nil {
-		out = append(out, s.admin.task("Accepts on the admin socket, peers by uid."))
-	}
-	return out
-}
+func (s *Server) Tasks() []flow.Task { return s.front.Tasks() }
 
-// Shutdown stops accepting, on TCP first, and waits for the calls in hand until ctx ends; then it cuts what is left,
-// and says so. Streams end by the gate.
+// Shutdown stops accepting and waits for the calls in hand until ctx ends; then it cuts what is left, and says so.
+// Streams end by the gate.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.SetGate(GateClosed)
-	err := s.tcp.shutdown(ctx)
-	if s.admin != nil {
-		err = errors.Join(err, s.admin.shutdown(ctx))
-	}
-	return err
+	return s.front.Shutdown(ctx)
 }

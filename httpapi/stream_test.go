@@ -13,6 +13,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/unit"
 	"ronbox/engines/registry"
+	"ronbox/httpapi/front"
 )
 
 // frames reads an event stream.
@@ -167,7 +168,7 @@ func TestStreamTellsLag(t *testing.T) {
 		r.commit(v)
 	}
 	rec := &recorder{header: http.Header{}}
-	c := &call{w: rec, r: newRequest(t), route: &Route{}, peer: nobody}
+	c := &call{w: rec, r: newRequest(t), route: &Route{}, peer: &front.Peer{}}
 	st := &stream{s: r.Server, c: c, sub: sub, out: openSSE(c, time.Second), sent: 3}
 	for !drained(st) {
 		if err := st.next(); err != nil {
@@ -209,7 +210,7 @@ func (r *recorder) FlushError() error                { return nil }
 
 func TestStreamPings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, func(_ *Config, d *Deps) { d.SSE.Ping = unit.Duration(15 * time.Second) })
+		r := newRig(t, func(_ *front.Config, d *Deps) { d.SSE.Ping = unit.Duration(15 * time.Second) })
 		rec := &recorder{header: http.Header{}}
 		ctx, cancel := context.WithTimeout(t.Context(), 46*time.Second)
 		defer cancel()
@@ -249,7 +250,7 @@ func TestStreamEndsWithTheNode(t *testing.T) {
 }
 
 func TestStreamsAreCapped(t *testing.T) {
-	r := newRig(t, func(_ *Config, d *Deps) { d.SSE.MaxClients, d.SSE.MaxPerIP = 3, 2 }).listening(t)
+	r := newRig(t, func(_ *front.Config, d *Deps) { d.SSE.MaxClients, d.SSE.MaxPerIP = 3, 2 }).listening(t)
 	first, second := r.stream(t, ""), r.stream(t, "")
 	first.want("retry: 3000", hello3)
 	second.want("retry: 3000", hello3)
@@ -260,7 +261,7 @@ func TestStreamsAreCapped(t *testing.T) {
 	if got := sum(t, r.metrics, "registry_sse_clients"); got != 2 {
 		t.Errorf("registry_sse_clients = %v, want 2", got)
 	}
-	overSocket := &peer{socket: true}
+	overSocket := &front.Peer{Socket: true}
 	if !r.streams.enter(overSocket) || r.streams.enter(overSocket) {
 		t.Error("a socket peer takes the last place, and no one the one after")
 	}

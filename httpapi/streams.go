@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"ronbox/appliance/flow"
+	"ronbox/httpapi/front"
 )
 
 var errStreams = errors.New("too many open streams")
@@ -23,23 +24,23 @@ func newStreams(c *flow.Catalog, most, perIP int) *streams {
 }
 
 // enter takes a place for the peer. Peers of the socket have one address, and only the common bound.
-func (s *streams) enter(p *peer) bool {
+func (s *streams) enter(p *front.Peer) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.n >= s.max || !p.socket && s.byIP[p.addr] >= s.perIP {
+	if s.n >= s.max || !p.Socket && s.byIP[p.Addr] >= s.perIP {
 		return false
 	}
 	s.n++
-	s.byIP[p.addr]++
+	s.byIP[p.Addr]++
 	return true
 }
 
-func (s *streams) leave(p *peer) {
+func (s *streams) leave(p *front.Peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.n--
-	if s.byIP[p.addr]--; s.byIP[p.addr] == 0 {
-		delete(s.byIP, p.addr)
+	if s.byIP[p.Addr]--; s.byIP[p.Addr] == 0 {
+		delete(s.byIP, p.Addr)
 	}
 }
 

@@ -9,20 +9,21 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/appliance/unit"
 	"ronbox/engines/registry"
-	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
+	"ronbox/httpapi/front"
 	"ronbox/store"
 )
 
 // Config is everything an operator can set. A section belongs to the package that reads it.
 type Config struct {
-	Node     Node              `toml:"node"`
-	Server   httpapi.Config    `toml:"server"`
-	UDS      httpapi.UDSConfig `toml:"uds"`
-	Auth     auth.Config       `toml:"auth"`
-	Store    store.Config      `toml:"store"`
-	Log      obs.LogConfig     `toml:"log"`
-	Registry registry.Config   `toml:"registry"`
+	Node     Node            `toml:"node"`
+	Server   front.Config    `toml:"server"`
+	TLS      front.TLSConfig `toml:"tls"`
+	UDS      front.UDSConfig `toml:"uds"`
+	Auth     auth.Config     `toml:"auth"`
+	Store    store.Config    `toml:"store"`
+	Log      obs.LogConfig   `toml:"log"`
+	Registry registry.Config `toml:"registry"`
 }
 
 // Node is the section [node].
@@ -41,7 +42,9 @@ func Default() *Config {
 			DrainCap:   unit.Duration(5 * time.Second),
 			AbortGrace: unit.Duration(250 * time.Millisecond),
 		},
-		Server:   httpapi.DefaultConfig(),
+		Server:   front.DefaultConfig(),
+		TLS:      front.DefaultTLSConfig(),
+		UDS:      front.DefaultUDSConfig(),
 		Auth:     auth.DefaultConfig(),
 		Store:    store.DefaultConfig(),
 		Log:      obs.DefaultLogConfig(),

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"syscall"
 
-	"ronbox/httpapi"
+	"ronbox/httpapi/front"
 )
 
 const (
@@ -226,7 +226,7 @@ func (l *loader) validate() {
 
 // validateSocket judges the path that the data directory makes of the socket's.
 func (l *loader) validateSocket() {
-	whole := httpapi.UDSConfig{Path: l.cfg.SocketPath()}
+	whole := front.UDSConfig{Path: l.cfg.SocketPath()}
 	if err := whole.Validate(); err != nil && l.cfg.UDS.Validate() == nil {
 		f := l.place("uds", err)
 		f.Reason += ": give a shorter one, outside the data directory"

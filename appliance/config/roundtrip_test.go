@@ -69,6 +69,8 @@ func environ(c *Config) []string {
 			text = string(b)
 		case []string:
 			text = strings.Join(v, ",")
+		case map[string][]string:
+			text = "{}" // drawn configurations leave it empty
 		}
 		out = append(out, envName(l.key)+"="+text)
 	}

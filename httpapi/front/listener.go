@@ -1,4 +1,4 @@
-package httpapi
+package front
 
 import (
 	"errors"
@@ -84,18 +84,18 @@ func (l *capListener) admit(c net.Conn) net.Conn {
 	switch c := c.(type) {
 	case *net.TCPConn:
 		ap, _ := netip.ParseAddrPort(c.RemoteAddr().String())
-		return &tcpConn{TCPConn: c, tracked: l.track(&peer{addr: ap.Addr().Unmap()})}
+		return &tcpConn{TCPConn: c, tracked: l.track(&Peer{Addr: ap.Addr().Unmap()})}
 	case *net.UnixConn:
-		uid, err := peerUID(c)
-		if err != nil || !l.e.may(uid) {
+		uid, gid, err := peerCred(c)
+		if err != nil || !l.e.may(uid, gid) {
 			return nil
 		}
-		return &unixConn{UnixConn: c, tracked: l.track(&peer{socket: true, uid: uid})}
+		return &unixConn{UnixConn: c, tracked: l.track(&Peer{Socket: true, UID: uid, GID: gid})}
 	}
 	return nil
 }
 
-func (l *capListener) track(p *peer) *tracked {
+func (l *capListener) track(p *Peer) *tracked {
 	p.silent = &l.e.silent
 	p.silent.Add(1)
 	return &tracked{limit: l.e.conns, peer: p}
@@ -125,12 +125,12 @@ func (l *capListener) Close() error {
 
 // tracked gives its place back once.
 type tracked struct {
-	limit *limiter
-	peer  *peer
+	limit *places
+	peer  *Peer
 	left  atomic.Bool
 }
 
-func (t *tracked) who() *peer { return t.peer }
+func (t *tracked) who() *Peer { return t.peer }
 
 func (t *tracked) leave() {
 	if !t.left.Swap(true) {

@@ -1,9 +1,9 @@
-package httpapi
+package front
 
 import (
-	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -15,27 +15,11 @@ import (
 	"time"
 
 	"ronbox/appliance/unit"
-	"ronbox/engines/registry"
 )
 
-// readStatus reads one answer's status, 0 when the connection just ends.
-func readStatus(t *testing.T, c net.Conn) int {
-	t.Helper()
-	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
-		return 0
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, _ = io.Copy(io.Discard, resp.Body)
-	_ = resp.Body.Close()
-	return resp.StatusCode
-}
-
 func TestSlowHeadersAreClosed(t *testing.T) {
-	r := newRig(t, func(c *Config, _ *Deps) { c.ReadTimeout = unit.Duration(100 * time.Millisecond) }).listening(t)
-	for _, begun := range []string{"", "GET /registry/he", "GET /registry/head HTTP/1.1\r\nHost: x\r\nX-A: "} {
+	r := newRig(t, func(s *setup) { s.cfg.ReadTimeout = unit.Duration(100 * time.Millisecond) }).listening(t)
+	for _, begun := range []string{"", "GET /he", "GET / HTTP/1.1\r\nHost: x\r\nX-A: "} {
 		c := r.dial(t)
 		if _, err := io.WriteString(c, begun); err != nil {
 			t.Fatal(err)
@@ -47,22 +31,22 @@ func TestSlowHeadersAreClosed(t *testing.T) {
 			t.Errorf("%q: the connection is still open: %v", begun, err)
 		}
 	}
-	if r.reg.calls != 0 {
-		t.Error("a half request reached the engine")
+	if r.calls.Load() != 0 {
+		t.Error("a half request reached the handler")
 	}
 }
 
 func TestHugeHeadersAreRefused(t *testing.T) {
 	r := newRig(t).listening(t)
 	c := r.dial(t)
-	_, _ = io.WriteString(c, "GET /registry/head HTTP/1.1\r\nHost: x\r\nX-Big: "+strings.Repeat("x", 64<<10)+"\r\n\r\n")
+	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\nX-Big: "+strings.Repeat("x", 64<<10)+"\r\n\r\n")
 	if got := readStatus(t, c); got != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("%d, want 431", got)
 	}
 }
 
 func TestConnectionsAreCapped(t *testing.T) {
-	r := newRig(t, func(c *Config, _ *Deps) { c.MaxConns = 2 }).listening(t)
+	r := newRig(t, func(s *setup) { s.cfg.MaxConns = 2 }).listening(t)
 	get := "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 	first, second := r.dial(t), r.dial(t)
 	for _, c := range []net.Conn{first, second} { // both are accepted before the third knocks
@@ -92,27 +76,13 @@ func TestConnectionsAreCapped(t *testing.T) {
 	}
 }
 
-// waitFor polls what another goroutine is about to do.
-func waitFor(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	poll, end := time.NewTicker(time.Millisecond), time.After(5*time.Second)
-	defer poll.Stop()
-	for !ok() {
-		select {
-		case <-poll.C:
-		case <-end:
-			t.Fatalf("no %s in 5 s", what)
-		}
-	}
-}
-
-func withSocket(path string) func(*Config, *Deps) {
-	return func(_ *Config, d *Deps) { d.UDS.Path = path }
+func withSocket(path string) func(*setup) {
+	return func(s *setup) { s.uds.Path = path }
 }
 
 func TestSocketIsTheOwnersOnly(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "admin.sock")
-	r := newRig(t, withSocket(path)).listening(t)
+	newRig(t, withSocket(path)).listening(t)
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 || info.Mode().Type() != os.ModeSocket {
 		t.Fatalf("%v %v, want a socket 0600", info.Mode(), err)
@@ -122,12 +92,10 @@ func TestSocketIsTheOwnersOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	_, _ = io.WriteString(c, "POST /registry/commit/"+proposal+" HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
-	if got := readStatus(t, c); got != http.StatusCreated {
-		t.Errorf("%d, want the own uid to be let in", got)
-	}
-	if uid := r.reg.actor.UID; uid == nil || *uid != uint32(os.Getuid()) {
-		t.Errorf("actor = %+v, want the own uid", r.reg.actor)
+	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+	answer, err := io.ReadAll(c)
+	if want := fmt.Sprintf("\r\n\r\nuid:%d", os.Getuid()); err != nil || !strings.HasSuffix(string(answer), want) {
+		t.Errorf("%q %v, want the own uid to be let in", answer, err)
 	}
 }
 
@@ -136,9 +104,7 @@ func TestSocketRefusesOthers(t *testing.T) {
 		t.Error("the own uid and root are let in, and nobody else")
 	}
 	path := filepath.Join(t.TempDir(), "admin.sock")
-	r := newRig(t, withSocket(path))
-	r.admin.may = func(uint32) bool { return false }
-	r.listening(t)
+	r := newRig(t, withSocket(path), func(s *setup) { s.o.SocketMay = func(uint32, uint32) bool { return false } }).listening(t)
 	c, err := net.Dial("unix", path)
 	if err != nil {
 		t.Fatal(err)
@@ -192,7 +158,7 @@ func TestSocketPathThatCannotBe(t *testing.T) {
 
 func TestAddressInUseIsAnError(t *testing.T) {
 	r := newRig(t).listening(t)
-	if err := newRig(t, func(c *Config, _ *Deps) { c.Bind = r.Addr() }).Listen(t.Context()); err == nil {
+	if err := newRig(t, func(s *setup) { s.cfg.Bind = r.Addr() }).Listen(t.Context()); err == nil {
 		t.Error("bound twice")
 	}
 }
@@ -201,7 +167,7 @@ func TestAddressInUseIsAnError(t *testing.T) {
 func TestTaskComesBackOnItsAddress(t *testing.T) {
 	r := newRig(t).listening(t)
 	addr := r.Addr()
-	r2 := newRig(t, func(c *Config, _ *Deps) { c.Bind = "127.0.0.1:0" })
+	r2 := newRig(t, func(s *setup) { s.cfg.Bind = "127.0.0.1:0" })
 	if err := r2.Listen(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -224,17 +190,17 @@ func TestTaskComesBackOnItsAddress(t *testing.T) {
 // Shutdown waits for calls in hand, and cuts them when its time is over.
 func TestShutdownWaitsThenCuts(t *testing.T) {
 	for _, tt := range []struct {
-		doc, timeout string
-		within       time.Duration
-		status       int
-	}{{"in time", "0.1", 5 * time.Second, http.StatusGatewayTimeout}, {"too late", "4", 50 * time.Millisecond, 0}} {
+		doc, path string
+		within    time.Duration
+		status    int
+	}{{"in time", "/hold", 5 * time.Second, http.StatusOK}, {"too late", "/wait", 50 * time.Millisecond, 0}} {
 		r := newRig(t).listening(t)
-		r.reg.wait = true
 		c := r.dial(t)
-		_, _ = io.WriteString(c, "POST /registry/commit/"+proposal+" HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good\r\n"+
-			"Request-Timeout: "+tt.timeout+"\r\nContent-Length: 0\r\n\r\n")
+		_, _ = io.WriteString(c, "GET "+tt.path+" HTTP/1.1\r\nHost: x\r\n\r\n")
 		waitFor(t, "call", func() bool { return r.tcp.calls.Load() == 1 })
 		ctx, cancel := context.WithTimeout(t.Context(), tt.within)
+		release := time.AfterFunc(100*time.Millisecond, func() { close(r.hold) })
+		defer release.Stop()
 		if err := r.Shutdown(ctx); err != nil {
 			t.Errorf("%s: Shutdown: %v", tt.doc, err)
 		}
@@ -247,16 +213,14 @@ func TestShutdownWaitsThenCuts(t *testing.T) {
 
 func TestShutdownSaysWhatRunsOn(t *testing.T) {
 	r := newRig(t).listening(t)
-	hold := make(chan struct{})
-	r.reg.since = func(uint64, int) ([]registry.Event, error) { <-hold; return nil, nil }
-	f := r.stream(t, "1")
-	f.want("retry: 3000", hello3)
+	_, _ = io.WriteString(r.dial(t), "GET /hold HTTP/1.1\r\nHost: x\r\n\r\n")
+	waitFor(t, "call", func() bool { return r.calls.Load() == 1 })
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if err := r.Shutdown(ctx); err == nil || !strings.Contains(err.Error(), "1 calls run on") {
 		t.Errorf("err = %v, want one call that runs on", err)
 	}
-	close(hold)
+	close(r.hold)
 }
 
 func TestShutdownDoesNotMindSilentConnections(t *testing.T) {
@@ -283,4 +247,32 @@ func TestLiveSocketIsNotTaken(t *testing.T) {
 		t.Fatalf("the first node's socket is gone: %v", err)
 	}
 	_ = c.Close()
+}
+
+// Who knocked before the door was shut is let in and told so.
+func TestShutdownAnswersWhoHasConnected(t *testing.T) {
+	r := newRig(t)
+	if err := r.Listen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var all []net.Conn
+	for range 20 {
+		c := r.dial(t)
+		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		all = append(all, c)
+	}
+	stopped := make(chan error, 1)
+	go func() { stopped <- r.Shutdown(t.Context()) }()
+	waitFor(t, "shutdown to begin", func() bool { return r.tcp.open.Load().stopping.Load() })
+	if err := r.tcp.run(t.Context()); err != nil {
+		t.Errorf("run: %v", err)
+	}
+	if err := <-stopped; err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+	for i, c := range all {
+		if got := readStatus(t, c); got != http.StatusOK {
+			t.Errorf("connection %d: %d, want an answer", i, got)
+		}
+	}
 }

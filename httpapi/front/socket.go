@@ -1,4 +1,4 @@
-package httpapi
+package front
 
 import (
 	"context"
@@ -54,23 +54,23 @@ func removeStale(ctx context.Context, path string) error {
 	return os.Remove(path)
 }
 
-// peerUID asks the kernel who made the connection. Only the uid is of use: a pid can be another's by now.
-func peerUID(c *net.UnixConn) (uint32, error) {
+// peerCred asks the kernel who made the connection. The pid is of no use: it can be another's by now.
+func peerCred(c *net.UnixConn) (uid, gid uint32, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	var cred *unix.Ucred
 	var cerr error
 	if err := raw.Control(func(fd uintptr) {
 		cred, cerr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	}); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if cerr != nil {
-		return 0, cerr
+		return 0, 0, cerr
 	}
-	return cred.Uid, nil
+	return cred.Uid, cred.Gid, nil
 }
 
 // uidAllowed lets in who runs the node, and root.

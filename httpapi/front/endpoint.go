@@ -1,4 +1,4 @@
-package httpapi
+package front
 
 import (
 	"context"
@@ -16,13 +16,13 @@ import (
 
 // endpoint is one address with the server behind it.
 type endpoint struct {
-	s       *Server
+	f       *Front
 	name    string // of its task
 	network string // "tcp" or "unix"
 	bind    string
 	http    *http.Server
-	may     func(uid uint32) bool // which peers of a socket are let in
-	conns   *limiter
+	may     func(uid, gid uint32) bool // which peers of a socket are let in
+	conns   *places
 	calls   atomic.Int64                // handlers running
 	silent  atomic.Int64                // connections that have not asked for anything yet
 	rejects map[string]func(n int)      // by reason
@@ -35,9 +35,9 @@ const (
 	rejectPeer  = "peer"
 )
 
-func (s *Server) newEndpoint(name, network, bind string, limit int) *endpoint {
-	m := s.d.Metrics
-	e := &endpoint{s: s, name: name, network: network, bind: bind, may: uidAllowed, conns: newLimiter(limit),
+func (f *Front) newEndpoint(cfg Config, name, network, bind string, limit int) *endpoint {
+	m := f.o.Metrics
+	e := &endpoint{f: f, name: name, network: network, bind: bind, may: f.o.SocketMay, conns: newPlaces(limit),
 		rejects: map[string]func(int){
 			rejectTotal: m.Counter("conn_rejects_total", serviceNode, "reason", rejectTotal),
 			rejectPeer:  m.Counter("conn_rejects_total", serviceNode, "reason", rejectPeer),
@@ -48,21 +48,21 @@ func (s *Server) newEndpoint(name, network, bind string, limit int) *endpoint {
 	e.http = &http.Server{
 		Handler:           e,
 		Protocols:         protocols,
-		ReadHeaderTimeout: s.cfg.ReadTimeout.D(),
-		IdleTimeout:       s.cfg.IdleTimeout.D(),
-		MaxHeaderBytes:    int(s.cfg.MaxHeader.Bytes()),
+		ReadHeaderTimeout: cfg.ReadTimeout.D(),
+		IdleTimeout:       cfg.IdleTimeout.D(),
+		MaxHeaderBytes:    int(cfg.MaxHeader.Bytes()),
 		ConnContext:       withPeer,
 		// OPTIONS * is counted and carries a correlation id like any other request.
 		DisableGeneralOptionsHandler: true,
-		ErrorLog:                     s.d.Log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
+		ErrorLog:                     f.o.Log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 	}
 	return e
 }
 
 // withPeer puts who is at the other end into the context of every request of c.
 func withPeer(ctx context.Context, c net.Conn) context.Context {
-	if t, ok := c.(interface{ who() *peer }); ok {
-		return context.WithValue(ctx, peerKey{}, t.who())
+	if t, ok := c.(interface{ who() *Peer }); ok {
+		return WithPeer(ctx, t.who())
 	}
 	return ctx
 }
@@ -129,8 +129,8 @@ func (e *endpoint) run(ctx context.Context) error {
 func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.calls.Add(1)
 	defer e.calls.Add(-1)
-	peerOf(r).ask()
-	e.s.router.ServeHTTP(w, r)
+	PeerOf(r).ask()
+	e.f.o.Handler.ServeHTTP(w, r)
 }
 
 // shutdown shuts the door, lets who is inside be answered until ctx ends, then cuts the connections. Only a handler that

@@ -1,0 +1,28 @@
+package front
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestConfigFaultsAreAllTold(t *testing.T) {
+	if err := DefaultConfig().Validate(); err != nil {
+		t.Errorf("defaults: %v", err)
+	}
+	bad := Config{Bind: "nowhere", MetricsAllow: []string{"x"}, HealthCIDRs: []string{"1"}, Trusted: []string{"y"},
+		CORS: CORS{AllowOrigins: []string{"https://a.example/"}, AllowMethods: []string{"G T"}, AllowHeaders: []string{""}}}
+	err := bad.Validate()
+	for _, key := range []string{"bind", "acceptors", "connection_limit_per_ip", "health_cidrs", "decompress_ratio_cap", "trusted_proxies", "cors.allow_origins", "cors.allow_methods",
+		"cors.allow_headers", "metrics_allow", "max_conns", "max_header", "max_body_bytes", "read_timeout", "write_timeout", "idle_timeout"} {
+		if err == nil || !strings.Contains(err.Error(), key) {
+			t.Errorf("%v does not name %s", err, key)
+		}
+	}
+	for _, bind := range []string{"127.0.0.1:99999", "127.0.0.1:http", "127.0.0.1:"} {
+		bad := DefaultConfig()
+		bad.Bind = bind
+		if err := bad.Validate(); err == nil || !strings.Contains(err.Error(), "port") {
+			t.Errorf("bind %q: err = %v, want a word on the port", bind, err)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package front
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"go.uber.org/goleak"
+
+	"ronbox/appliance/obs"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is a front before a handler that says who asks, or holds the caller under /hold until it leaves or hold is closed.
+type rig struct {
+	*Front
+	metrics *obs.Metrics
+	calls   atomic.Int64
+	hold    chan struct{}
+}
+
+func (r *rig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	r.calls.Add(1)
+	switch req.URL.Path {
+	case "/wait":
+		<-req.Context().Done()
+		w.WriteHeader(http.StatusGatewayTimeout)
+	case "/hold":
+		<-r.hold
+	default:
+		_, _ = io.WriteString(w, PeerOf(req).String())
+	}
+}
+
+type setup struct {
+	cfg Config
+	tls TLSConfig
+	uds UDSConfig
+	o   Options
+}
+
+// newRig makes a front that listens nowhere.
+func newRig(t testing.TB, change ...func(*setup)) *rig {
+	t.Helper()
+	r := &rig{metrics: obs.NewMetrics(), hold: make(chan struct{})}
+	s := &setup{cfg: DefaultConfig(), tls: DefaultTLSConfig(), uds: DefaultUDSConfig(), o: Options{Metrics: r.metrics, Handler: r}}
+	s.cfg.Bind = "127.0.0.1:0"
+	for _, f := range change {
+		f(s)
+	}
+	r.Front = New(s.cfg, s.tls, s.uds, s.o)
+	return r
+}
+
+// listening starts the rig's tasks, joined at the end of the test.
+func (r *rig) listening(t testing.TB) *rig {
+	t.Helper()
+	if err := r.Listen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for _, task := range r.Tasks() {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			if err := task.Run(ctx); err != nil && ctx.Err() == nil {
+				t.Errorf("task %s: %v", task.Name, err)
+			}
+		}()
+	}
+	t.Cleanup(func() {
+		stop, end := context.WithTimeout(context.Background(), time.Second)
+		defer end()
+		_ = r.Shutdown(stop)
+		cancel()
+		wg.Wait()
+	})
+	return r
+}
+
+// dial opens a bare connection, closed at the end of the test.
+func (r *rig) dial(t testing.TB) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", r.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	return c
+}
+
+// sum adds the series of a family that carry the labels.
+func sum(t testing.TB, m *obs.Metrics, family string, pairs ...string) (total float64) {
+	t.Helper()
+	all, err := prometheus.Gatherer(m.Registry()).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		if f.GetName() != family {
+			continue
+		}
+		for _, s := range f.GetMetric() {
+			if carries(s, pairs) {
+				total += s.GetCounter().GetValue() + s.GetGauge().GetValue()
+			}
+		}
+	}
+	return total
+}
+
+func carries(s *dto.Metric, pairs []string) bool {
+	for i := 0; i < len(pairs); i += 2 {
+		found := false
+		for _, l := range s.GetLabel() {
+			found = found || l.GetName() == pairs[i] && l.GetValue() == pairs[i+1]
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
+}
+
+// readStatus reads one answer's status, 0 when the connection just ends.
+func readStatus(t *testing.T, c net.Conn) int {
+	t.Helper()
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
+		return 0
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, resp.Body)
+	_ = resp.Body.Close()
+	return resp.StatusCode
+}
+
+// waitFor polls what another goroutine is about to do.
+func waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	poll, end := time.NewTicker(time.Millisecond), time.After(5*time.Second)
+	defer poll.Stop()
+	for !ok() {
+		select {
+		case <-poll.C:
+		case <-end:
+			t.Fatalf("no %s in 5 s", what)
+		}
+	}
+}
