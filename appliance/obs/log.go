@@ -4,14 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/hashicorp/go-hclog"
 )
 
 // LogConfig says how log lines look and which are written.
 type LogConfig struct {
-	Format string `toml:"format"` // "json" or "text"
-	Level  string `toml:"level"`  // "trace", "debug", "info", "warn", "error" or "off"
+	Format string `toml:"format" reload:"r"` // "json" or "text"
+	Level  string `toml:"level" reload:"r"`  // "trace", "debug", "info", "warn", "error" or "off"
 }
 
 // DefaultLogConfig is JSON at level info.
@@ -31,22 +32,99 @@ func (c LogConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// NewLogger writes one line per call to out, in one Write. A logger's name, up to its first dot, is the line's "service"; the message,
-// a constant, its "event"; the key-value pairs follow, secrets hidden. SetLevel works at run time and for all sub-loggers at once. What
-// is not valid in cfg falls back to the default. A call waits as long as out does: give it a Ring.
+// NewLogger is the Logger of a Control that nobody turns.
 func NewLogger(cfg LogConfig, out io.Writer) hclog.Logger {
+	return NewControl(cfg, out).Logger()
+}
+
+// Control owns the node's logger: what it writes, and how that is changed while it runs. It is safe for concurrent use.
+//
+// It writes one line per call to out, in one Write. A logger's name, up to its first dot, is the line's "service"; the message, a
+// constant, its "event"; the key-value pairs follow, secrets hidden. Of lines that say the same, 10 a second are written, the others
+// summed. A call waits as long as out does: give it a Ring.
+type Control struct {
+	base hclog.InterceptLogger
+	sink *sink
+
+	mu sync.Mutex // serialises the changes
+}
+
+// NewControl makes the logger. What is not valid in cfg falls back to the default.
+func NewControl(cfg LogConfig, out io.Writer) *Control {
+	c := &Control{sink: newSink(out)}
+	// The logger below the sink must print nothing, but it keeps the lowest level there is and answers IsDebug.
+	c.base = hclog.NewInterceptLogger(&hclog.LoggerOptions{
+		Output: io.Discard, Exclude: func(hclog.Level, string, ...any) bool { return true },
+	})
+	c.base.RegisterSink(c.sink)
+	c.Set(cfg)
+	if ring, ok := out.(*Ring); ok {
+		ring.sums(c.sink.sweep)
+	}
+	return c
+}
+
+// Logger is the node's logger; services take a named one of it.
+func (c *Control) Logger() hclog.Logger {
+	return c.base
+}
+
+// Set puts cfg in force for all services, those whose level was set by hand included.
+func (c *Control) Set(cfg LogConfig) {
 	level := hclog.LevelFromString(cfg.Level)
 	if level == hclog.NoLevel {
 		level = hclog.Info
 	}
-	// The logger below the sink must print nothing, but it keeps the level and answers IsDebug.
-	logger := hclog.NewInterceptLogger(&hclog.LoggerOptions{
-		Level: level, Output: io.Discard, Exclude: func(hclog.Level, string, ...any) bool { return true },
-	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	render := appendJSONLine
 	if cfg.Format == "text" {
 		render = appendTextLine
 	}
-	logger.RegisterSink(&sink{out: out, level: logger.GetLevel, render: render})
-	return logger
+	c.sink.render.Store(&render)
+	c.apply(levels{all: level})
+}
+
+// ErrNoLevel says that a text is no log level.
+var ErrNoLevel = errors.New("must be trace, debug, info, warn, error or off")
+
+// SetLevel sets the level of one service until the next Set, or that of all for "". An empty level gives a service back to all.
+func (c *Control) SetLevel(level, service string) error {
+	l := hclog.LevelFromString(level)
+	if l == hclog.NoLevel && (level != "" || service == "") {
+		return ErrNoLevel
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	next := c.sink.levels.Load().clone()
+	switch {
+	case service == "":
+		next.all = l
+	case level == "":
+		delete(next.by, service)
+	default:
+		next.by[service] = l
+	}
+	c.apply(next)
+	return nil
+}
+
+// Level is the level that holds for a service, or for those without one of their own.
+func (c *Control) Level(service string) string {
+	return c.sink.levels.Load().of(service).String()
+}
+
+// Levels are the services that have a level of their own.
+func (c *Control) Levels() map[string]string {
+	out := map[string]string{}
+	for service, l := range c.sink.levels.Load().by {
+		out[service] = l.String()
+	}
+	return out
+}
+
+// apply wants c.mu held.
+func (c *Control) apply(l levels) {
+	c.sink.levels.Store(&l)
+	c.base.SetLevel(l.least())
 }

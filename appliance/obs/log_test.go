@@ -71,15 +71,17 @@ func TestKeys(t *testing.T) {
 func TestLevels(t *testing.T) {
 	for level, want := range map[string]int{"trace": 5, "debug": 4, "info": 3, "warn": 2, "error": 1, "off": 0, "nonsense": 3} {
 		var out bytes.Buffer
-		l := NewLogger(LogConfig{Format: "json", Level: level}, &out)
-		sub := l.Named("node")
+		c := NewControl(LogConfig{Format: "json", Level: level}, &out)
+		sub := c.Logger().Named("node")
 		for _, at := range []hclog.Level{hclog.Trace, hclog.Debug, hclog.Info, hclog.Warn, hclog.Error} {
 			sub.Log(at, "x")
 		}
 		if got := strings.Count(out.String(), "\n"); got != want || sub.IsDebug() != (want >= 4) {
 			t.Errorf("%s: %d lines, want %d", level, got, want)
 		}
-		l.SetLevel(hclog.Trace)
+		if err := c.SetLevel("trace", ""); err != nil {
+			t.Error(err)
+		}
 		out.Reset()
 		if sub.Trace("x"); out.Len() == 0 {
 			t.Errorf("%s: SetLevel did not reach the sub-logger", level)

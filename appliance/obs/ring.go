@@ -6,13 +6,14 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 )
 
 // ringBytes bounds the lines that wait for the writer: some seconds of a busy node, little beside its memory.
 const ringBytes = 1 << 20
 
-// Ring stands between the logger and a reader that may be slow or stuck. Until Run starts, and after it has returned, Write writes
-// through and waits as long as the reader does; in between it takes what has room, drops the rest, and never waits.
+// Ring stands between the logger and a reader that may be slow or stuck. From the start until Run has returned, Write takes what has room,
+// drops the rest, and never waits; after that it writes through and waits as long as the reader does.
 type Ring struct {
 	out     io.Writer
 	dropped func(n int)
@@ -21,15 +22,28 @@ type Ring struct {
 	writing sync.Mutex // held over writes to out; taken before mu
 
 	mu      sync.Mutex
-	running bool          // guarded by mu
-	pending []byte        // whole lines; guarded by mu
-	busy    bool          // the writer task is writing; guarded by mu
-	idle    chan struct{} // closed when nothing is pending or being written, nil when no one waits; guarded by mu
+	mode    ringMode                        // guarded by mu
+	pending []byte                          // whole lines; guarded by mu
+	busy    bool                            // the writer task is writing; guarded by mu
+	idle    chan struct{}                   // closed when nothing is pending or being written, nil when no one waits; guarded by mu
+	sweep   func(now time.Time, final bool) // writes the sums that are due; guarded by mu
 }
+
+// ringMode is what becomes of a line.
+type ringMode int
+
+const (
+	gathers ringMode = iota // kept until Run starts
+	runs                    // kept for Run
+	through                 // written by whoever logs
+)
 
 // NewRing writes to out. It shows as the queue "log" of service node.
 func NewRing(out io.Writer, m *Metrics) *Ring {
-	r := &Ring{out: out, dropped: m.Counter("queue_dropped_total", "node", "queue", "log"), wake: make(chan struct{}, 1)}
+	r := &Ring{
+		out: out, dropped: m.Counter("queue_dropped_total", "node", "queue", "log"), wake: make(chan struct{}, 1),
+		sweep: func(time.Time, bool) {},
+	}
 	m.Gauge("queue_depth", "node", r.depth, "queue", "log")
 	return r
 }
@@ -39,12 +53,26 @@ func RingCap() int {
 	return ringBytes
 }
 
+// sums makes the ring call sweep once a second, and at its end: what was held back must show even if nothing else is logged.
+func (r *Ring) sums(sweep func(now time.Time, final bool)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sweep = sweep
+}
+
+func (r *Ring) sum(final bool) {
+	r.mu.Lock()
+	sweep := r.sweep
+	r.mu.Unlock()
+	sweep(time.Now(), final)
+}
+
 // Write takes one whole line. It reports success for a line that it drops: no logger could do anything about it.
 func (r *Ring) Write(p []byte) (int, error) {
 	r.mu.Lock()
-	if !r.running {
+	if r.mode == through {
 		r.mu.Unlock()
-		return r.write(p)
+		return r.write(p, r.out.Write)
 	}
 	if len(r.pending)+len(p) > ringBytes {
 		r.mu.Unlock()
@@ -60,11 +88,11 @@ func (r *Ring) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// write writes through, one at a time.
-func (r *Ring) write(p []byte) (int, error) {
+// write hands p to out, one at a time.
+func (r *Ring) write(p []byte, out func([]byte) (int, error)) (int, error) {
 	r.writing.Lock()
 	defer r.writing.Unlock()
-	n, err := r.out.Write(p)
+	n, err := out(p)
 	if err != nil {
 		r.dropped(bytes.Count(p[max(n, 0):], []byte{'\n'}))
 	}
@@ -77,11 +105,11 @@ var errTwoWriters = errors.New("obs: the log ring has a writer")
 // Run is the writer task. It returns once ctx is done and what was pending is written; a reader that is stuck holds it up.
 func (r *Ring) Run(ctx context.Context) error {
 	r.mu.Lock()
-	if r.running {
+	if r.mode == runs {
 		r.mu.Unlock()
 		return errTwoWriters
 	}
-	r.running = true
+	r.mode = runs
 	r.mu.Unlock()
 	return r.drain(ctx)
 }
@@ -94,11 +122,16 @@ func (r *Ring) drain(ctx context.Context) error {
 			r.stop()
 		}
 	}()
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
 	for batch := []byte(nil); ; {
 		last := ctx.Err() != nil
+		if last {
+			r.sum(true)
+		}
 		batch = r.take(batch, last)
 		if len(batch) > 0 {
-			_, _ = r.write(batch) // counted
+			_, _ = r.write(batch, r.out.Write) // counted
 			continue
 		}
 		if last {
@@ -107,13 +140,15 @@ func (r *Ring) drain(ctx context.Context) error {
 		}
 		select {
 		case <-r.wake:
+		case <-second.C:
+			r.sum(false)
 		case <-ctx.Done():
 		}
 	}
 }
 
 // take swaps what is pending for the buffer written last. If nothing is pending, whoever waits in Flush goes on, and when last is set
-// the ring goes back to writing through in the same step, so that no line is left in it.
+// the ring goes on to writing through in the same step, so that no line is left in it.
 func (r *Ring) take(spare []byte, last bool) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,7 +156,9 @@ func (r *Ring) take(spare []byte, last bool) []byte {
 	r.pending = spare[:0]
 	r.busy = len(batch) > 0
 	if !r.busy {
-		r.running = r.running && !last
+		if last {
+			r.mode = through
+		}
 		r.release()
 	}
 	return batch
@@ -131,7 +168,7 @@ func (r *Ring) take(spare []byte, last bool) []byte {
 func (r *Ring) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.running, r.busy = false, false
+	r.mode, r.busy = through, false
 	r.release()
 }
 
@@ -143,10 +180,19 @@ func (r *Ring) release() {
 	}
 }
 
-// Flush waits until all lines taken so far are written, or until ctx ends and gives its cause.
+// Flush waits until all lines taken so far are written, or until ctx ends and gives its cause. Before Run has started it writes them
+// itself: for a node that ends before it began.
 func (r *Ring) Flush(ctx context.Context) error {
+	r.sum(true)
 	r.mu.Lock()
-	if !r.running || (len(r.pending) == 0 && !r.busy) {
+	if r.mode == gathers {
+		early := r.pending
+		r.pending = nil
+		r.mu.Unlock()
+		_, err := r.write(early, func(p []byte) (int, error) { return writeReady(ctx, r.out, p) })
+		return err
+	}
+	if r.mode == through || (len(r.pending) == 0 && !r.busy) {
 		r.mu.Unlock()
 		return nil
 	}

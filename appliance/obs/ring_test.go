@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 )
 
@@ -47,15 +50,59 @@ func put(t testing.TB, r *Ring, line string) {
 	}
 }
 
-func TestRingWritesThroughWithoutRun(t *testing.T) {
+// Before the writer starts nothing is written, whatever the reader does; a node that ends before that flushes by itself.
+func TestRingGathersUntilRun(t *testing.T) {
 	p := &pipe{}
 	r := NewRing(p, nil)
 	put(t, r, "one")
-	if p.text() != "one\n" {
-		t.Errorf("%q", p.text())
+	if p.text() != "" || r.depth() != 1 {
+		t.Errorf("%q, %v lines pending", p.text(), r.depth())
 	}
+	if err := r.Flush(t.Context()); err != nil || p.text() != "one\n" {
+		t.Errorf("%q, %v", p.text(), err)
+	}
+	put(t, r, "two")
+	if err := r.Flush(t.Context()); err != nil || p.text() != "one\ntwo\n" {
+		t.Errorf("%q, %v", p.text(), err)
+	}
+}
+
+// A pipe that is full from the start holds up neither those who log nor, beyond its time, the flush of a node that ends.
+func TestRingWithFullPipe(t *testing.T) {
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	defer out.Close()
+	full, err := unix.FcntlInt(out.Fd(), unix.F_SETPIPE_SZ, 4096) // Fd makes it block, as the standard streams do
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Write(bytes.Repeat([]byte("x"), full)); err != nil {
+		t.Fatal(err)
+	}
+	m := NewMetrics()
+	r := NewRing(out, m)
+	put(t, r, "early")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := r.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("flush into a full pipe: %v", err)
+	}
+	if want := `queue_dropped_total{queue="log",service="node"} 1`; !strings.Contains(scrape(t, m), want) {
+		t.Errorf("%s is missing", want)
+	}
+	if _, err := io.CopyN(io.Discard, in, int64(full)); err != nil {
+		t.Fatal(err)
+	}
+	put(t, r, "late")
 	if err := r.Flush(t.Context()); err != nil {
 		t.Error(err)
+	}
+	got := make([]byte, 5)
+	if _, err := io.ReadFull(in, got); err != nil || string(got) != "late\n" {
+		t.Errorf("%q, %v", got, err)
 	}
 }
 
@@ -143,7 +190,8 @@ func TestRingDrainsAtTheEnd(t *testing.T) {
 func TestRingCountsWhatCannotBeWritten(t *testing.T) {
 	p, m := &pipe{err: errors.New("broken pipe")}, NewMetrics()
 	r := NewRing(p, m)
-	if _, err := r.Write([]byte("one\n")); err == nil {
+	put(t, r, "one")
+	if err := r.Flush(t.Context()); err == nil {
 		t.Error("a broken pipe goes unnoticed")
 	}
 	if text := scrape(t, m); !strings.Contains(text, `queue_dropped_total{queue="log",service="node"} 1`) {

@@ -1,0 +1,82 @@
+package obs
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"runtime/trace"
+	"sync"
+	"time"
+)
+
+// Flight keeps the last seconds of what the Go scheduler did, for a look back after something was slow. The runtime has one recorder
+// for the process. It is safe for concurrent use.
+type Flight struct {
+	mu  sync.Mutex
+	rec *trace.FlightRecorder // nil while stopped; guarded by mu
+}
+
+// The window of a Flight: long enough to hold a commit that was slow for two seconds, at most 4 MiB of memory.
+const (
+	flightAge   = 5 * time.Second
+	flightBytes = 4 << 20
+)
+
+// ErrNotRecording says that no window is kept.
+var ErrNotRecording = errors.New("obs: the flight recorder is not running")
+
+// NewFlight records nothing until Start.
+func NewFlight() *Flight {
+	return new(Flight)
+}
+
+// Start begins to record. A Flight that records already goes on.
+func (f *Flight) Start() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.rec != nil {
+		return nil
+	}
+	rec := trace.NewFlightRecorder(trace.FlightRecorderConfig{MinAge: flightAge, MaxBytes: flightBytes})
+	if err := rec.Start(); err != nil {
+		return err
+	}
+	f.rec = rec
+	return nil
+}
+
+// Recording says whether there is a window to look at.
+func (f *Flight) Recording() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.rec != nil
+}
+
+// WriteTo writes the window in the form that "go tool trace" reads, as it was when it was called.
+func (f *Flight) WriteTo(w io.Writer) (int64, error) {
+	var window bytes.Buffer // the recorder is held no longer than its own memory takes
+	if err := f.copyTo(&window); err != nil {
+		return 0, err
+	}
+	return window.WriteTo(w)
+}
+
+func (f *Flight) copyTo(window *bytes.Buffer) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.rec == nil {
+		return ErrNotRecording
+	}
+	_, err := f.rec.WriteTo(window)
+	return err
+}
+
+// Stop ends recording and drops the window.
+func (f *Flight) Stop() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.rec != nil {
+		f.rec.Stop()
+		f.rec = nil
+	}
+}

@@ -1,0 +1,158 @@
+package obs
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+)
+
+const (
+	// spanCap bounds the spans that wait for the exporter, about 2 MiB of them.
+	spanCap = 2048
+	// spanBatch is how many go out in one request, and spanEvery how long the first of them waits.
+	spanBatch = 512
+	spanEvery = 2 * time.Second
+	// exportTimeout bounds one request with its retries: a collector that hangs must not cost more than a few batches.
+	exportTimeout = 5 * time.Second
+	// closeTimeout is what the last spans get when the node stops.
+	closeTimeout = time.Second
+)
+
+// SpanCap is the bound of the spans that wait, for the catalogue.
+func SpanCap() int {
+	return spanCap
+}
+
+// pipeline is the way of a span to one collector. Its goroutine is the library's batcher.
+type pipeline struct {
+	tracer   trace.Tracer
+	provider *sdktrace.TracerProvider
+	client   otlptrace.Client
+	idle     func()
+	next     sdktrace.SpanProcessor
+	log      hclog.Logger
+	dropped  func(n int)
+	exporter sdktrace.SpanExporter
+
+	pending atomic.Int64 // ended spans that the exporter has not been given
+}
+
+func newPipeline(cfg OTelConfig, id TracerID, r *atomic.Pointer[rates], dropped func(int)) (*pipeline, error) {
+	target, err := cfg.url()
+	if err != nil {
+		return nil, err
+	}
+	p := &pipeline{log: id.Log, dropped: dropped}
+	if p.log == nil {
+		p.log = hclog.NewNullLogger()
+	}
+	web := &http.Client{
+		Transport: &http.Transport{
+			DialContext: (&net.Dialer{Timeout: closeTimeout}).DialContext, MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute,
+			TLSHandshakeTimeout: closeTimeout, ForceAttemptHTTP2: true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	p.idle = web.CloseIdleConnections
+	p.client = otlptracehttp.NewClient(otlptracehttp.WithEndpointURL(target), otlptracehttp.WithHTTPClient(web),
+		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{
+			Enabled: true, InitialInterval: 250 * time.Millisecond, MaxInterval: time.Second, MaxElapsedTime: 3 * time.Second,
+		}))
+	p.exporter = otlptrace.NewUnstarted(p.client) // over HTTP there is nothing to start
+	p.next = sdktrace.NewBatchSpanProcessor(p, sdktrace.WithMaxQueueSize(spanCap), sdktrace.WithMaxExportBatchSize(spanBatch),
+		sdktrace.WithBatchTimeout(spanEvery), sdktrace.WithExportTimeout(exportTimeout))
+	p.provider = sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler{r}), sdktrace.WithSpanProcessor(tail{p}),
+		sdktrace.WithRawSpanLimits(spanLimits), sdktrace.WithResource(resource.NewSchemaless(
+			attribute.String("service.name", "ronbox"), attribute.String("service.version", id.Version),
+			attribute.String("service.instance.id", id.Node))))
+	p.tracer = p.provider.Tracer("ronbox")
+	return p, nil
+}
+
+// spanLimits bound one span: an attribute is a line of text at most, and a commit links to no more requests than a page shows.
+var spanLimits = sdktrace.SpanLimits{
+	AttributeValueLengthLimit: 1024, AttributeCountLimit: 32, EventCountLimit: 8, LinkCountLimit: 128,
+	AttributePerEventCountLimit: 8, AttributePerLinkCountLimit: 8,
+}
+
+// ExportSpans implements sdktrace.SpanExporter. It keeps the library from printing errors: they are counted and logged.
+func (p *pipeline) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	p.pending.Add(-int64(len(spans)))
+	if err := p.exporter.ExportSpans(ctx, spans); err != nil {
+		p.dropped(len(spans))
+		p.log.Warn("spans lost", "spans", len(spans), "error", err)
+	}
+	return nil
+}
+
+// Shutdown implements sdktrace.SpanExporter.
+func (p *pipeline) Shutdown(ctx context.Context) error {
+	defer p.idle()
+	return p.exporter.Shutdown(ctx)
+}
+
+// tail decides at the end of a span whether it is sent: the sampled ones and those that failed.
+type tail struct {
+	*pipeline
+}
+
+// kept is a span that counts as sampled.
+type kept struct {
+	sdktrace.ReadOnlySpan
+}
+
+func (k kept) SpanContext() trace.SpanContext {
+	c := k.ReadOnlySpan.SpanContext()
+	return c.WithTraceFlags(c.TraceFlags().WithSampled(true))
+}
+
+func (t tail) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
+
+// OnEnd hands the span on if there is room. The batcher's own queue holds spanCap too, so it never drops unseen.
+func (t tail) OnEnd(s sdktrace.ReadOnlySpan) {
+	if !s.SpanContext().IsSampled() && s.Status().Code != codes.Error {
+		return
+	}
+	if t.pending.Add(1) > spanCap {
+		t.pending.Add(-1)
+		t.dropped(1)
+		return
+	}
+	t.next.OnEnd(kept{s})
+}
+
+func (t tail) Shutdown(ctx context.Context) error   { return t.next.Shutdown(ctx) }
+func (t tail) ForceFlush(ctx context.Context) error { return t.next.ForceFlush(ctx) }
+
+// closeAll closes pipelines within closeTimeout together, and joins them.
+func closeAll(ctx context.Context, all []*pipeline) error {
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	var errs []error
+	for _, p := range all {
+		if p == nil {
+			continue
+		}
+		errs = append(errs, p.close(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// close sends what is pending until ctx ends, then cuts the request in flight: what is left fails at once, so the join is short.
+func (p *pipeline) close(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { _ = p.client.Stop(ctx) })
+	defer stop()
+	return p.provider.Shutdown(context.WithoutCancel(ctx))
+}

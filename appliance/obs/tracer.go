@@ -1,0 +1,200 @@
+package obs
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/go-hclog"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// TracerID is who sends the spans, and where the tracer tells of its own trouble.
+type TracerID struct {
+	Version string
+	Node    string
+	Log     hclog.Logger // nil: trouble is only counted
+	Metrics *Metrics
+}
+
+// Tracer makes spans and sends them to a collector. It never waits for the collector: spans that do not fit its bounded queue are
+// dropped and counted. A nil Tracer, and one whose exporter is "none", makes spans that cost nothing. It is safe for concurrent use.
+type Tracer struct {
+	id      TracerID
+	dropped func(n int)
+	live    atomic.Pointer[pipeline] // nil while off
+	rates   atomic.Pointer[rates]
+
+	mu      sync.Mutex
+	cfg     OTelConfig  // guarded by mu
+	retired []*pipeline // replaced, but not closed yet; guarded by mu
+	closed  bool        // guarded by mu
+}
+
+// NewTracer wants a valid cfg. It connects to nothing yet. It shows as the queue "spans" of service node.
+func NewTracer(cfg OTelConfig, id TracerID) (*Tracer, error) {
+	t := &Tracer{id: id, dropped: id.Metrics.Counter("queue_dropped_total", "node", "queue", "spans"), cfg: DefaultOTelConfig()}
+	id.Metrics.Gauge("queue_depth", "node", t.depth, "queue", "spans")
+	next, err := t.open(cfg)
+	if err != nil {
+		return nil, err
+	}
+	t.swap(cfg, next)
+	return t, nil
+}
+
+// Prepare readies a change of the configuration: swap puts it in force and does not wait, undo lets go of it. One of them is called, once.
+// Spans that were made before the swap still reach the collector they were meant for; Prepare itself waits up to a second for those of
+// an earlier swap.
+func (t *Tracer) Prepare(ctx context.Context, cfg OTelConfig) (swap, undo func(), err error) {
+	now, retired, err := t.reopen()
+	if err != nil {
+		return nil, nil, err
+	}
+	_ = closeAll(ctx, retired) // what they could not send is counted
+	next := t.live.Load()
+	if cfg.sameTarget(now) {
+		return func() { t.swap(cfg, next) }, func() {}, nil
+	}
+	if next, err = t.open(cfg); err != nil {
+		return nil, nil, err
+	}
+	return func() { t.swap(cfg, next) }, func() { _ = closeAll(context.WithoutCancel(ctx), []*pipeline{next}) }, nil
+}
+
+// reopen gives the configuration in force and what waits to be closed.
+func (t *Tracer) reopen() (OTelConfig, []*pipeline, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return OTelConfig{}, nil, errTracerClosed
+	}
+	retired := t.retired
+	t.retired = nil
+	return t.cfg, retired, nil
+}
+
+var errTracerClosed = errors.New("obs: the tracer is closed")
+
+// open builds what cfg asks for, nil for none.
+func (t *Tracer) open(cfg OTelConfig) (*pipeline, error) {
+	if cfg.Exporter == "none" {
+		return nil, nil
+	}
+	return newPipeline(cfg, t.id, &t.rates, t.dropped)
+}
+
+func (t *Tracer) swap(cfg OTelConfig, next *pipeline) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.cfg = cfg
+	t.rates.Store(newRates(cfg))
+	if old := t.live.Swap(next); old != nil && old != next {
+		t.retired = append(t.retired, old)
+	}
+}
+
+// StartRequest begins the span "http.request" of r, as a child of what its traceparent names. Whether it is sampled follows the parent,
+// else sample_reads for GET, HEAD and OPTIONS, else sample_writes.
+func (t *Tracer) StartRequest(ctx context.Context, r *http.Request, service string) (context.Context, Span) {
+	p := t.pipeline()
+	if p == nil {
+		return ctx, Span{}
+	}
+	ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(r.Header))
+	ctx, span := p.tracer.Start(ctx, "http.request", trace.WithSpanKind(trace.SpanKindServer),
+		trace.WithAttributes(attribute.String("service", service), attribute.String(methodKey, r.Method)))
+	return ctx, Span{span}
+}
+
+// Start begins a span below the one in ctx, if there is one. name is "svc.<service>.<op>" or "store.commit".
+func (t *Tracer) Start(ctx context.Context, name, service string) (context.Context, Span) {
+	p := t.pipeline()
+	if p == nil {
+		return ctx, Span{}
+	}
+	ctx, span := p.tracer.Start(ctx, name, trace.WithAttributes(attribute.String("service", service)))
+	return ctx, Span{span}
+}
+
+func (t *Tracer) pipeline() *pipeline {
+	if t == nil {
+		return nil
+	}
+	return t.live.Load()
+}
+
+func (t *Tracer) depth() float64 {
+	if p := t.live.Load(); p != nil {
+		return float64(p.pending.Load())
+	}
+	return 0
+}
+
+// Close sends what is left, for at most a second or until ctx ends, and joins the exporter. Spans that end later are lost.
+func (t *Tracer) Close(ctx context.Context) error {
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	t.closed = true
+	all := t.retired
+	t.retired = nil
+	if p := t.live.Swap(nil); p != nil {
+		all = append(all, p)
+	}
+	t.mu.Unlock()
+	return closeAll(ctx, all)
+}
+
+// Span is one step of a trace. The zero Span records nothing.
+type Span struct {
+	span trace.Span
+}
+
+// Attr notes one fact. A key that names a secret hides its value.
+func (s Span) Attr(key, value string) {
+	if s.span == nil {
+		return
+	}
+	if secretKey(key) {
+		value = hidden
+	}
+	s.span.SetAttributes(attribute.String(key, value))
+}
+
+// Int notes one number.
+func (s Span) Int(key string, value int) {
+	if s.span != nil {
+		s.span.SetAttributes(attribute.Int(key, value))
+	}
+}
+
+// Link ties the span to the one in ctx, whose work it does.
+func (s Span) Link(ctx context.Context) {
+	if s.span == nil {
+		return
+	}
+	if l := trace.LinkFromContext(ctx); l.SpanContext.IsValid() {
+		s.span.AddLink(l)
+	}
+}
+
+// Fail notes why the step failed. A span that failed is sent however the dice fell. A nil err does nothing.
+func (s Span) Fail(err error) {
+	if s.span != nil && err != nil {
+		s.span.SetStatus(codes.Error, err.Error())
+	}
+}
+
+// End ends the step. It never waits.
+func (s Span) End() {
+	if s.span != nil {
+		s.span.End()
+	}
+}
