@@ -1,0 +1,158 @@
+package openapi
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+const (
+	specVersion      = "3.1.1"
+	componentsPrefix = "#/components/schemas/"
+	defsPrefix       = "#/$defs/"
+)
+
+// Document is a built document and the schemas it holds.
+type Document struct {
+	json    []byte
+	schemas map[string][]byte
+}
+
+// Build makes the document of routes. It fails on a table that does not say enough, or contradicts itself.
+func Build(info Info, routes []Route) (*Document, error) {
+	b := &builder{info: info, gen: newGenerator(componentsPrefix), refusals: map[int]bool{}, ids: map[string]string{}}
+	paths := map[string]map[string]*operation{}
+	for _, r := range routes {
+		template := b.template(r)
+		if paths[template] == nil {
+			paths[template] = map[string]*operation{}
+		}
+		b.enter(paths[template], r.Method, r)
+		if r.Method == http.MethodGet {
+			b.enter(paths[template], http.MethodHead, r)
+		}
+	}
+	doc := document{
+		OpenAPI: specVersion, Dialect: dialect,
+		Info:    infoObject{info.Title, info.Version, info.Description, license(info.License)},
+		Servers: []server{tcpServer()}, Tags: tags(routes), Paths: paths, Components: b.components(),
+	}
+	if err := b.gen.err(); err != nil {
+		return nil, fmt.Errorf("OpenAPI document: %w", err)
+	}
+	raw, err := marshal(doc)
+	if err != nil {
+		return nil, fmt.Errorf("OpenAPI document: %w", err)
+	}
+	schemas, err := standalone(b.gen)
+	return &Document{json: raw, schemas: schemas}, err
+}
+
+// standalone makes a document of its own for each definition of g.
+func standalone(g *generator) (map[string][]byte, error) {
+	out := map[string][]byte{}
+	for name, t := range g.types {
+		own := newGenerator(defsPrefix)
+		root := own.object(t)
+		root.Dialect, root.ID, root.Defs = dialect, "urn:ronbox:schema:"+name, own.defs
+		raw, err := marshal(root)
+		if err != nil {
+			return nil, fmt.Errorf("schema %s: %w", name, err)
+		}
+		out[name] = raw
+	}
+	return out, nil
+}
+
+// JSON is the document. The caller does not change it.
+func (d *Document) JSON() []byte { return d.json }
+
+// Schema is the JSON Schema of the body called name, self-contained. The caller does not change it.
+func (d *Document) Schema(name string) ([]byte, bool) {
+	raw, known := d.schemas[name]
+	return raw, known
+}
+
+// SchemaNames lists what Schema knows, sorted.
+func (d *Document) SchemaNames() []string { return slices.Sorted(maps.Keys(d.schemas)) }
+
+// document is the root object.
+type document struct {
+	OpenAPI    string                           `json:"openapi"`
+	Info       infoObject                       `json:"info"`
+	Dialect    string                           `json:"jsonSchemaDialect"`
+	Servers    []server                         `json:"servers"`
+	Tags       []tag                            `json:"tags"`
+	Paths      map[string]map[string]*operation `json:"paths"`
+	Components components                       `json:"components"`
+}
+
+type infoObject struct {
+	Title       string         `json:"title"`
+	Version     string         `json:"version"`
+	Description string         `json:"description,omitzero"`
+	License     *licenseObject `json:"license,omitzero"`
+}
+
+type licenseObject struct {
+	Name       string `json:"name"`
+	Identifier string `json:"identifier"`
+}
+
+func license(id string) *licenseObject {
+	if id == "" {
+		return nil
+	}
+	return &licenseObject{id, id}
+}
+
+type server struct {
+	URL         string `json:"url"`
+	Description string `json:"description"`
+}
+
+func tcpServer() server { return server{"/", "the node that serves this document"} }
+
+func socketServer() server {
+	return server{"http://ronbox.socket", "the node's admin socket; the host name stands for the socket's path"}
+}
+
+type tag struct {
+	Name string `json:"name"`
+}
+
+// tags are the services in the order in which the table comes to them.
+func tags(routes []Route) []tag {
+	var out []tag
+	for _, r := range routes {
+		if t := (tag{r.Service}); !slices.Contains(out, t) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// template spells a pattern as OpenAPI does: /registry/{v}/payload. The parameters must be the route's.
+func (b *builder) template(r Route) string {
+	segments := strings.Split(r.Pattern, "/")
+	told := map[string]bool{}
+	for _, p := range r.Path {
+		told[p.Name] = true
+	}
+	for i, s := range segments {
+		if s == "" || s[0] != ':' && s[0] != '*' {
+			continue
+		}
+		if !told[s[1:]] {
+			b.gen.fail("%s %s: parameter %s is not described", r.Method, r.Pattern, s[1:])
+		}
+		delete(told, s[1:])
+		segments[i] = "{" + s[1:] + "}"
+	}
+	for name := range told {
+		b.gen.fail("%s %s: describes %s, which the pattern does not have", r.Method, r.Pattern, name)
+	}
+	return strings.Join(segments, "/")
+}

@@ -1,0 +1,189 @@
+package openapi_test
+
+import (
+	"bytes"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/go-json-experiment/json/jsontext"
+	"go.uber.org/goleak"
+
+	"ronbox/httpapi/openapi"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type leaf struct {
+	Hash  string          `json:"hash" format:"b3?" doc:"of the thing"`
+	Value jsontext.Value  `json:"value"`
+	Raw   []byte          `json:"raw,omitempty"`
+	Any   map[string]any  `json:"any,omitempty"`
+	Parts map[string]leaf `json:"parts,omitempty"`
+}
+
+type sample struct {
+	Name   string        `json:"name" enum:"a|b" doc:"who"`
+	Count  uint64        `json:"count" min:"1" max:"9"`
+	Signed int32         `json:"signed"`
+	Share  float64       `json:"share"`
+	Flag   *bool         `json:"flag,omitzero"`
+	At     time.Time     `json:"at,omitzero"`
+	Leaves []leaf        `json:"leaves"`
+	Took   time.Duration `json:"-"`
+}
+
+type refusal struct {
+	Reason string `json:"reason"`
+}
+
+var info = openapi.Info{Title: "Sample", Version: "1.2.3", Description: "d", License: "Apache-2.0", Problem: refusal{}}
+
+func routes() []openapi.Route {
+	return []openapi.Route{
+		{Method: http.MethodGet, Pattern: "/things/:id", Service: "thing", Summary: "Read one",
+			Path:     []openapi.Param{{Name: "id", Sample: uint64(0), Min: 1}},
+			Query:    []openapi.Param{{Name: "items", Enum: []string{"0", "1"}, Doc: "0 leaves them out"}},
+			Headers:  []openapi.Param{{Name: "If-None-Match"}},
+			Answers:  []openapi.Answer{{Status: 200, Type: "application/json", Body: sample{}, Headers: []openapi.Param{{Name: "ETag"}}}, {Status: 304}},
+			Problems: []int{404, 429}},
+		{Method: http.MethodPost, Pattern: "/things/:id", Service: "thing", Scope: "thing.write", In: sample{}, Deprecated: true,
+			Path:     []openapi.Param{{Name: "id", Sample: uint64(0), Min: 1}},
+			Answers:  []openapi.Answer{{Status: 201, Type: "application/json", Body: leaf{}}, {Status: 503, Type: "application/json", Body: leaf{}}},
+			Problems: []int{400, 401, 503}},
+		{Method: http.MethodGet, Pattern: "/things/stream", Service: "thing",
+			Answers: []openapi.Answer{{Status: 200, Type: openapi.EventsType, Events: []openapi.Event{{Name: "leaf", Body: leaf{}, Doc: "grew"}}}}},
+		{Method: http.MethodPost, Pattern: "/admin/dump/*path", Service: "node", Scope: "node.admin", Socket: true, In: refusal{}, InOptional: true,
+			Path:    []openapi.Param{{Name: "path"}},
+			Answers: []openapi.Answer{{Status: 200, Type: openapi.LinesType, Body: leaf{}}, {Status: 206, Type: "application/octet-stream"}, {Status: 204}}},
+		{Method: http.MethodPut, Pattern: "/admin/level", Service: "node", Admin: true, Answers: []openapi.Answer{{Status: 200, Type: "application/json", Body: []string{}}}},
+	}
+}
+
+func build(t *testing.T) *openapi.Document {
+	t.Helper()
+	d, err := openapi.Build(info, routes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestDocumentIsOpenAPI31(t *testing.T) {
+	doc, err := openapi3.NewLoader().LoadFromData(build(t).JSON())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := doc.Validate(t.Context(), openapi3.IsOpenAPI31OrLater(), openapi3.EnableSchemaPatternValidation()); err != nil {
+		t.Error(err)
+	}
+	if !doc.IsOpenAPI31OrLater() || doc.Paths.Len() != 4 {
+		t.Errorf("version %s with %d paths", doc.OpenAPI, doc.Paths.Len())
+	}
+	get := doc.Paths.Find("/things/{id}").Get
+	if get.OperationID != "getThingsId" || len(*get.Security) != 0 || len(get.Parameters) != 3 {
+		t.Errorf("get = %+v", get)
+	}
+	head := doc.Paths.Find("/things/{id}").Head
+	if head == nil || len(head.Responses.Value("404").Value.Content) != 0 || len(head.Responses.Value("200").Value.Content) != 0 {
+		t.Error("HEAD is missing, or answers with a body")
+	}
+	post := doc.Paths.Find("/things/{id}").Post
+	if both := post.Responses.Value("503").Value; len(both.Content) != 2 || both.Headers["Retry-After"] == nil {
+		t.Errorf("503 is both an answer and a refusal: %+v", both)
+	}
+	if !post.Deprecated || len(*post.Security) != 2 || !post.RequestBody.Value.Required {
+		t.Errorf("post = %+v", post)
+	}
+	dump := doc.Paths.Find("/admin/dump/{path}").Post
+	if len(*dump.Security) != 1 || dump.Servers == nil || !strings.Contains(dump.Description, "socket") {
+		t.Errorf("dump = %+v", dump)
+	}
+}
+
+func TestSameRoutesSameBytes(t *testing.T) {
+	first := build(t)
+	for range 5 {
+		again := build(t)
+		if !bytes.Equal(first.JSON(), again.JSON()) {
+			t.Fatal("two builds differ")
+		}
+		for _, name := range first.SchemaNames() {
+			a, _ := first.Schema(name)
+			if b, ok := again.Schema(name); !ok || !bytes.Equal(a, b) {
+				t.Fatalf("two builds of %s differ", name)
+			}
+		}
+	}
+}
+
+func TestSchemaStandsAlone(t *testing.T) {
+	raw, ok := build(t).Schema("leaf")
+	const want = `{"$schema":"https://json-schema.org/draft/2020-12/schema","$id":"urn:ronbox:schema:leaf","title":"leaf","type":"object",` +
+		`"properties":{"hash":{"description":"of the thing","type":"string","pattern":"^(b3:[0-9a-f]{64})?$"},"value":{},` +
+		`"raw":{"type":"string","contentEncoding":"base64"},"any":{"type":"object","additionalProperties":{}},` +
+		`"parts":{"type":"object","additionalProperties":{"$ref":"#/$defs/leaf"}}},"required":["hash","value"],"additionalProperties":false,"$defs":`
+	if !ok || !strings.HasPrefix(string(raw), want) {
+		t.Errorf("schema = %s", raw)
+	}
+	if _, ok := build(t).Schema("nobody"); ok {
+		t.Error("a schema of nobody")
+	}
+}
+
+func TestTablesThatDoNotSayEnough(t *testing.T) {
+	type noName struct{ A string }
+	type badEnum struct {
+		A int `json:"a" enum:"x"`
+	}
+	type badFormat struct {
+		A string `json:"a" format:"hex"`
+	}
+	type badBound struct {
+		A int `json:"a" min:"-1"`
+	}
+	type badKind struct {
+		A chan int `json:"a"`
+	}
+	ok := []openapi.Answer{{Status: 200}}
+	get := func(pattern string) openapi.Route {
+		return openapi.Route{Method: http.MethodGet, Pattern: pattern, Answers: ok}
+	}
+	body := func(v any) []openapi.Route {
+		return []openapi.Route{{Method: http.MethodPost, Pattern: "/a", In: v, Answers: ok}}
+	}
+	extra := get("/a")
+	extra.Path = []openapi.Param{{Name: "id"}}
+	for _, tt := range []struct {
+		doc    string
+		routes []openapi.Route
+		want   string
+	}{
+		{"a parameter that nobody described", []openapi.Route{get("/:id")}, "id is not described"},
+		{"a parameter that is not there", []openapi.Route{extra}, "does not have"},
+		{"twice", []openapi.Route{get("/a"), get("/a")}, "twice"},
+		{"one id", []openapi.Route{get("/a/b"), get("/a-b")}, "one operation id"},
+		{"no answer", []openapi.Route{{Method: http.MethodPost, Pattern: "/a"}}, "no answer"},
+		{"no refusal", []openapi.Route{{Method: http.MethodPost, Pattern: "/a", Answers: ok, Problems: []int{200}}}, "none of a refusal"},
+		{"two types of one name", append(body(leaf{}), openapi.Route{Method: http.MethodPost, Pattern: "/b", In: other(), Answers: ok}), "share one name"},
+		{"a member without a name", body(noName{}), "needs a name"},
+		{"an enum of numbers", body(badEnum{}), "enum is for text"},
+		{"a format unheard of", body(badFormat{}), "not known"},
+		{"a bound that is none", body(badBound{}), "does not bound"},
+		{"a type without a JSON form", body(badKind{}), "no JSON form"},
+	} {
+		if _, err := openapi.Build(info, tt.routes); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: err = %v", tt.doc, err)
+		}
+	}
+}
+
+// other is a second type called leaf.
+func other() any {
+	type leaf struct {
+		B bool `json:"b"`
+	}
+	return leaf{}
+}

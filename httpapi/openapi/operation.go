@@ -1,0 +1,160 @@
+package openapi
+
+import (
+	"net/http"
+	"strings"
+)
+
+// builder is the state of one Build.
+type builder struct {
+	info     Info
+	gen      *generator
+	refusals map[int]bool      // statuses that some operation refuses with
+	ids      map[string]string // operation id to the route that has it
+}
+
+type operation struct {
+	Tags       []string              `json:"tags"`
+	Summary    string                `json:"summary,omitzero"`
+	Doc        string                `json:"description,omitzero"`
+	ID         string                `json:"operationId"`
+	Deprecated bool                  `json:"deprecated,omitzero"`
+	Servers    []server              `json:"servers,omitempty"`
+	Security   []map[string][]string `json:"security"`
+	Parameters []parameter           `json:"parameters,omitempty"`
+	Body       *requestBody          `json:"requestBody,omitzero"`
+	Responses  map[string]*response  `json:"responses"`
+}
+
+type parameter struct {
+	Name     string  `json:"name"`
+	In       string  `json:"in"`
+	Doc      string  `json:"description,omitzero"`
+	Required bool    `json:"required,omitzero"`
+	Schema   *schema `json:"schema"`
+}
+
+type requestBody struct {
+	Required bool                 `json:"required"`
+	Content  map[string]mediaType `json:"content"`
+}
+
+// mediaType describes a body. OpenAPI 3.1 has no word for one item of a sequence, so that two of our own stand in.
+type mediaType struct {
+	Schema *schema            `json:"schema,omitzero"`
+	Item   *schema            `json:"x-item-schema,omitzero"` // of one line
+	Events map[string]*schema `json:"x-events,omitempty"`     // event name to its data
+}
+
+// enter adds r under method to the operations of its path.
+func (b *builder) enter(path map[string]*operation, method string, r Route) {
+	key := strings.ToLower(method)
+	if path[key] != nil {
+		b.gen.fail("%s %s: is in the table twice", method, r.Pattern)
+	}
+	op := &operation{
+		Tags: []string{r.Service}, Summary: r.Summary, Doc: b.doc(r), ID: b.id(key, r), Deprecated: r.Deprecated,
+		Security: security(r), Parameters: b.parameters(r), Body: b.body(r), Responses: b.responses(r, method == http.MethodHead),
+	}
+	if r.Socket {
+		op.Servers = []server{socketServer()}
+	}
+	if len(op.Responses) == 0 {
+		b.gen.fail("%s %s: no answer is described", method, r.Pattern)
+	}
+	path[key] = op
+}
+
+func (b *builder) doc(r Route) string {
+	switch {
+	case r.Socket:
+		return strings.TrimSpace(r.Doc + " Over the admin socket only.")
+	case r.Admin:
+		return strings.TrimSpace(r.Doc + " Over the admin socket; on TCP only with server.admin_on_tcp.")
+	}
+	return r.Doc
+}
+
+// id makes one word of method and pattern: getRegistryVPayload.
+func (b *builder) id(method string, r Route) string {
+	var id strings.Builder
+	id.WriteString(method)
+	for _, word := range strings.FieldsFunc(r.Pattern, func(c rune) bool { return strings.ContainsRune("/:*-._", c) }) {
+		id.WriteString(strings.ToUpper(word[:1]) + word[1:])
+	}
+	if other, taken := b.ids[id.String()]; taken {
+		b.gen.fail("%s and %s make one operation id", other, r.Pattern)
+	}
+	b.ids[id.String()] = r.Pattern
+	return id.String()
+}
+
+// Names of the security schemes.
+const (
+	schemeToken  = "macaroon"
+	schemeSocket = "socket"
+)
+
+// security lists the ways to be allowed; none says that nobody is asked.
+func security(r Route) []map[string][]string {
+	if r.Scope == "" && !r.Socket && !r.Admin {
+		return []map[string][]string{}
+	}
+	var scopes []string
+	if r.Scope != "" {
+		scopes = []string{r.Scope}
+	}
+	bySocket := map[string][]string{schemeSocket: scopes}
+	if r.Socket {
+		return []map[string][]string{bySocket}
+	}
+	return []map[string][]string{{schemeToken: scopes}, bySocket}
+}
+
+func (b *builder) parameters(r Route) []parameter {
+	var out []parameter
+	add := func(in string, ps []Param) {
+		for _, p := range ps {
+			out = append(out, parameter{p.Name, in, p.Doc, p.Required || in == "path", b.gen.param(p)})
+		}
+	}
+	add("path", r.Path)
+	add("query", r.Query)
+	add("header", r.Headers)
+	return out
+}
+
+func (b *builder) body(r Route) *requestBody {
+	if r.In == nil {
+		return nil
+	}
+	types := r.InTypes
+	if len(types) == 0 {
+		types = []string{"application/json"}
+	}
+	content := map[string]mediaType{}
+	for _, t := range types {
+		content[t] = mediaType{Schema: b.gen.of(r.In)}
+	}
+	return &requestBody{Required: !r.InOptional, Content: content}
+}
+
+// media is the content of one answer.
+func (b *builder) media(a Answer) mediaType {
+	switch {
+	case a.Type == EventsType:
+		events := map[string]*schema{}
+		for _, e := range a.Events {
+			events[e.Name] = b.gen.of(e.Body)
+			if e.Doc != "" {
+				events[e.Name].Description = e.Doc
+			}
+		}
+		return mediaType{Schema: &schema{Type: "string"}, Events: events}
+	case a.Type == LinesType:
+		return mediaType{Schema: &schema{Type: "string"}, Item: b.gen.of(a.Body)}
+	case a.Body == nil:
+		return mediaType{}
+	}
+	return mediaType{Schema: b.gen.of(a.Body)}
+}

@@ -1,0 +1,178 @@
+package openapi
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+const (
+	responsesPrefix = "#/components/responses/"
+	corrHeader      = "X-Corr-ID"
+)
+
+// response is an answer, or a reference to one of components.
+type response struct {
+	Ref     string               `json:"$ref,omitzero"`
+	Doc     string               `json:"description,omitzero"`
+	Headers map[string]header    `json:"headers,omitempty"`
+	Content map[string]mediaType `json:"content,omitempty"`
+}
+
+type header struct {
+	Ref      string  `json:"$ref,omitzero"`
+	Doc      string  `json:"description,omitzero"`
+	Required bool    `json:"required,omitzero"`
+	Schema   *schema `json:"schema,omitzero"`
+}
+
+type components struct {
+	Schemas   map[string]*schema        `json:"schemas,omitempty"`
+	Responses map[string]*response      `json:"responses,omitempty"`
+	Headers   map[string]header         `json:"headers"`
+	Security  map[string]securityScheme `json:"securitySchemes"`
+}
+
+type securityScheme struct {
+	Type   string `json:"type"`
+	Scheme string `json:"scheme"`
+	Format string `json:"bearerFormat,omitzero"`
+	Doc    string `json:"description"`
+}
+
+// responses are all the ways that r can end, without their bodies when they answer HEAD.
+func (b *builder) responses(r Route, head bool) map[string]*response {
+	out := map[string]*response{}
+	for _, a := range r.Answers {
+		b.answer(out, a)
+	}
+	for _, status := range r.Problems {
+		b.refusal(out, status)
+	}
+	if head {
+		for key, resp := range out {
+			bare := b.resolve(resp, key)
+			bare.Content = nil
+			out[key] = &bare
+		}
+	}
+	return out
+}
+
+// answer adds a to what its status gives already.
+func (b *builder) answer(out map[string]*response, a Answer) {
+	key := strconv.Itoa(a.Status)
+	resp := out[key]
+	if resp == nil {
+		resp = &response{Headers: b.headers(nil)}
+		out[key] = resp
+	}
+	resp.Doc = joinDoc(resp.Doc, a.Doc, a.Status)
+	for name, h := range b.headers(a.Headers) {
+		resp.Headers[name] = h
+	}
+	if a.Type == "" {
+		return
+	}
+	if resp.Content == nil {
+		resp.Content = map[string]mediaType{}
+	}
+	resp.Content[a.Type] = b.media(a)
+}
+
+// refusal adds the problem of status, beside an answer that has the same.
+func (b *builder) refusal(out map[string]*response, status int) {
+	if status < http.StatusBadRequest || http.StatusText(status) == "" {
+		b.gen.fail("status %d is none of a refusal", status)
+		return
+	}
+	b.refusals[status] = true
+	key := strconv.Itoa(status)
+	if out[key] == nil {
+		out[key] = &response{Ref: responsesPrefix + refusalName(key)}
+		return
+	}
+	own := b.problem(status)
+	for name, h := range own.Headers {
+		out[key].Headers[name] = h
+	}
+	out[key].Doc = joinDoc(out[key].Doc, own.Doc, status)
+	if out[key].Content == nil {
+		out[key].Content = map[string]mediaType{}
+	}
+	out[key].Content[ProblemType] = own.Content[ProblemType]
+}
+
+func refusalName(key string) string { return "Problem" + key }
+
+// resolve follows a reference to a refusal.
+func (b *builder) resolve(r *response, key string) response {
+	if r.Ref == "" {
+		return *r
+	}
+	status, _ := strconv.Atoi(key)
+	return b.problem(status)
+}
+
+// problem is the refusal with status.
+func (b *builder) problem(status int) response {
+	return response{
+		Doc: http.StatusText(status), Headers: b.headers(refusalHeaders(status)),
+		Content: map[string]mediaType{ProblemType: {Schema: b.gen.of(b.info.Problem)}},
+	}
+}
+
+// refusalHeaders are what a refusal tells outside its body.
+func refusalHeaders(status int) []Param {
+	switch status {
+	case http.StatusUnauthorized:
+		return []Param{{Name: "WWW-Authenticate", Doc: "Bearer and why"}}
+	case http.StatusMethodNotAllowed:
+		return []Param{{Name: "Allow", Doc: "the methods there are"}}
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInsufficientStorage:
+		return []Param{{Name: "Retry-After", Doc: "seconds until it is worth another try", Sample: uint32(0)}}
+	}
+	return nil
+}
+
+// headers are those of every answer and ps.
+func (b *builder) headers(ps []Param) map[string]header {
+	out := map[string]header{corrHeader: {Ref: "#/components/headers/" + corrHeader}}
+	for _, p := range ps {
+		out[p.Name] = header{Doc: p.Doc, Required: p.Required, Schema: b.gen.param(p)}
+	}
+	return out
+}
+
+// joinDoc is what is told of a status that ends more than one way.
+func joinDoc(have, more string, status int) string {
+	switch {
+	case more == "" && have == "":
+		return http.StatusText(status)
+	case have == "" || more == "":
+		return have + more
+	case strings.Contains(have, more):
+		return have
+	}
+	return have + "; " + more
+}
+
+func (b *builder) components() components {
+	responses := map[string]*response{}
+	for status := range b.refusals {
+		p := b.problem(status)
+		responses[refusalName(strconv.Itoa(status))] = &p
+	}
+	return components{
+		Schemas: b.gen.defs, Responses: responses,
+		Headers: map[string]header{corrHeader: {
+			Doc: "the request's id, its own if it was a ULID or UUID; logs and problems name it", Required: true, Schema: &schema{Type: "string"},
+		}},
+		Security: map[string]securityScheme{
+			schemeToken: {Type: "http", Scheme: "bearer", Format: "macaroon",
+				Doc: "a macaroon whose scope caveat has the scope named here, or node.admin"},
+			schemeSocket: {Type: "http", Scheme: "peercred",
+				Doc: "the Unix user who connected to the admin socket; no header is sent"},
+		},
+	}
+}
