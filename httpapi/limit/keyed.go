@@ -1,0 +1,122 @@
+package limit
+
+import (
+	"sync"
+	"time"
+)
+
+// none is the end of the list of idle keys.
+const none = -1
+
+// Keyed is a table of token buckets, one per key. It is safe for concurrent use, never waits, and allocates only while it grows.
+type Keyed[K comparable] struct {
+	mu    sync.Mutex
+	rate  Rate      // guarded by mu
+	room  int       // how many keys it holds at most
+	index map[K]int // into slots; guarded by mu
+	slots []slot[K] // guarded by mu
+	head  int       // the slot used last; guarded by mu
+	tail  int       // the slot idle longest; guarded by mu
+}
+
+// slot is one bucket, in the list of all by when they were used.
+type slot[K comparable] struct {
+	key          K
+	full         int64 // Unix nanoseconds
+	newer, older int
+}
+
+// NewKeyed is an empty table for at most room keys, at least one, each of which gets rps tokens a second and burst.
+func NewKeyed[K comparable](room int, rps float64, burst int) *Keyed[K] {
+	return &Keyed[K]{rate: Per(rps, burst), room: max(1, room), index: make(map[K]int), head: none, tail: none}
+}
+
+// Set changes the rate of all keys from now on.
+func (t *Keyed[K]) Set(rps float64, burst int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.rate = Per(rps, burst)
+}
+
+// Take takes one token of key's, or says after how long there is one.
+func (t *Keyed[K]) Take(key K, now time.Time) (ok bool, wait time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.take(key, now.UnixNano(), t.rate)
+}
+
+// TakeAt is Take at a rate that belongs to this call, for keys that do not share one.
+func (t *Keyed[K]) TakeAt(key K, now time.Time, r Rate) (ok bool, wait time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.take(key, now.UnixNano(), r)
+}
+
+// Peek says what Take would, and takes nothing.
+func (t *Keyed[K]) Peek(key K, now time.Time) (ok bool, wait time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i, known := t.index[key]
+	if !known || t.rate.interval == 0 {
+		return true, 0
+	}
+	_, ok, wait = t.rate.full(t.slots[i].full, now.UnixNano())
+	return ok, wait
+}
+
+// take wants mu held.
+func (t *Keyed[K]) take(key K, now int64, r Rate) (ok bool, wait time.Duration) {
+	if r.interval == 0 {
+		return true, 0
+	}
+	i, known := t.index[key]
+	if known {
+		t.unlink(i)
+	} else {
+		i = t.place(key)
+	}
+	t.link(i)
+	t.slots[i].full, ok, wait = r.full(t.slots[i].full, now)
+	return ok, wait
+}
+
+// place finds a slot for a new key: a fresh one while there is room, else that of the key idle longest. It wants mu held.
+func (t *Keyed[K]) place(key K) int {
+	i := len(t.slots)
+	if i < t.room {
+		t.slots = append(t.slots, slot[K]{key: key})
+	} else {
+		i = t.tail
+		t.unlink(i)
+		delete(t.index, t.slots[i].key)
+		t.slots[i] = slot[K]{key: key}
+	}
+	t.index[key] = i
+	return i
+}
+
+// link makes slot i the one used last. It wants mu held.
+func (t *Keyed[K]) link(i int) {
+	t.slots[i].newer, t.slots[i].older = none, t.head
+	if t.head != none {
+		t.slots[t.head].newer = i
+	} else {
+		t.tail = i
+	}
+	t.head = i
+}
+
+// unlink takes slot i out of the list. It wants mu held.
+func (t *Keyed[K]) unlink(i int) {
+	newer, older := t.slots[i].newer, t.slots[i].older
+	if newer != none {
+		t.slots[newer].older = older
+	} else {
+		t.head = older
+	}
+	if older != none {
+		t.slots[older].newer = newer
+	} else {
+		t.tail = newer
+	}
+}
