@@ -23,6 +23,7 @@ var layers = [][]string{
 	{"httpapi/wire", "httpapi/limit", "httpapi/inflate", "httpapi/openapi"},
 	{"httpapi/auth", "httpapi/front"},
 	{"httpapi", "httpapi/client"},
+	{"httpapi/openapi/openapitest"},
 	{"appliance/config"},
 	{"appliance"},
 	{"cmd/ronbox"},
