@@ -1,0 +1,16 @@
+// Package systemd is what the node says to a service manager and takes from it: readiness, sockets, and the units that ship.
+//
+// # Invariants
+//
+//  1. Outside a service manager everything here does nothing and is no error.
+//  2. Listeners hands out a socket once, and leaves nothing for a child process to inherit.
+//  3. The units are text made from three values, none of which can add a line.
+//
+// # Tasks and queues
+//
+// None: who runs the node calls Notify from a task of its own.
+//
+// # Lock order
+//
+// none
+package systemd
