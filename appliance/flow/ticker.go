@@ -8,10 +8,9 @@ import (
 
 // Ticker is a declared time.Ticker for one task. Ticks that the task misses merge into one.
 type Ticker struct {
-	every time.Duration
-
-	mu sync.Mutex
-	t  *time.Ticker // nil until C is called, and after Stop; guarded by mu
+	mu    sync.Mutex
+	every time.Duration // guarded by mu
+	t     *time.Ticker  // nil until C is called, and after Stop; guarded by mu
 }
 
 // Every declares s in c and returns a ticker of period d, which begins with the first call of C.
@@ -32,6 +31,19 @@ func (t *Ticker) C() <-chan time.Time {
 		t.t = time.NewTicker(t.every)
 	}
 	return t.t.C
+}
+
+// Set changes the period, from now on if the ticker runs.
+func (t *Ticker) Set(d time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if d == t.every {
+		return
+	}
+	t.every = d
+	if t.t != nil {
+		t.t.Reset(d)
+	}
 }
 
 // Stop ends the ticks until C is called again, so that a restarted task begins a fresh period. The task defers it.

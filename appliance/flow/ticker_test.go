@@ -35,3 +35,25 @@ func TestTicker(t *testing.T) {
 		t.Errorf("panic = %q", text)
 	}
 }
+
+// A new period counts from the moment it is set; the same one changes nothing, and one that is set while the ticker stands holds later.
+func TestTickerChangesItsPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tick := Every(NewCatalog(nil, nil), Spec{Service: "registry", Name: "verify_tick"}, time.Hour)
+		tick.Set(time.Minute)
+		start := time.Now()
+		if at := <-tick.C(); at.Sub(start) != time.Minute {
+			t.Errorf("first tick after %v", at.Sub(start))
+		}
+		time.Sleep(30 * time.Second)
+		tick.Set(time.Minute)
+		if at := <-tick.C(); at.Sub(start) != 2*time.Minute {
+			t.Errorf("second tick after %v", at.Sub(start))
+		}
+		tick.Set(time.Second)
+		if at := <-tick.C(); at.Sub(start) != 2*time.Minute+time.Second {
+			t.Errorf("third tick after %v", at.Sub(start))
+		}
+		tick.Stop()
+	})
+}
