@@ -14,24 +14,28 @@ import (
 	"ronbox/store"
 )
 
-// Config is everything an operator can set. A section belongs to the package that reads it.
+// Config is everything an operator can set. A section belongs to the package that reads it. The tag reload of a field says what a change
+// of it takes: "r" is taken in place, "b" by listening anew, "x" by a restart; on a section it is the default of its keys, and without
+// one anywhere it is "x".
 type Config struct {
-	Node     Node            `toml:"node"`
-	Server   front.Config    `toml:"server"`
-	TLS      front.TLSConfig `toml:"tls"`
-	UDS      front.UDSConfig `toml:"uds"`
-	Auth     auth.Config     `toml:"auth"`
-	Store    store.Config    `toml:"store"`
-	Log      obs.LogConfig   `toml:"log"`
-	Registry registry.Config `toml:"registry"`
+	Node     Node              `toml:"node"`
+	Server   front.Config      `toml:"server"`
+	TLS      front.TLSConfig   `toml:"tls"`
+	UDS      front.UDSConfig   `toml:"uds"`
+	Auth     auth.Config       `toml:"auth"`
+	Store    store.Config      `toml:"store"`
+	Log      obs.LogConfig     `toml:"log"`
+	OTel     obs.OTelConfig    `toml:"otel"`
+	Metrics  obs.MetricsConfig `toml:"metrics"`
+	Registry registry.Config   `toml:"registry"`
 }
 
 // Node is the section [node].
 type Node struct {
-	DataDir    string        `toml:"data_dir"`    // where the database, the secrets and the socket live
-	DrainCap   unit.Duration `toml:"drain_cap"`   // ceiling over the drain deadlines of all services
-	Predrain   unit.Duration `toml:"predrain"`    // serve on while unready, for balancers to notice
-	AbortGrace unit.Duration `toml:"abort_grace"` // what an aborted task gets to return
+	DataDir    string        `toml:"data_dir" reload:"x"`    // where the database, the secrets and the socket live
+	DrainCap   unit.Duration `toml:"drain_cap" reload:"r"`   // ceiling over the drain deadlines of all services
+	Predrain   unit.Duration `toml:"predrain" reload:"r"`    // serve on while unready, for balancers to notice
+	AbortGrace unit.Duration `toml:"abort_grace" reload:"x"` // what an aborted task gets to return
 }
 
 // Default gives every default.
@@ -48,6 +52,8 @@ func Default() *Config {
 		Auth:     auth.DefaultConfig(),
 		Store:    store.DefaultConfig(),
 		Log:      obs.DefaultLogConfig(),
+		OTel:     obs.DefaultOTelConfig(),
+		Metrics:  obs.DefaultMetricsConfig(),
 		Registry: registry.DefaultConfig(),
 	}
 }

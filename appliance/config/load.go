@@ -31,24 +31,30 @@ type LoadOptions struct {
 
 // Load reads the configuration. Its error joins every *Fault there is.
 func Load(o LoadOptions) (*Config, error) {
+	l := load(o)
+	if err := errors.Join(l.faults...); err != nil {
+		return nil, err
+	}
+	return l.cfg, nil
+}
+
+// load overlays every place on the defaults, and judges what comes of it.
+func load(o LoadOptions) *loader {
 	l := newLoader()
 	env := l.environment(o.Env)
 	l.file(o, env)
 	l.variables(env)
 	for _, key := range slices.Sorted(maps.Keys(o.Flags)) {
 		text := o.Flags[key]
-		l.set(key, "flag "+key, func(v reflect.Value) error { return assignText(v, text) }, quote(text))
+		l.set(key, origin{FromFlag, "flag " + key}, func(v reflect.Value) error { return assignText(v, text) }, quote(text))
 	}
 	if o.DataDir != "" {
 		l.cfg.Node.DataDir = o.DataDir
-		l.from["node.data_dir"] = "flag data_dir"
+		l.from["node.data_dir"] = origin{FromFlag, "flag data_dir"}
 	}
 	l.absolute()
 	l.validate()
-	if err := errors.Join(l.faults...); err != nil {
-		return nil, err
-	}
-	return l.cfg, nil
+	return l
 }
 
 // Validate joins every fault of cfg, each a *Fault that names its key.
@@ -61,27 +67,27 @@ func Validate(cfg *Config) error {
 type loader struct {
 	cfg    *Config
 	all    []leaf
-	from   map[string]string // key -> where its value was set; defaults are absent
+	from   map[string]origin // by key, where its value was set; defaults are absent
 	bad    map[string]bool   // keys whose text was refused: judging their values would repeat the fault
 	faults []error
 }
 
 func newLoader() *loader {
 	cfg := Default()
-	return &loader{cfg: cfg, all: leaves(cfg), from: map[string]string{}, bad: map[string]bool{}}
+	return &loader{cfg: cfg, all: leaves(cfg), from: map[string]origin{}, bad: map[string]bool{}}
 }
 
 // set gives one key its value, or notes what is wrong with it.
-func (l *loader) set(key, where string, assign func(reflect.Value) error, shown string) {
+func (l *loader) set(key string, from origin, assign func(reflect.Value) error, shown string) {
 	found := find(l.all, key)
 	if found == nil {
-		l.faults = append(l.faults, l.unknown(key, where))
+		l.faults = append(l.faults, l.unknown(key, from.where))
 		return
 	}
-	l.from[key] = where
+	l.from[key] = from
 	if err := assign(found.value); err != nil {
 		l.bad[key] = true
-		l.faults = append(l.faults, &Fault{Where: where, Key: key, Value: shown, Reason: err.Error()})
+		l.faults = append(l.faults, &Fault{Where: from.where, Key: key, Value: shown, Reason: err.Error()})
 	}
 }
 
@@ -139,7 +145,7 @@ func (l *loader) document(path string, data []byte) {
 		if inner, isTable := e.value.(map[string]any); isTable && len(inner) == 0 && sectionOf(l.all, e.key) {
 			continue // a section header with nothing under it
 		}
-		l.set(e.key, e.at, func(v reflect.Value) error { return assign(v, e.value) }, show(e.value))
+		l.set(e.key, origin{FromFile, e.at}, func(v reflect.Value) error { return assign(v, e.value) }, show(e.value))
 	}
 }
 
@@ -190,7 +196,7 @@ func (l *loader) environment(environ []string) []variable {
 // variables overlays the environment.
 func (l *loader) variables(env []variable) {
 	for _, e := range env {
-		l.set(e.key, envName(e.key), func(v reflect.Value) error { return assignText(v, e.text) }, quote(e.text))
+		l.set(e.key, origin{FromEnv, envName(e.key)}, func(v reflect.Value) error { return assignText(v, e.text) }, quote(e.text))
 	}
 }
 
@@ -245,7 +251,7 @@ func (l *loader) place(section string, err error) *Fault {
 		if find(l.all, key) == nil {
 			continue
 		}
-		f := &Fault{Where: l.from[key], Key: key, Reason: strings.TrimLeft(text[len(word):], " :")}
+		f := &Fault{Where: l.from[key].where, Key: key, Reason: strings.TrimLeft(text[len(word):], " :")}
 		if given, reason, ok := strings.Cut(strings.TrimLeft(text[len(word):], " "), ": "); ok && strings.HasPrefix(given, "= ") {
 			f.Value, f.Reason = strings.TrimPrefix(given, "= "), reason
 		}

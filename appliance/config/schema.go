@@ -1,24 +1,26 @@
 package config
 
 import (
+	"cmp"
 	"encoding"
 	"fmt"
 	"reflect"
 	"strings"
 )
 
-// leaf is one key of the configuration: its dotted name and the field that holds it.
+// leaf is one key of the configuration: its dotted name, the field that holds it, and what a change of it takes.
 type leaf struct {
-	key   string
-	value reflect.Value
+	key    string
+	value  reflect.Value
+	reload string
 }
 
 // leaves lists every key of cfg in the order of the struct. Setting a leaf's value sets cfg.
 func leaves(cfg *Config) []leaf {
-	return appendLeaves(nil, "", reflect.ValueOf(cfg).Elem())
+	return appendLeaves(nil, "", ReloadRestart, reflect.ValueOf(cfg).Elem())
 }
 
-func appendLeaves(out []leaf, prefix string, v reflect.Value) []leaf {
+func appendLeaves(out []leaf, prefix, reload string, v reflect.Value) []leaf {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("toml"), ",")
@@ -28,10 +30,11 @@ func appendLeaves(out []leaf, prefix string, v reflect.Value) []leaf {
 		if name == "" {
 			panic(fmt.Sprintf("config: field %s of %s has no toml tag", f.Name, v.Type()))
 		}
+		own := cmp.Or(f.Tag.Get("reload"), reload)
 		if key := prefix + name; isSection(v.Field(i)) {
-			out = appendLeaves(out, key+".", v.Field(i))
+			out = appendLeaves(out, key+".", own, v.Field(i))
 		} else {
-			out = append(out, leaf{key: key, value: v.Field(i)})
+			out = append(out, leaf{key: key, value: v.Field(i), reload: own})
 		}
 	}
 	return out

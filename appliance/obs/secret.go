@@ -52,3 +52,6 @@ func aboutWord(w string) bool {
 	}
 	return false
 }
+
+// Hides says whether a field of this name, "auth.api_key", is hidden in log lines, and so wherever else the node tells of it.
+func Hides(name string) bool { return secretKey(name) }

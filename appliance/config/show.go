@@ -1,0 +1,93 @@
+package config
+
+import (
+	"encoding"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"ronbox/appliance/obs"
+)
+
+// shown is the leaf's value as TOML spells it, unless it is a secret.
+func (l leaf) shown() string {
+	if _, secret := l.value.Interface().(obs.Secret); secret || obs.Hides(l.key) {
+		return quote("***")
+	}
+	return l.text()
+}
+
+// text is the leaf's value as TOML spells it.
+func (l leaf) text() string { return literal(l.value) }
+
+// literal spells a value as TOML does, on one line.
+func literal(v reflect.Value) string {
+	if t, ok := v.Interface().(encoding.TextMarshaler); ok {
+		b, err := t.MarshalText()
+		if err != nil {
+			return quote(fmt.Sprint(v.Interface()))
+		}
+		return tomlString(string(b))
+	}
+	switch v.Kind() {
+	case reflect.String:
+		return tomlString(v.String())
+	case reflect.Float32, reflect.Float64:
+		return tomlFloat(v.Float())
+	case reflect.Slice:
+		parts := make([]string, v.Len())
+		for i := range parts {
+			parts[i] = literal(v.Index(i))
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	case reflect.Map:
+		return tomlTable(v)
+	}
+	return fmt.Sprint(v.Interface())
+}
+
+func tomlTable(v reflect.Value) string {
+	members := map[string]string{}
+	for it := v.MapRange(); it.Next(); {
+		members[it.Key().String()] = literal(it.Value())
+	}
+	if len(members) == 0 {
+		return "{}"
+	}
+	parts := make([]string, 0, len(members))
+	for _, k := range slices.Sorted(maps.Keys(members)) {
+		parts = append(parts, tomlString(k)+" = "+members[k])
+	}
+	return "{ " + strings.Join(parts, ", ") + " }"
+}
+
+// tomlFloat keeps the point that tells a number from a whole one.
+func tomlFloat(f float64) string {
+	s := strconv.FormatFloat(f, 'g', -1, 64)
+	if !strings.ContainsAny(s, ".e") {
+		s += ".0"
+	}
+	return s
+}
+
+// tomlString quotes s; what may not stand in a basic string is escaped.
+func tomlString(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r < ' ' || r == 0x7f:
+			fmt.Fprintf(&b, `\u%04X`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
