@@ -16,7 +16,7 @@ import (
 // Errors: ErrNotFound, ErrExpired, *StateError; record.ErrInvalidSig, *record.RevokedKeyError, record.ErrClockSkew;
 // *DuplicateApprovalError; ErrForbidden when the actor may act for another signer only; those of Propose that may pass.
 func (e *Engine) Approve(ctx context.Context, actor engines.Actor, id string, a record.Approval, corrID string) (Approved, error) {
-	ctx, cancel := context.WithTimeout(ctx, e.cfg.Timeouts.Approve.D())
+	ctx, cancel := context.WithTimeout(ctx, e.live().Timeouts.Approve.D())
 	defer cancel()
 	prop, pid, err := e.livingProposal(ctx, id)
 	if err != nil {
@@ -43,7 +43,7 @@ func (e *Engine) checkApproval(ctx context.Context, id ulid.ULID, prop *proposal
 		return approveReq{}, fmt.Errorf("signer %.60q is in no set in force: %w", a.SignerID, record.ErrInvalidSig)
 	}
 	now := e.now()
-	if err := a.CheckClock(prop.payload.CreatedAt, now, e.cfg.Approvals.MaxSkew.D()); err != nil {
+	if err := a.CheckClock(prop.payload.CreatedAt, now, e.live().Approvals.MaxSkew.D()); err != nil {
 		return approveReq{}, err
 	}
 	release, err := e.workSlot(ctx)
@@ -66,7 +66,7 @@ func (e *Engine) checkApproval(ctx context.Context, id ulid.ULID, prop *proposal
 // version below it in its stack waits, record.ErrChainMismatch when HEAD moved; those of Propose that may pass. After
 // flow.ErrUnknown or *TimeoutError the same call finds out what became of it.
 func (e *Engine) Commit(ctx context.Context, actor engines.Actor, id, corrID string) (Committed, error) {
-	ctx, cancel := context.WithTimeout(ctx, e.cfg.Timeouts.Commit.D())
+	ctx, cancel := context.WithTimeout(ctx, e.live().Timeouts.Commit.D())
 	defer cancel()
 	pid, err := parseID(id)
 	if err != nil {
@@ -92,7 +92,7 @@ func (e *Engine) Commit(ctx context.Context, actor engines.Actor, id, corrID str
 // Withdraw ends a live proposal for the capability that proposed it, and with it all that is stacked on it. Another's is
 // ErrForbidden.
 func (e *Engine) Withdraw(ctx context.Context, actor engines.Actor, id, corrID string) error {
-	ctx, cancel := context.WithTimeout(ctx, e.cfg.Timeouts.Approve.D())
+	ctx, cancel := context.WithTimeout(ctx, e.live().Timeouts.Approve.D())
 	defer cancel()
 	_, pid, err := e.livingProposal(ctx, id)
 	if err != nil {

@@ -25,7 +25,7 @@ type cache struct {
 	r      *ristretto.Cache[[]byte, any]
 	recent recent
 
-	mu     sync.RWMutex // a leaf: held for reading around calls of r, which panic beside Close
+	mu     sync.RWMutex // a leaf: held for reading around calls of r, which panic beside Close and race with Clear
 	closed bool         // guarded by mu
 }
 
@@ -53,6 +53,16 @@ func (c *cache) close() {
 	c.closed = true
 	c.mu.Unlock()
 	c.r.Close()
+}
+
+// purge forgets everything. It keeps callers out meanwhile: ristretto clears beside nobody.
+func (c *cache) purge() {
+	c.recent.sets.Store(nil)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.r.Clear()
+	}
 }
 
 func (c *cache) get(key []byte) any {

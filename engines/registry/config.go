@@ -12,23 +12,23 @@ import (
 
 // Config is the section [registry]. No key of it touches signers or thresholds: those come from signed versions only.
 type Config struct {
-	Origin        string          `toml:"origin"` // name of the log; empty: ronbox.local/<node id>
-	Bus           BusConfig       `toml:"bus"`
-	Queues        QueuesConfig    `toml:"queues"`
-	Limits        LimitsConfig    `toml:"limits"`
-	Timeouts      TimeoutsConfig  `toml:"timeouts"`
-	DrainDeadline unit.Duration   `toml:"drain_deadline"`
-	Proposals     ProposalsConfig `toml:"proposals"`
-	Approvals     ApprovalsConfig `toml:"approvals"`
-	Verify        VerifyConfig    `toml:"verify"`
-	SSE           SSEConfig       `toml:"sse"`
-	Bootstrap     BootstrapConfig `toml:"bootstrap"`
+	Origin        string          `toml:"origin" reload:"x"` // name of the log; empty: ronbox.local/<node id>
+	Bus           BusConfig       `toml:"bus" reload:"r"`
+	Queues        QueuesConfig    `toml:"queues" reload:"x"`
+	Limits        LimitsConfig    `toml:"limits" reload:"r"`
+	Timeouts      TimeoutsConfig  `toml:"timeouts" reload:"r"`
+	DrainDeadline unit.Duration   `toml:"drain_deadline" reload:"r"`
+	Proposals     ProposalsConfig `toml:"proposals" reload:"r"`
+	Approvals     ApprovalsConfig `toml:"approvals" reload:"r"`
+	Verify        VerifyConfig    `toml:"verify" reload:"r"`
+	SSE           SSEConfig       `toml:"sse" reload:"r"`
+	Bootstrap     BootstrapConfig `toml:"bootstrap" reload:"x"`
 }
 
 // BusConfig bounds the broadcasts of the registry.
 type BusConfig struct {
-	ChannelBound int  `toml:"channel_bound"` // events a slow reader may lag behind before it jumps
-	EmitUpdates  bool `toml:"emit_updates"`  // whether the publisher tells the node of new versions
+	ChannelBound int  `toml:"channel_bound" reload:"x"` // events a slow reader may lag behind before it jumps
+	EmitUpdates  bool `toml:"emit_updates"`             // whether the publisher tells the node of new versions
 }
 
 // QueuesConfig bounds the queues into the pipeline.
@@ -37,8 +37,10 @@ type QueuesConfig struct {
 	Approvals int `toml:"approvals"`
 }
 
-// LimitsConfig bounds the requests in flight, above the queues, so that the queues' refusal is met first.
+// LimitsConfig bounds the requests of the service: the rate of its writes, and those in flight, above the queues, so
+// that the queues' refusal is met first.
 type LimitsConfig struct {
+	RPS      int `toml:"rps"` // 0: no bound
 	Inflight int `toml:"inflight"`
 }
 
@@ -88,7 +90,7 @@ func DefaultConfig() Config {
 	return Config{
 		Bus:           BusConfig{ChannelBound: 1024, EmitUpdates: true},
 		Queues:        QueuesConfig{Proposals: 512, Approvals: 512},
-		Limits:        LimitsConfig{Inflight: 1024},
+		Limits:        LimitsConfig{RPS: 500, Inflight: 1024},
 		Timeouts:      TimeoutsConfig{Propose: seconds(2), Approve: seconds(2), Commit: seconds(4)},
 		DrainDeadline: seconds(3),
 		Proposals: ProposalsConfig{
@@ -105,6 +107,14 @@ func DefaultConfig() Config {
 }
 
 func seconds(n int) unit.Duration { return unit.Duration(time.Duration(n) * time.Second) }
+
+// limits are the bounds that a batch is held to.
+func (c *Config) limits() Limits {
+	return Limits{
+		MaxPending: c.Proposals.MaxPending, MaxPerCap: c.Proposals.MaxPerCap, MaxStack: c.Proposals.MaxStack,
+		MaxBytes: c.Proposals.MaxBytes.Bytes(),
+	}
+}
 
 // Validate joins every fault of c.
 func (c Config) Validate() error {
@@ -130,6 +140,7 @@ func (c Config) validateBounds() error {
 		within("bus.channel_bound", int64(c.Bus.ChannelBound), 64, 65_536),
 		within("queues.proposals", int64(c.Queues.Proposals), 1, int64(c.Limits.Inflight)-1),
 		within("queues.approvals", int64(c.Queues.Approvals), 1, int64(c.Limits.Inflight)-1),
+		within("limits.rps", int64(c.Limits.RPS), 0, 1_000_000),
 		within("limits.inflight", int64(c.Limits.Inflight), 2, 65_536),
 		within("proposals.max_pending", int64(c.Proposals.MaxPending), 1, 4096),
 		within("proposals.max_per_cap", int64(c.Proposals.MaxPerCap), 1, int64(c.Proposals.MaxPending)),

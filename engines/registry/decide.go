@@ -49,7 +49,7 @@ func (r proposeReq) decide(p *plan, j *job) (answer, error) {
 	if p.next.view.Head.Version == 0 {
 		return answer{}, &NotReadyError{Cause: CauseNoGenesis}
 	}
-	base, err := p.next.checkBase(r.payload.Version, r.payload.PrevHash, p.e.limits.MaxStack)
+	base, err := p.next.checkBase(r.payload.Version, r.payload.PrevHash, p.limits.MaxStack)
 	if err != nil {
 		return answer{}, err
 	}
@@ -57,8 +57,8 @@ func (r proposeReq) decide(p *plan, j *job) (answer, error) {
 		p.expire(base)
 		return answer{}, record.ErrChainMismatch
 	}
-	prop := r.proposal(j.actor, p.now, p.e.cfg.Proposals.TTL.D())
-	if limit, bound := p.e.limits.admits(&p.next.sums, prop.row.Owner, prop.row.Bytes); limit != "" {
+	prop := r.proposal(j.actor, p.now, p.e.live().Proposals.TTL.D())
+	if limit, bound := p.limits.admits(&p.next.sums, prop.row.Owner, prop.row.Bytes); limit != "" {
 		return answer{}, &PendingLimitError{Limit: limit, Max: bound}
 	}
 	rec := j.audit("proposal.created")

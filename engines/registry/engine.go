@@ -39,13 +39,13 @@ type Deps struct {
 // Engine is the registry. New builds it, Recover reads the file, the tasks do the work; its methods may be called from any
 // goroutine and read what was last published.
 type Engine struct {
-	cfg    Config
-	limits Limits
-	store  *store.Store
-	board  *obs.Board
-	log    hclog.Logger
-	now    func() time.Time
-	m      *metrics
+	boot     Config                 // what only a restart changes is read from here
+	reloaded atomic.Pointer[Config] // what Reload changes
+	store    *store.Store
+	board    *obs.Board
+	log      hclog.Logger
+	now      func() time.Time
+	m        *metrics
 
 	proposals  *flow.Queue[*job]
 	approvals  *flow.Queue[*job]
@@ -72,13 +72,10 @@ type Engine struct {
 // New wires an engine and declares its buckets, queues, metrics and probes. It does no I/O and starts nothing.
 func New(cfg Config, d Deps) *Engine {
 	e := &Engine{
-		cfg: cfg, store: d.Store, board: d.Board, log: d.Log, now: d.Now, catalog: d.Catalog,
+		boot: cfg, store: d.Store, board: d.Board, log: d.Log, now: d.Now, catalog: d.Catalog,
 		codec: newCodec(), slots: make(chan struct{}, runtime.GOMAXPROCS(0)),
-		limits: Limits{
-			MaxPending: cfg.Proposals.MaxPending, MaxPerCap: cfg.Proposals.MaxPerCap,
-			MaxStack: cfg.Proposals.MaxStack, MaxBytes: cfg.Proposals.MaxBytes.Bytes(),
-		},
 	}
+	e.reloaded.Store(&cfg)
 	if e.now == nil {
 		e.now = time.Now
 	}
@@ -103,15 +100,15 @@ func (e *Engine) declareChannels() {
 			Producers: []string{flow.HTTP}, Consumers: []string{taskPipeline}, Doc: doc,
 		})
 	}
-	e.proposals = queue("proposals_tx", e.cfg.Queues.Proposals, "propose and genesis; full: 429, nothing happened")
-	e.approvals = queue("approvals_tx", e.cfg.Queues.Approvals, "approve, commit and withdraw, in order; full: 429, nothing happened")
+	e.proposals = queue("proposals_tx", e.boot.Queues.Proposals, "propose and genesis; full: 429, nothing happened")
+	e.approvals = queue("approvals_tx", e.boot.Queues.Approvals, "approve, commit and withdraw, in order; full: 429, nothing happened")
 	e.committed = flow.NewBroadcast[Event](e.catalog, flow.Spec{
-		Service: service, Name: "committed_tx", Cap: e.cfg.Bus.ChannelBound, Policy: flow.DropOldest,
+		Service: service, Name: "committed_tx", Cap: e.boot.Bus.ChannelBound, Policy: flow.DropOldest,
 		Producers: []string{taskPipeline}, Consumers: []string{taskPublisher, taskVerifier, flow.HTTP},
 		Doc: "new versions; a reader that is overrun reconciles from HEAD",
 	})
 	e.updated = flow.NewBroadcast[Updated](e.catalog, flow.Spec{
-		Service: service, Name: "updated", Cap: e.cfg.Bus.ChannelBound, Policy: flow.DropOldest,
+		Service: service, Name: "updated", Cap: e.boot.Bus.ChannelBound, Policy: flow.DropOldest,
 		Producers: []string{taskPublisher}, Doc: "registry.updated for the rest of the node; loss is healed by HEAD",
 	})
 	e.tick = flow.Every(e.catalog, flow.Spec{
@@ -119,7 +116,7 @@ func (e *Engine) declareChannels() {
 	}, tickEvery)
 	e.verifyTick = flow.Every(e.catalog, flow.Spec{
 		Service: service, Name: "verify_tick", Consumers: []string{taskVerifier}, Doc: "one slice of the log",
-	}, e.cfg.Verify.Period.D())
+	}, e.boot.Verify.Period.D())
 	e.catalog.Declare(cacheSpec())
 }
 
@@ -132,8 +129,15 @@ func (e *Engine) Tasks() []flow.Task {
 	}
 }
 
-// Config is what the engine runs with.
-func (e *Engine) Config() Config { return e.cfg }
+// Reload puts a valid configuration in force, for the calls and the batches that begin from now on. Keys that need a
+// restart keep the value they had. It does not wait.
+func (e *Engine) Reload(cfg Config) {
+	e.reloaded.Store(&cfg)
+	e.verifyTick.Set(cfg.Verify.Period.D())
+}
+
+// live is the configuration in force.
+func (e *Engine) live() *Config { return e.reloaded.Load() }
 
 // Head is HEAD as of the last synced commit; never nil. Before Recover it is an empty log.
 func (e *Engine) Head() *HeadView { return e.current.Load().view }
@@ -153,6 +157,13 @@ func (e *Engine) SubscribeUpdates(consumer string) *flow.Subscription[Updated] {
 func (e *Engine) Close() {
 	if c := e.cache.Swap(nil); c != nil {
 		c.close()
+	}
+}
+
+// Purge empties the cache of old versions; what is asked for again is read from the file.
+func (e *Engine) Purge() {
+	if c := e.cache.Load(); c != nil {
+		c.purge()
 	}
 }
 
@@ -200,8 +211,8 @@ func (e *Engine) Origin() string {
 	if o := e.Head().Origin; o != "" {
 		return o
 	}
-	if e.cfg.Origin != "" {
-		return e.cfg.Origin
+	if e.boot.Origin != "" {
+		return e.boot.Origin
 	}
 	return "ronbox.local/" + strings.ToLower(e.store.Info().NodeID)
 }

@@ -15,14 +15,15 @@ import (
 // plan is one batch in the making: ops decided one after the other on a speculative state. Nothing outside it changes
 // until the batch is in the file, so a plan that fails is dropped and made again.
 type plan struct {
-	ctx  context.Context
-	e    *Engine
-	now  time.Time // UTC, whole milliseconds
-	from *state    // what the batch builds on
-	next *state    // from, and the ops so far
-	ops  []Op
-	of   []*job // whose op it is, nil for expiry and stale
-	size int
+	ctx    context.Context
+	e      *Engine
+	limits Limits    // one set for the whole batch, whatever is reloaded meanwhile
+	now    time.Time // UTC, whole milliseconds
+	from   *state    // what the batch builds on
+	next   *state    // from, and the ops so far
+	ops    []Op
+	of     []*job // whose op it is, nil for expiry and stale
+	size   int
 
 	done    map[ulid.ULID]doneRow // what ended in this batch
 	events  []Event
@@ -69,14 +70,14 @@ func (c *counts) refuse(req request, reason string) {
 
 func (e *Engine) newPlan(ctx context.Context, from *state, now time.Time) *plan {
 	return &plan{
-		ctx: ctx, e: e, now: now, from: from, next: from.clone(),
+		ctx: ctx, e: e, limits: e.live().limits(), now: now, from: from, next: from.clone(),
 		done: map[ulid.ULID]doneRow{}, verdict: map[*job]verdict{}, counts: counts{proposals: map[string]int{}, approvals: map[string]int{}},
 	}
 }
 
 // batch is the plan as a command.
 func (p *plan) batch() Batch {
-	return Batch{Head: p.from.view.ref(), Audit: p.from.audit, Limits: p.e.limits, Ops: p.ops}
+	return Batch{Head: p.from.view.ref(), Audit: p.from.audit, Limits: p.limits, Ops: p.ops}
 }
 
 // decide judges one job and adds its ops.

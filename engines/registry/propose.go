@@ -28,7 +28,7 @@ func (e *Engine) Propose(ctx context.Context, actor engines.Actor, payload []byt
 	if st.view.Head.Version == 0 {
 		return Proposed{}, &NotReadyError{Cause: CauseNoGenesis}
 	}
-	ctx, cancel := context.WithTimeout(ctx, e.cfg.Timeouts.Propose.D())
+	ctx, cancel := context.WithTimeout(ctx, e.live().Timeouts.Propose.D())
 	defer cancel()
 	req, err := e.proposeRequest(ctx, st, payload, wantB3)
 	if err != nil {
@@ -109,10 +109,10 @@ func (e *Engine) baseOf(st *state, draft []byte) (record.Base, error) {
 	if hint.Version <= head.Version+1 { // an old version is refused against HEAD
 		return head, nil
 	}
-	if hint.Version > head.Version+uint64(e.limits.MaxStack) {
+	if hint.Version > head.Version+uint64(e.live().limits().MaxStack) {
 		return record.Base{}, fmt.Errorf("version %d, HEAD is %d: %w", hint.Version, head.Version, record.ErrVersionSkew)
 	}
-	parent, err := st.checkBase(hint.Version, hint.PrevHash, e.limits.MaxStack)
+	parent, err := st.checkBase(hint.Version, hint.PrevHash, e.live().limits().MaxStack)
 	if err != nil {
 		return record.Base{}, fmt.Errorf("a proposal above HEAD+1 names the proposal it builds on by prev_hash: %w", err)
 	}
@@ -146,7 +146,7 @@ func (e *Engine) Genesis(ctx context.Context, actor engines.Actor, payload []byt
 	if err := e.ready(); err != nil {
 		return Committed{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, e.cfg.Timeouts.Commit.D())
+	ctx, cancel := context.WithTimeout(ctx, e.live().Timeouts.Commit.D())
 	defer cancel()
 	req, err := e.genesisRequest(ctx, payload, given)
 	if err != nil {
@@ -172,7 +172,7 @@ func (e *Engine) genesisRequest(ctx context.Context, payload []byte, given []rec
 	if p.Kind != record.KindGenesis {
 		return genesisReq{}, &record.FieldError{Field: "kind", Reason: "a log begins with " + record.KindGenesis}
 	}
-	if pin := e.cfg.Bootstrap.TrustRootsHash; pin != "" && pin != p.B3().String() {
+	if pin := e.boot.Bootstrap.TrustRootsHash; pin != "" && pin != p.B3().String() {
 		return genesisReq{}, &record.FieldError{Field: "payload", Reason: "trust roots pin " + pin + ", this is " + p.B3().String()}
 	}
 	if origin := e.Origin(); p.Origin != origin {

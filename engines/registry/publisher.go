@@ -27,7 +27,7 @@ func (e *Engine) runPublisher(ctx context.Context) error {
 		if lagged > 0 {
 			e.m.overflow(int(lagged))
 		}
-		if e.cfg.Bus.EmitUpdates {
+		if e.live().Bus.EmitUpdates {
 			e.updated.Publish(Updated{Version: ev.Version, B3: ev.PayloadB3})
 		}
 	}

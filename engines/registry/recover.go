@@ -33,7 +33,7 @@ func (e *Engine) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if o := e.cfg.Origin; o != "" && verified.Head.Version > 0 && o != verified.Origin {
+	if o := e.boot.Origin; o != "" && verified.Head.Version > 0 && o != verified.Origin {
 		return &GenesisMismatchError{Key: "registry.origin", Want: o, Has: verified.Origin}
 	}
 	genesis, err := e.pinnedGenesis(ctx)
@@ -110,7 +110,7 @@ func (e *Engine) pinnedGenesis(ctx context.Context) (b3.Digest, error) {
 		return b3.Digest{}, err
 	}
 	genesis := b3.Sum(raw)
-	if pin := e.cfg.Bootstrap.TrustRootsHash; pin != "" && pin != genesis.String() {
+	if pin := e.boot.Bootstrap.TrustRootsHash; pin != "" && pin != genesis.String() {
 		return b3.Digest{}, &GenesisMismatchError{Key: "registry.bootstrap.trust_roots_hash", Want: pin, Has: genesis.String()}
 	}
 	return genesis, nil

@@ -30,7 +30,7 @@ func (e *Engine) runVerifier(ctx context.Context) error {
 				pass.behind = true // what was lost to lag is read from the file all the same
 			}
 		case <-tick:
-			if pass.age(e.now()) >= e.cfg.Verify.FullPass.D() {
+			if pass.age(e.now()) >= e.live().Verify.FullPass.D() {
 				pass = e.newPass()
 			}
 			if err := e.verifySlice(ctx, pass); err != nil {
@@ -73,7 +73,7 @@ func (e *Engine) verifySlice(ctx context.Context, p *pass) error {
 	begun := time.Now()
 	err := e.store.View(ctx, func(r store.Reader) error {
 		log := logReader{r: r, codec: e.codec}
-		for n := 0; n < sliceVersions && time.Since(begun) < e.cfg.Verify.Slice.D(); n++ {
+		for n := 0; n < sliceVersions && time.Since(begun) < e.live().Verify.Slice.D(); n++ {
 			more, err := p.v.Step(ctx, log, 1)
 			if err != nil {
 				return err

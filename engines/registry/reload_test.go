@@ -1,0 +1,46 @@
+package registry
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"ronbox/appliance/unit"
+)
+
+// What is reloaded holds for the next call; a key that needs a restart keeps its value.
+func TestReload(t *testing.T) {
+	r := newRig(t).start()
+	r.genesis(newSigners(1, 1))
+	r.propose(2, "a")
+	next := r.cfg
+	next.Proposals.MaxPending, next.Proposals.MaxPerCap = 1, 1
+	next.Queues.Proposals = 7
+	next.Verify.Period = unit.Duration(time.Second)
+	r.e.Reload(next)
+	_, err := r.e.Propose(r.ctx(), alice, delta(2, "b"), "", "")
+	var limit *PendingLimitError
+	if !errors.As(err, &limit) {
+		t.Errorf("beyond the new limit: %v", err)
+	}
+	r.e.Reload(r.cfg)
+	r.propose(2, "b")
+	if got := r.e.proposals.Cap(); got != r.cfg.Queues.Proposals {
+		t.Errorf("the queue holds %d", got)
+	}
+}
+
+// A purged cache answers as before, from the file.
+func TestPurge(t *testing.T) {
+	r := newRig(t).start()
+	r.genesis(newSigners(1, 1))
+	before, err := r.e.Version(t.Context(), 1, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.e.Purge()
+	after, err := r.e.Version(t.Context(), 1, true)
+	if err != nil || string(after.Body) != string(before.Body) {
+		t.Errorf("%s, %v, want %s", after.Body, err, before.Body)
+	}
+}
