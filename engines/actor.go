@@ -4,12 +4,22 @@ package engines
 type Actor struct {
 	// CapID is the id of the token that allowed the call, "" for a peer of the admin socket.
 	CapID string
+	// Kid names the key that made the token.
+	Kid string
+	// Fingerprint names the token itself in a log: narrowed ones share the id, never the fingerprint.
+	Fingerprint string
 	// Principal is the token's subject, or how the socket names its peer.
 	Principal string
+	// Tenant is the one tenant this actor may act for, "" for any.
+	Tenant string
 	// UID is the Unix user id of a peer of the admin socket, nil for a call over TCP.
 	UID *uint32
+	// Admin says that the actor holds every scope.
+	Admin bool
 	// Signer is the one registry signer this actor may act for, "" for any.
 	Signer string
+	// Grant is what the engine must still check, nil for nothing.
+	Grant *Grant
 }
 
 // Anonymous says whether no one was identified.

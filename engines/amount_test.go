@@ -1,0 +1,78 @@
+package engines
+
+import (
+	"errors"
+	"math/big"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func amounts() *rapid.Generator[Amount] {
+	word := rapid.OneOf(rapid.Uint64(), rapid.SampledFrom([]uint64{0, 1, 9, 10, 1<<63 - 1, 1 << 63, 1<<64 - 1}))
+	return rapid.Custom(func(t *rapid.T) Amount { return Amount{word.Draw(t, "hi"), word.Draw(t, "lo")} })
+}
+
+func (a Amount) big() *big.Int {
+	n := new(big.Int).Lsh(new(big.Int).SetUint64(a.hi), 64)
+	return n.Or(n, new(big.Int).SetUint64(a.lo))
+}
+
+// math/big says the same of every sum, comparison and text.
+func TestAmountAgainstBig(t *testing.T) {
+	limit := new(big.Int).Lsh(big.NewInt(1), 128)
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := amounts().Draw(t, "a"), amounts().Draw(t, "b")
+		if a.String() != a.big().String() {
+			t.Fatalf("%s, want %s", a, a.big())
+		}
+		if back, err := ParseAmount(a.String()); err != nil || back != a {
+			t.Fatalf("%s parsed as %s, %v", a, back, err)
+		}
+		if a.Less(b) != (a.big().Cmp(b.big()) < 0) {
+			t.Fatalf("%s < %s is %v", a, b, a.Less(b))
+		}
+		want := new(big.Int).Add(a.big(), b.big())
+		sum, ok := a.Add(b)
+		if ok != (want.Cmp(limit) < 0) || ok && sum.big().Cmp(want) != 0 {
+			t.Fatalf("%s + %s = %s, %v", a, b, sum, ok)
+		}
+	})
+}
+
+func TestParseAmount(t *testing.T) {
+	most := new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 128), big.NewInt(1)).String()
+	for text, want := range map[string]bool{
+		"0": true, "1": true, "18446744073709551615": true, "18446744073709551616": true, "100000000000000000000": true, most: true,
+		"": false, "00": false, "01": false, "+5": false, "-1": false, "0x10": false, "1.0": false, "1e3": false, "12abc": false, " 1": false,
+		"1 ": false, "1_000": false, "٣": false, "340282366920938463463374607431768211456": false, strings.Repeat("9", 39): false,
+		"1" + strings.Repeat("0", 39): false,
+	} {
+		a, err := ParseAmount(text)
+		if want != (err == nil) || !want && !errors.Is(err, ErrAmount) {
+			t.Errorf("%q: %s, %v", text, a, err)
+		}
+		if want && a.String() != text {
+			t.Errorf("%q reads as %s", text, a)
+		}
+	}
+	if NewAmount(42).String() != "42" {
+		t.Error("42 is another number")
+	}
+}
+
+func FuzzParseAmount(f *testing.F) {
+	for _, s := range []string{"0", "340282366920938463463374607431768211455", "340282366920938463463374607431768211456", "+1", "0001"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		a, err := ParseAmount(s)
+		if err == nil && a.String() != s {
+			t.Errorf("%q reads as %s", s, a)
+		}
+		if n, ok := new(big.Int).SetString(s, 10); err != nil && ok && n.String() == s && n.Sign() >= 0 && n.BitLen() <= 128 {
+			t.Errorf("%q: %v", s, err)
+		}
+	})
+}
