@@ -55,6 +55,13 @@ func (c *Client) do(ctx context.Context, k call) (http.Header, error) {
 	return resp.Header, nil
 }
 
+// ask performs k and gives its answer.
+func ask[T any](ctx context.Context, c *Client, k call) (out T, err error) {
+	k.into = &out
+	_, err = c.do(ctx, k)
+	return out, err
+}
+
 // read takes the whole body: an answer cut short is an unknown outcome, not a short answer.
 func (c *Client) read(ctx context.Context, k call, resp *http.Response) ([]byte, error) {
 	limit := k.limit

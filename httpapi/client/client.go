@@ -18,6 +18,7 @@ type Options struct {
 	Socket    string        // path of the admin socket; wins over URL
 	URL       string        // "http://127.0.0.1:8080"; a path is kept as a prefix
 	Token     string        // sent as a bearer token unless empty
+	CAFile    string        // PEM file of certificates that https is trusted with beside the system's
 	Timeout   time.Duration // per request, DefaultTimeout when 0; streams and snapshots have their own
 	UserAgent string
 }
@@ -44,14 +45,14 @@ func New(o Options) (*Client, error) {
 	if c.timeout == 0 {
 		c.timeout = DefaultTimeout
 	}
+	dialer := &net.Dialer{Timeout: dialTimeout}
 	tr := &http.Transport{
 		MaxIdleConns:          4,
 		MaxIdleConnsPerHost:   4,
 		IdleConnTimeout:       30 * time.Second, // below the node's 60 s, so that the client closes first
 		ResponseHeaderTimeout: 0,                // the context bounds it
+		DialContext:           dialer.DialContext,
 	}
-	dialer := &net.Dialer{Timeout: 5 * time.Second}
-	tr.DialContext = dialer.DialContext
 	if o.Socket != "" {
 		tr.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "unix", o.Socket)
@@ -59,6 +60,11 @@ func New(o Options) (*Client, error) {
 	} else if err := c.setURL(o.URL); err != nil {
 		return nil, err
 	}
+	trust, err := trusted(o.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	tr.DialTLSContext = dialTLS(dialer, trust)
 	c.http = &http.Client{Transport: tr, CheckRedirect: refuseRedirect}
 	return c, nil
 }

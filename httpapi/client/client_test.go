@@ -245,7 +245,7 @@ func TestSnapshotLines(t *testing.T) {
 	} {
 		c := serve(t, func(rw http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(rw, tt.body) }, client.Options{})
 		seen := ""
-		s, err := c.Snapshot(t.Context(), "/d", func(done, total int64) { seen += fmt.Sprintf("%d/%d ", done, total) })
+		s, err := c.Snapshot(t.Context(), wire.SnapshotRequest{Dir: "/d"}, func(done, total int64) { seen += fmt.Sprintf("%d/%d ", done, total) })
 		if seen != tt.seen {
 			t.Errorf("%s: progress %q, want %q", tt.doc, seen, tt.seen)
 		}

@@ -13,9 +13,11 @@
 //  2. ErrNotReachable means that nothing was sent; ErrUnknown means that a
 //     request was sent and no complete answer came back, so only the same
 //     request repeated, or a look at the state, can tell what became of it.
-//  3. A stream never shows a version twice: what is at or below the last id it
-//     has passed on is skipped after a reconnect. Only a lagged event, which
-//     tells that the node was restored, may lead back.
+//  3. A stream never shows a version or an audit row twice: what is at or below
+//     the last id it has passed on is skipped after a reconnect. Only a lagged
+//     event, which tells that the node was restored, may lead back.
+//  4. Over https nothing is sent before a TLS 1.3 handshake with a certificate
+//     that the system or Options.CAFile vouches for.
 //
 // # Tasks and queues
 //

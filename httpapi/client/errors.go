@@ -28,6 +28,9 @@ func (c *Client) transportError(ctx context.Context, what string, err error) err
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" && !errors.Is(cause, context.Canceled) {
 		return fmt.Errorf("%w at %s: %w", ErrNotReachable, c.where, op.Err)
 	}
+	if tls, ok := errors.AsType[*handshakeError](err); ok && !errors.Is(cause, context.Canceled) {
+		return fmt.Errorf("%w at %s: %w", ErrNotReachable, c.where, tls)
+	}
 	if cause != nil {
 		return fmt.Errorf("%s: %w: %w", what, ErrUnknown, cause)
 	}

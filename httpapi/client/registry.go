@@ -16,9 +16,7 @@ const SchemaVersion = "1.0.0"
 
 // Head reads where the log stands; version 0 means that it has no genesis.
 func (c *Client) Head(ctx context.Context) (wire.Head, error) {
-	var h wire.Head
-	_, err := c.do(ctx, call{method: http.MethodGet, path: "/registry/head", into: &h})
-	return h, err
+	return ask[wire.Head](ctx, c, call{method: http.MethodGet, path: "/registry/head"})
 }
 
 // Version reads version v, with its whole set of items if items is true.
@@ -27,17 +25,12 @@ func (c *Client) Version(ctx context.Context, v uint64, items bool) (wire.Versio
 	if !items {
 		k.query = url.Values{"items": {"0"}}
 	}
-	var doc wire.Version
-	k.into = &doc
-	_, err := c.do(ctx, k)
-	return doc, err
+	return ask[wire.Version](ctx, c, k)
 }
 
 // VersionStatus reads what may still change about version v.
 func (c *Client) VersionStatus(ctx context.Context, v uint64) (wire.VersionStatus, error) {
-	var s wire.VersionStatus
-	_, err := c.do(ctx, call{method: http.MethodGet, path: "/registry/" + decimal(v) + "/status", into: &s})
-	return s, err
+	return ask[wire.VersionStatus](ctx, c, call{method: http.MethodGet, path: "/registry/" + decimal(v) + "/status"})
 }
 
 // Payload reads the exact bytes that the signers of version v signed the hash of.
@@ -52,32 +45,20 @@ func (c *Client) Entry(ctx context.Context, v uint64) ([]byte, error) {
 
 // Diff reads what leads from version from to version to.
 func (c *Client) Diff(ctx context.Context, from, to uint64) (wire.Diff, error) {
-	var d wire.Diff
 	q := url.Values{"from": {decimal(from)}, "to": {decimal(to)}}
-	_, err := c.do(ctx, call{method: http.MethodGet, path: "/registry/diff", query: q, into: &d, limit: largeBody})
-	return d, err
+	return ask[wire.Diff](ctx, c, call{method: http.MethodGet, path: "/registry/diff", query: q, limit: largeBody})
 }
 
 // Proposals reads one page of the live proposals, oldest first; cursor is the Next of the page before, limit 0 the
 // node's own page size.
 func (c *Client) Proposals(ctx context.Context, cursor string, limit int) (wire.ProposalList, error) {
-	q := url.Values{}
-	if cursor != "" {
-		q.Set("cursor", cursor)
-	}
-	if limit > 0 {
-		q.Set("limit", strconv.Itoa(limit))
-	}
-	var l wire.ProposalList
-	_, err := c.do(ctx, call{method: http.MethodGet, path: "/registry/proposals", query: q, into: &l})
-	return l, err
+	k := call{method: http.MethodGet, path: "/registry/proposals", query: page("cursor", cursor, limit)}
+	return ask[wire.ProposalList](ctx, c, k)
 }
 
 // Proposal reads the state of one proposal.
 func (c *Client) Proposal(ctx context.Context, id string) (wire.Proposal, error) {
-	var p wire.Proposal
-	_, err := c.do(ctx, call{method: http.MethodGet, path: "/registry/proposals/" + url.PathEscape(id), into: &p})
-	return p, err
+	return ask[wire.Proposal](ctx, c, call{method: http.MethodGet, path: "/registry/proposals/" + url.PathEscape(id)})
 }
 
 // ProposalPayload reads the bytes whose hash a signer of the proposal signs.
@@ -91,25 +72,19 @@ func (c *Client) Signers(ctx context.Context, epoch uint64) (wire.Signers, error
 	if epoch > 0 {
 		path += "/" + decimal(epoch)
 	}
-	var s wire.Signers
-	_, err := c.do(ctx, call{method: http.MethodGet, path: path, into: &s})
-	return s, err
+	return ask[wire.Signers](ctx, c, call{method: http.MethodGet, path: path})
 }
 
 // Propose sends a payload or a draft of one; wantB3, unless empty, is the hash it must have. Idempotent: the same
 // payload gives the proposal that lives already.
 func (c *Client) Propose(ctx context.Context, payload []byte, wantB3 string) (wire.Proposed, error) {
-	var p wire.Proposed
 	body := wire.Propose{SchemaVersion: SchemaVersion, Payload: jsontext.Value(payload), PayloadB3: wantB3}
-	_, err := c.do(ctx, call{method: http.MethodPost, path: "/registry/proposals", body: body, into: &p})
-	return p, err
+	return ask[wire.Proposed](ctx, c, call{method: http.MethodPost, path: "/registry/proposals", body: body})
 }
 
 // Approve adds a signature. A repeat is refused with duplicate_approval and details.identical.
 func (c *Client) Approve(ctx context.Context, id string, a wire.Approval) (wire.Approved, error) {
-	var out wire.Approved
-	_, err := c.do(ctx, call{method: http.MethodPost, path: "/registry/approvals/" + url.PathEscape(id), body: a, into: &out})
-	return out, err
+	return ask[wire.Approved](ctx, c, call{method: http.MethodPost, path: "/registry/approvals/" + url.PathEscape(id), body: a})
 }
 
 // Commit makes the proposal the next version. Idempotent: replayed tells that an earlier call did it.

@@ -21,7 +21,7 @@ var ErrStop = errors.New("stop the stream")
 
 // StreamOptions says where a stream begins and how it lives on.
 type StreamOptions struct {
-	LastEventID string        // replay what follows this version; empty: begin at HEAD
+	LastEventID string        // replay what follows this version or row; empty: begin with what comes next
 	Tries       int           // connections in a row without an event after which the stream gives up; 0: never
 	Idle        time.Duration // silence after which a connection counts as dead, DefaultIdle when 0
 	Reconnect   func(cause error, delay time.Duration)
@@ -51,10 +51,15 @@ var errSilent = errors.New("no ping from the node")
 // breaks. It blocks until ctx ends, each returns an error, the node refuses for good, or Tries is used up. The first
 // connection is tried once: a node that is not there is an answer.
 func (c *Client) Stream(ctx context.Context, o StreamOptions, each func(Event) error) error {
+	return c.follow(ctx, "/registry/stream", wire.EventUpdate, o, each)
+}
+
+// follow is Stream for any stream of numbered events; numbered is their name.
+func (c *Client) follow(ctx context.Context, path, numbered string, o StreamOptions, each func(Event) error) error {
 	if o.Idle == 0 {
 		o.Idle = DefaultIdle
 	}
-	s := &stream{c: c, o: o, lastID: o.LastEventID, delay: firstDelay, each: each}
+	s := &stream{c: c, path: path, numbered: numbered, o: o, lastID: o.LastEventID, delay: firstDelay, each: each}
 	for {
 		err := s.connect(ctx)
 		if s.done(ctx, err) {
@@ -70,23 +75,25 @@ func (c *Client) Stream(ctx context.Context, o StreamOptions, each func(Event) e
 	}
 }
 
-// stream is the state of one Stream call, used by its caller's goroutine alone.
+// stream is the state of one stream, used by its caller's goroutine alone.
 type stream struct {
-	c      *Client
-	o      StreamOptions
-	each   func(Event) error
-	lastID string
-	delay  time.Duration
-	fails  int  // connections in a row that brought no event
-	ever   bool // some connection was accepted
-	final  bool // each returned an error
+	c        *Client
+	path     string
+	numbered string // name of the events that have an id of their own
+	o        StreamOptions
+	each     func(Event) error
+	lastID   string
+	delay    time.Duration
+	fails    int  // connections in a row that brought no event
+	ever     bool // some connection was accepted
+	final    bool // each returned an error
 }
 
 // connect runs one connection to its end, which is always an error.
 func (s *stream) connect(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	k := call{method: http.MethodGet, path: "/registry/stream"}
+	k := call{method: http.MethodGet, path: s.path}
 	req, err := s.c.request(ctx, k)
 	if err != nil {
 		return err
@@ -112,7 +119,7 @@ func (s *stream) connect(ctx context.Context) error {
 	s.ever = true
 	frames := NewFrameReader(alive{resp.Body, watchdog, s.o.Idle})
 	err = s.run(frames)
-	if s.final || errors.Is(err, ErrFrame) {
+	if s.final || errors.Is(err, ErrFrame) || errors.Is(err, errResume) {
 		return err
 	}
 	return s.c.transportError(ctx, k.String(), err)
@@ -129,18 +136,18 @@ func (s *stream) run(frames *FrameReader) error {
 			return err
 		}
 		s.fails = 0
-		if f.Event == wire.EventUpdate && !after(f.ID, s.lastID) {
+		if f.Event == s.numbered && !after(f.ID, s.lastID) {
 			continue // seen before the connection broke
 		}
 		if !jsontext.Value(f.Data).IsValid() {
 			return fmt.Errorf("%w: event %s holds no JSON", ErrFrame, f.Event)
 		}
+		if err := s.each(Event{ID: f.ID, Name: f.Event, Data: f.Data}); err != nil {
+			s.final = !errors.Is(err, errResume)
+			return err
+		}
 		if f.ID != "" {
 			s.lastID = f.ID
-		}
-		if err := s.each(Event{ID: f.ID, Name: f.Event, Data: f.Data}); err != nil {
-			s.final = true
-			return err
 		}
 	}
 }
