@@ -12,7 +12,7 @@ import (
 func TestAuditNamesWhoAsked(t *testing.T) {
 	cfg, _ := devConfig(t)
 	r := start(t, cfg)
-	if _, err := r.socket().Snapshot(t.Context(), t.TempDir(), nil); err != nil {
+	if _, err := r.socket().Snapshot(t.Context(), wire.SnapshotRequest{Dir: t.TempDir()}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.socket().Mint(t.Context(), wire.MintRequest{Sub: "me", Scopes: []string{"registry.propose"}}); err != nil {

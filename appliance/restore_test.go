@@ -11,6 +11,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/config"
+	"ronbox/httpapi/wire"
 	"ronbox/store"
 )
 
@@ -35,7 +36,7 @@ func TestSnapshotRestoreAccept(t *testing.T) {
 		}
 	})
 	<-under
-	snap, err := r.socket().Snapshot(t.Context(), t.TempDir(), nil)
+	snap, err := r.socket().Snapshot(t.Context(), wire.SnapshotRequest{Dir: t.TempDir()}, nil)
 	cancel()
 	load.Wait()
 	must(t, err)
