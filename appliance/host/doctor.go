@@ -1,0 +1,116 @@
+package host
+
+import (
+	"context"
+	"time"
+)
+
+// Inputs are what the node is going to need of the machine.
+type Inputs struct {
+	DataDir      string
+	Bind         string // address of the HTTP listener; "" is not looked at
+	Running      bool   // a node runs here already: its port is taken, and by it
+	MaxBytes     int64  // what the database may grow to; with Amnesia in memory
+	MinFree      int64  // what the disk must keep free
+	MaxConns     int
+	Amnesia      bool
+	AllowSwap    bool
+	AllowNetwork bool
+}
+
+const (
+	// syncSamples are enough for a median and few enough for a slow disk: 32 syncs of 30 ms are a second.
+	syncSamples = 32
+	// syncBudget ends the sampling of a very slow disk early.
+	syncBudget = 2 * time.Second
+)
+
+// Doctor looks at everything the node depends on. It changes nothing but a temporary file in the data directory, and takes some
+// hundred milliseconds, or as long as the disk does.
+func Doctor(ctx context.Context, in Inputs) []Finding {
+	out := []Finding{checkFolder(in)}
+	if in.Bind != "" {
+		out = append(out, judgePort(in, PortFree(ctx, in.Bind)))
+	}
+	out = append(out, checkDisk(ctx, in)...)
+	return append(out, checkKernel(), checkClock(), checkSwap(in), checkMemory(in), checkFiles(in), checkCPU(), checkBacklog())
+}
+
+func checkDisk(ctx context.Context, in Inputs) []Finding {
+	kernel, _ := ReadKernel() // its own check tells
+	disk, err := ReadFileSystem(in.DataDir)
+	if err != nil {
+		return []Finding{unknown("file_system", err)}
+	}
+	out := []Finding{judgeFileSystem(in, disk, kernel)}
+	if in.Amnesia {
+		return out // nothing is written there
+	}
+	out = append(out, judgeSpace(in, disk))
+	dir, err := existing(in.DataDir)
+	if err != nil {
+		return append(out, unknown("disk_sync", err))
+	}
+	ctx, cancel := context.WithTimeout(ctx, syncBudget)
+	defer cancel()
+	took, err := SyncLatency(ctx, dir, syncSamples)
+	if err != nil {
+		return append(out, unknown("disk_sync", err))
+	}
+	return append(out, judgeSync(took))
+}
+
+func checkKernel() Finding {
+	k, err := ReadKernel()
+	if err != nil {
+		return unknown("kernel", err)
+	}
+	return judgeKernel(k)
+}
+
+func checkClock() Finding {
+	c, err := ReadClock()
+	if err != nil {
+		return unknown("clock", err)
+	}
+	return judgeClock(c)
+}
+
+func checkSwap(in Inputs) Finding {
+	areas, err := ReadSwap()
+	if err != nil {
+		return unknown("swap", err)
+	}
+	group, _ := here().group() // without it no group forbids swap
+	return judgeSwap(in, areas, group)
+}
+
+func checkMemory(in Inputs) Finding {
+	m, err := ReadMemory()
+	if err != nil {
+		return unknown("memory", err)
+	}
+	group, _ := here().group() // without it only the machine bounds
+	return judgeMemory(in, m, group)
+}
+
+func checkFiles(in Inputs) Finding {
+	l, _ := ReadLimits()
+	return judgeFiles(in, l)
+}
+
+func checkCPU() Finding {
+	l, err := ReadLimits()
+	if err != nil {
+		return unknown("cpu", err)
+	}
+	return judgeCPU(l)
+}
+
+func checkBacklog() Finding {
+	n, err := ReadSoMaxConn()
+	if err != nil {
+		return unknown("somaxconn", err)
+	}
+	return judgeBacklog(n)
+}

@@ -1,0 +1,142 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// slowSync and hopelessSync judge a disk by its median sync. A commit waits for two: at 10 ms it takes as long as a rotating disk
+	// does, at 200 ms the node will report its store as slow most of the time.
+	slowSync     = 10 * time.Millisecond
+	hopelessSync = 200 * time.Millisecond
+	// spareFiles are those beside connections: the database, logs, sockets, snapshots.
+	spareFiles = 64
+	// littleMemory is what a busy node takes beside its page cache.
+	littleMemory = 256 << 20
+	// fewPending connections are lost in a burst that larger tables hold.
+	fewPending = 512
+	// clockMayMiss is what tokens and signatures allow for.
+	clockMayMiss = time.Second
+)
+
+func checkFolder(in Inputs) Finding {
+	const check = "data_dir"
+	info, err := os.Stat(in.DataDir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return ok(check, "%s does not exist yet", in.DataDir)
+	case err != nil:
+		return bad(check, "make it readable for the user of the node", "%v", err)
+	case !info.IsDir():
+		return bad(check, "name a folder with --data-dir", "%s is not a folder", in.DataDir)
+	}
+	return judgeFolder(in.DataDir, info.Mode(), ownerOf(info), os.Geteuid())
+}
+
+// ownerOf is the uid that owns the file, -1 where that is not told.
+func ownerOf(info fs.FileInfo) int {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(st.Uid)
+	}
+	return -1
+}
+
+func judgeFolder(dir string, mode fs.FileMode, owner, self int) Finding {
+	const check = "data_dir"
+	switch perm := mode.Perm(); {
+	case perm&0o022 != 0:
+		return bad(check, "chmod 700 "+dir, "others may write to %s (%04o)", dir, perm)
+	case perm&0o055 != 0:
+		return warn(check, "chmod 700 "+dir, "others may look into %s (%04o)", dir, perm)
+	case owner != self && self != 0:
+		return warn(check, fmt.Sprintf("run as its owner, or chown it to uid %d", self), "%s belongs to uid %d, this is uid %d", dir, owner, self)
+	}
+	return ok(check, "%s (%04o)", dir, mode.Perm())
+}
+
+func judgePort(in Inputs, err error) Finding {
+	const check = "port"
+	switch {
+	case err == nil:
+		return ok(check, "%s is free", in.Bind)
+	case errors.Is(err, unix.EADDRINUSE) && in.Running:
+		return ok(check, "%s is the running node's", in.Bind)
+	case errors.Is(err, unix.EADDRINUSE):
+		return bad(check, "stop what listens there (ss -ltnp), or set server.bind (RONBOX_SERVER__BIND)", "%s is taken", in.Bind)
+	case errors.Is(err, unix.EACCES):
+		return bad(check, "take a port from 1024 on, or grant CAP_NET_BIND_SERVICE", "%s needs a privilege", in.Bind)
+	}
+	return bad(check, "set server.bind to an address of this machine", "%v", err)
+}
+
+func judgeFileSystem(in Inputs, f FileSystem, k Kernel) Finding {
+	const check = "file_system"
+	where := fmt.Sprintf("%s on %s", f.Type, f.Source)
+	switch {
+	case f.Type == "":
+		return unknown(check, errors.New("no mount of it is listed"))
+	case f.Network && !in.AllowNetwork:
+		return bad(check, "put the data directory on a local disk", "%s: its locks and syncs cannot be trusted", where)
+	case f.Network:
+		return warn(check, "put the data directory on a local disk", "%s, by store.allow_network", where)
+	case f.Memory && !in.Amnesia:
+		return warn(check, "put the data directory on a disk", "%s: all is lost when the machine stops", where)
+	case f.Type == "ext4" && !k.FastCommitFixed() && f.FastCommit == Yes:
+		return bad(check, fmt.Sprintf("tune2fs -O ^fast_commit %s on the unmounted disk, or a kernel from 5.17 on", f.Source),
+			"%s with fast_commit on kernel %s can damage the database", where, k.Release)
+	case f.Type == "ext4" && !k.FastCommitFixed() && f.FastCommit == Unknown:
+		return warn(check, fmt.Sprintf("see that dumpe2fs -h %s does not list fast_commit, or run doctor as root", f.Source),
+			"%s on kernel %s, fast_commit cannot be told", where, k.Release)
+	}
+	return ok(check, "%s", where)
+}
+
+func judgeSpace(in Inputs, f FileSystem) Finding {
+	const check = "disk_space"
+	switch {
+	case f.Free < in.MinFree:
+		return bad(check, "free some space: the node refuses writes below store.min_free", "%s free of %s, store.min_free is %s",
+			bytesText(f.Free), bytesText(f.Total), bytesText(in.MinFree))
+	case f.Free < in.MaxBytes:
+		return warn(check, "keep an eye on it, or lower store.max_bytes", "%s free of %s, the database may grow to %s",
+			bytesText(f.Free), bytesText(f.Total), bytesText(in.MaxBytes))
+	}
+	return ok(check, "%s free of %s", bytesText(f.Free), bytesText(f.Total))
+}
+
+func judgeSync(l Latency) Finding {
+	const check = "disk_sync"
+	seen := fmt.Sprintf("median %s, longest %s of %d", short(l.Median), short(l.Most), l.Samples)
+	switch {
+	case l.Median >= hopelessSync:
+		return bad(check, "take another disk: a commit waits for two syncs", "%s", seen)
+	case l.Median >= slowSync:
+		return warn(check, "an SSD with power-loss protection syncs in well under a millisecond; a commit waits for two syncs", "%s", seen)
+	}
+	return ok(check, "%s", seen)
+}
+
+func judgeKernel(k Kernel) Finding {
+	if !k.AtLeast(5, 4) {
+		return warn("kernel", "take a kernel that is still maintained, 5.4 or later", "Linux %s", k.Release)
+	}
+	return ok("kernel", "Linux %s", k.Release)
+}
+
+func judgeClock(c Clock) Finding {
+	const check, advice = "clock", "run a time daemon (timedatectl set-ntp true, or chrony): tokens and signatures carry times"
+	switch {
+	case !c.Synchronised:
+		return warn(check, advice, "not synchronised")
+	case c.MaxError > clockMayMiss:
+		return warn(check, advice, "may be off by %s", short(c.MaxError))
+	}
+	return ok(check, "synchronised, off by %s at most", short(c.MaxError))
+}
