@@ -1,105 +1,133 @@
 package config
 
 import (
-	"cmp"
 	"encoding"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"strings"
+
+	"ronbox/appliance/unit"
 )
 
-// leaf is one key of the configuration: its dotted name, the field that holds it, and what a change of it takes.
-type leaf struct {
-	key    string
-	value  reflect.Value
-	reload string
+// Texts of durations and sizes, as package unit reads them; it also wants the units of a duration to fall.
+const (
+	durationPattern = `^(0|([0-9]{1,19}(d|h|m|s|ms|us|ns))+)$`
+	sizePattern     = `^(0|[0-9]{1,19}(B|KB|KiB|MB|MiB|GB|GiB|TB|TiB))$`
+)
+
+// object is one JSON object of the schema.
+type object = map[string]any
+
+// Schema is the JSON Schema (2020-12) of the file: which keys there are, of which type, with their defaults, what they mean, and under
+// x-reload what a change takes. What it admits may still be refused, since ranges and rules between keys are not in it.
+func Schema() []byte {
+	told := descriptions(commented)
+	root := table()
+	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	root["title"] = FileName
+	for _, l := range leaves(Default()) {
+		at := root
+		path := strings.Split(l.key, ".")
+		for _, name := range path[:len(path)-1] {
+			at = member(at, name)
+		}
+		at["properties"].(object)[path[len(path)-1]] = l.schema(told[l.key])
+	}
+	b, err := json.MarshalIndent(root, "", "  ")
+	if err != nil {
+		panic(fmt.Sprintf("config: schema: %v", err)) // it holds plain values only
+	}
+	return append(b, '\n')
 }
 
-// leaves lists every key of cfg in the order of the struct. Setting a leaf's value sets cfg.
-func leaves(cfg *Config) []leaf {
-	return appendLeaves(nil, "", ReloadRestart, reflect.ValueOf(cfg).Elem())
+// table is the schema of a table of known keys.
+func table() object {
+	return object{"type": "object", "additionalProperties": false, "properties": object{}}
 }
 
-func appendLeaves(out []leaf, prefix, reload string, v reflect.Value) []leaf {
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("toml"), ",")
-		if !f.IsExported() || name == "-" {
-			continue
-		}
-		if name == "" {
-			panic(fmt.Sprintf("config: field %s of %s has no toml tag", f.Name, v.Type()))
-		}
-		own := cmp.Or(f.Tag.Get("reload"), reload)
-		if key := prefix + name; isSection(v.Field(i)) {
-			out = appendLeaves(out, key+".", own, v.Field(i))
-		} else {
-			out = append(out, leaf{key: key, value: v.Field(i), reload: own})
-		}
+// member is the schema of a table inside another.
+func member(of object, name string) object {
+	all := of["properties"].(object)
+	if _, ok := all[name]; !ok {
+		all[name] = table()
+	}
+	return all[name].(object)
+}
+
+// schema is that of one key.
+func (l leaf) schema(description string) object {
+	out := typeSchema(l.value.Type())
+	out["default"] = jsonDefault(l.value)
+	out["x-reload"] = l.reload
+	out["x-env"] = envName(l.key)
+	if description != "" {
+		out["description"] = description
+	}
+	if len(l.oneOf) > 0 {
+		out["enum"] = l.oneOf
 	}
 	return out
 }
 
-// isSection tells a table of keys from a value that reads itself from text, such as a duration.
-func isSection(v reflect.Value) bool {
-	_, text := v.Addr().Interface().(encoding.TextUnmarshaler)
-	return v.Kind() == reflect.Struct && !text
+func typeSchema(t reflect.Type) object {
+	switch t {
+	case reflect.TypeFor[unit.Duration]():
+		return object{"type": "string", "pattern": durationPattern}
+	case reflect.TypeFor[unit.Size]():
+		return object{"type": "string", "pattern": sizePattern}
+	}
+	if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
+		return object{"type": "string"}
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return object{"type": "boolean"}
+	case reflect.String:
+		return object{"type": "string"}
+	case reflect.Float32, reflect.Float64:
+		return object{"type": "number"}
+	case reflect.Slice:
+		return object{"type": "array", "items": typeSchema(t.Elem())}
+	case reflect.Map:
+		return object{"type": "object", "additionalProperties": typeSchema(t.Elem())}
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return object{"type": "integer", "minimum": 0}
+	default:
+		return object{"type": "integer"}
+	}
 }
 
-// find gives the leaf named key, or nil.
-func find(all []leaf, key string) *leaf {
-	for i := range all {
-		if all[i].key == key {
-			return &all[i]
+// jsonDefault is what encoding/json makes of a value, but an empty list or table is not null.
+func jsonDefault(v reflect.Value) any {
+	switch {
+	case v.Kind() == reflect.Slice && v.Len() == 0:
+		return []any{}
+	case v.Kind() == reflect.Map && v.Len() == 0:
+		return object{}
+	}
+	return v.Interface()
+}
+
+// descriptions are the comments of the commented file, by key. One that stands above several keys is that of each.
+func descriptions(text string) map[string]string {
+	out := map[string]string{}
+	section, said, fresh := "", "", false
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		switch comment, isComment := strings.CutPrefix(line, "# "); {
+		case isComment && fresh:
+			said += " " + comment
+		case isComment:
+			said, fresh = comment, true
+		case strings.HasPrefix(line, "["):
+			section, said, fresh = strings.Trim(line, "[]")+".", "", false
+		case strings.HasPrefix(line, "#"):
+			key, _, _ := strings.Cut(line[1:], " = ")
+			out[section+key], fresh = said, false
+		default:
+			said, fresh = "", false
 		}
 	}
-	return nil
-}
-
-// sectionOf reports whether key names a table rather than a value.
-func sectionOf(all []leaf, key string) bool {
-	for _, l := range all {
-		if strings.HasPrefix(l.key, key+".") {
-			return true
-		}
-	}
-	return false
-}
-
-// envName gives the environment variable that sets key.
-func envName(key string) string {
-	return envPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "__"))
-}
-
-// suggest gives the known name nearest to name, or "" when none is near enough to be what was meant: at most a third
-// of the name, and at least one letter, may differ.
-func suggest(name string, known []string) string {
-	best, bound := "", len(name)/3+1
-	for _, k := range known {
-		if d := distance(name, k); d <= bound && (best == "" || d < distance(name, best)) {
-			best = k
-		}
-	}
-	return best
-}
-
-// distance is the number of single-letter edits between a and b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diag := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diag
-			if a[i] != b[j] {
-				change++
-			}
-			diag = row[j+1]
-			row[j+1] = min(change, diag+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
+	return out
 }

@@ -43,6 +43,7 @@ func httpFamilies() []Family {
 		{Name: "inflight_requests", Type: Gauge, Labels: []string{"route"}, Help: "Requests being answered."},
 		{Name: "rejected_total", Type: Counter, Labels: []string{"reason"}, Help: "Answers of 4xx and 5xx, by reason."},
 		{Name: "auth_failures_total", Type: Counter, Labels: []string{"stage", "scope", "surface"}, Help: "Requests refused by authentication or authorization."},
+		{Name: "tls_handshake_failures_total", Type: Counter, Help: "TLS handshakes that failed."},
 		{Name: "conns_open", Type: Gauge, Labels: []string{"listener"}, Help: "Connections open."},
 		{Name: "conn_rejects_total", Type: Counter, Labels: []string{"reason"}, Help: "Connections closed at accept."},
 	}
@@ -54,6 +55,8 @@ func nodeFamilies() []Family {
 		{Name: "lifecycle_state", Type: Gauge, Labels: []string{"state"}, Help: "1 for the state the node is in."},
 		{Name: "config_version", Type: Gauge, Help: "Number of the configuration in force, 1 at boot."},
 		{Name: "ronbox_build_info", Type: Gauge, Labels: []string{"version", "commit", "go"}, Help: "1, labelled with what this binary was built from."},
+		{Name: "amnesia_mode", Type: Gauge, Labels: []string{"status"}, Help: "1 for the status, on or off, of keeping the database in memory only."},
+		{Name: "amnesia_purge_total", Type: Counter, Labels: []string{"kind"}, Help: "Purges of what memory held, by kind."},
 		{Name: "registry_reload_success_total", Type: Counter, Labels: []string{"source"}, Help: "Configuration reloads taken into force."},
 		{Name: "registry_reload_fail_total", Type: Counter, Labels: []string{"reason"}, Help: "Configuration reloads refused; the old one stayed."},
 	}
@@ -62,7 +65,7 @@ func nodeFamilies() []Family {
 // precreate makes the series that must be there before anything happened.
 func (m *Metrics) precreate() {
 	m.Counter("registry_reload_success_total", "registry", "source", "sighup")
-	for _, reason := range []string{"parse", "invalid", "forbidden", "prepare"} {
+	for _, reason := range []string{"parse", "validate", "restart", "prepare"} {
 		m.Counter("registry_reload_fail_total", "registry", "reason", reason)
 	}
 }

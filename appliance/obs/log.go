@@ -11,8 +11,8 @@ import (
 
 // LogConfig says how log lines look and which are written.
 type LogConfig struct {
-	Format string `toml:"format" reload:"r"` // "json" or "text"
-	Level  string `toml:"level" reload:"r"`  // "trace", "debug", "info", "warn", "error" or "off"
+	Format string `toml:"format" reload:"r" oneof:"json text"`                      // "json" or "text"
+	Level  string `toml:"level" reload:"r" oneof:"trace debug info warn error off"` // "trace", "debug", "info", "warn", "error" or "off"
 }
 
 // DefaultLogConfig is JSON at level info.

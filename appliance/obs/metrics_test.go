@@ -104,7 +104,7 @@ func TestSeedNames(t *testing.T) {
 func TestReloadCountersShowAtZero(t *testing.T) {
 	text := scrape(t, NewMetrics())
 	for _, want := range []string{
-		`registry_reload_success_total{service="registry",source="sighup"} 0`, `registry_reload_fail_total{reason="invalid",service="registry"} 0`,
+		`registry_reload_success_total{service="registry",source="sighup"} 0`, `registry_reload_fail_total{reason="validate",service="registry"} 0`,
 	} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("%s is missing", want)

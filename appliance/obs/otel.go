@@ -8,10 +8,10 @@ import (
 
 // OTelConfig is the section [otel]: where spans go and how many of them.
 type OTelConfig struct {
-	Exporter     string  `toml:"exporter" reload:"r"`      // "none" or "otlp"
-	Endpoint     string  `toml:"endpoint" reload:"r"`      // URL of an OTLP/HTTP collector; without a path it is /v1/traces
-	SampleReads  float64 `toml:"sample_reads" reload:"r"`  // part of the traces that begin with a read, 0 to 1
-	SampleWrites float64 `toml:"sample_writes" reload:"r"` // part of all others, 0 to 1
+	Exporter     string  `toml:"exporter" reload:"r" oneof:"none otlp"` // "none" or "otlp"
+	Endpoint     string  `toml:"endpoint" reload:"r"`                   // URL of an OTLP/HTTP collector; without a path it is /v1/traces
+	SampleReads  float64 `toml:"sample_reads" reload:"r"`               // part of the traces that begin with a read, 0 to 1
+	SampleWrites float64 `toml:"sample_writes" reload:"r"`              // part of all others, 0 to 1
 }
 
 // DefaultOTelConfig sends nothing.

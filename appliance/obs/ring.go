@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,7 +17,8 @@ const ringBytes = 1 << 20
 // drops the rest, and never waits; after that it writes through and waits as long as the reader does.
 type Ring struct {
 	out     io.Writer
-	dropped func(n int)
+	counted func(n int)
+	lost    atomic.Uint64 // lines dropped
 	wake    chan struct{} // holds one token while something may be pending
 
 	writing sync.Mutex // held over writes to out; taken before mu
@@ -41,7 +43,7 @@ const (
 // NewRing writes to out. It shows as the queue "log" of service node.
 func NewRing(out io.Writer, m *Metrics) *Ring {
 	r := &Ring{
-		out: out, dropped: m.Counter("queue_dropped_total", "node", "queue", "log"), wake: make(chan struct{}, 1),
+		out: out, counted: m.Counter("queue_dropped_total", "node", "queue", "log"), wake: make(chan struct{}, 1),
 		sweep: func(time.Time, bool) {},
 	}
 	m.Gauge("queue_depth", "node", r.depth, "queue", "log")
@@ -65,6 +67,11 @@ func (r *Ring) sum(final bool) {
 	sweep := r.sweep
 	r.mu.Unlock()
 	sweep(time.Now(), final)
+}
+
+func (r *Ring) dropped(lines int) {
+	r.lost.Add(uint64(lines))
+	r.counted(lines)
 }
 
 // Write takes one whole line. It reports success for a line that it drops: no logger could do anything about it.
@@ -207,6 +214,13 @@ func (r *Ring) Flush(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// State is how many bytes of lines are pending, and how many lines were dropped so far.
+func (r *Ring) State() (pending int, dropped uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.pending), r.lost.Load()
 }
 
 // depth is how many lines are pending.
