@@ -6,11 +6,11 @@ import "time"
 type TaskInfo struct {
 	Service   string    `json:"service"`
 	Name      string    `json:"name"`
-	Instance  int       `json:"instance"` // from 0, where a task runs more than once
-	State     string    `json:"state"`    // running, backoff, done
-	Since     time.Time `json:"since"`    // of the state
+	Instance  int       `json:"instance" doc:"from 0, where a task runs more than once"`
+	State     string    `json:"state" enum:"running|backoff|done"`
+	Since     time.Time `json:"since" doc:"begin of this state"`
 	Restarts  uint64    `json:"restarts"`
-	LastError string    `json:"last_error,omitzero"` // what ended its last life
+	LastError string    `json:"last_error,omitzero" doc:"what ended its last life"`
 }
 
 // TaskList is the body of GET /admin/v1/tasks, sorted by service, name and instance.
@@ -22,10 +22,10 @@ type TaskList struct {
 type QueueInfo struct {
 	Service   string   `json:"service"`
 	Name      string   `json:"name"`
-	Kind      string   `json:"kind"` // queue, broadcast, watch …
+	Kind      string   `json:"kind" enum:"queue|broadcast|watch|ticker"`
 	Cap       int      `json:"cap"`
 	Len       int      `json:"len"`
-	Policy    string   `json:"policy"` // what happens to what does not fit
+	Policy    string   `json:"policy" doc:"what happens to what does not fit"`
 	Dropped   uint64   `json:"dropped"`
 	Producers []string `json:"producers"`
 	Consumers []string `json:"consumers"`
@@ -39,6 +39,6 @@ type QueueList struct {
 // LogLevel is the body of GET and PUT /admin/v1/log-level: of one service or,
 // when that is empty, of the node.
 type LogLevel struct {
-	Level   string `json:"level"` // trace, debug, info, warn, error
+	Level   string `json:"level" enum:"trace|debug|info|warn|error"`
 	Service string `json:"service,omitzero"`
 }

@@ -5,7 +5,8 @@
 // The structs are plain data. Hashed or signed bytes travel as raw JSON
 // values, so that no marshaller ever rewrites what a signature covers; hashes
 // and times stay strings, because a reader that only passes them on must not
-// be able to change them.
+// be able to change them. The tags doc, enum and format are for people and for
+// the JSON Schema of each body, which package openapi makes of them.
 //
 // # Invariants
 //

@@ -5,10 +5,10 @@ type Ready struct {
 	Ready       bool                    `json:"ready"`
 	WriteReady  bool                    `json:"write_ready"`
 	Degraded    bool                    `json:"degraded"`
-	Missing     []string                `json:"missing"` // keys that do not hold: "registry.commit_ready"
+	Missing     []string                `json:"missing" doc:"keys that do not hold: registry.commit_ready"`
 	RetryAfter  int                     `json:"retry_after"`
 	Incarnation string                  `json:"incarnation"`
-	Version     uint64                  `json:"version,omitzero"` // of the registry's HEAD
+	Version     uint64                  `json:"version,omitzero" doc:"version of the registry's HEAD"`
 	HeadB3      string                  `json:"head_b3,omitzero"`
 	Services    map[string]ServiceReady `json:"services"`
 }
@@ -25,11 +25,11 @@ type VersionInfo struct {
 	Version      string            `json:"version"`
 	Commit       string            `json:"commit,omitzero"`
 	Go           string            `json:"go"`
-	Schema       int               `json:"schema"` // of the database file
+	Schema       int               `json:"schema" doc:"schema of the database file"`
 	NodeID       string            `json:"node_id"`
 	Incarnation  string            `json:"incarnation"`
-	Services     map[string]string `json:"services"` // service to mode: "on", "off"
-	Schemas      map[string]string `json:"schemas"`  // service to wire schema: registry 1.0.0
+	Services     map[string]string `json:"services" doc:"service to mode: on, off"`
+	Schemas      map[string]string `json:"schemas" doc:"service to version of its wire schema"`
 	Deprecations []string          `json:"deprecations"`
 }
 
@@ -38,7 +38,7 @@ type Status struct {
 	NodeID        string                  `json:"node_id"`
 	Incarnation   string                  `json:"incarnation"`
 	Version       string                  `json:"version"`
-	Phase         string                  `json:"phase"` // of the lifecycle: Running, Degraded, Draining …
+	Phase         string                  `json:"phase" enum:"booting|recovering|running|degraded|draining|aborting|stopping|stopped|poisoned"`
 	URL           string                  `json:"url"`
 	Socket        string                  `json:"socket,omitzero"`
 	UptimeSeconds int64                   `json:"uptime_seconds"`
@@ -47,7 +47,7 @@ type Status struct {
 	ReadReady     bool                    `json:"read_ready"`
 	Degraded      bool                    `json:"degraded"`
 	Missing       []string                `json:"missing"`
-	Causes        map[string]string       `json:"causes,omitempty"` // key to what was seen
+	Causes        map[string]string       `json:"causes,omitempty" doc:"key to what was seen"`
 	Services      map[string]ServiceReady `json:"services"`
 	Head          *Head                   `json:"head,omitzero"`
 	Store         StoreStatus             `json:"store"`
@@ -58,10 +58,10 @@ type StoreStatus struct {
 	File         string `json:"file"`
 	Bytes        int64  `json:"bytes"`
 	MaxBytes     int64  `json:"max_bytes"`
-	Seq          uint64 `json:"seq"` // commands committed since the file was made
+	Seq          uint64 `json:"seq" doc:"commands committed since the file was made"`
 	Restored     bool   `json:"restored,omitzero"`
 	RestoredFrom string `json:"restored_from,omitzero"`
-	Health       string `json:"health,omitzero"` // empty: sound
+	Health       string `json:"health,omitzero" doc:"empty: sound"`
 }
 
 // DrainRequest is the body of POST /admin/v1/drain.

@@ -10,17 +10,17 @@ const ProblemType = "application/problem+json"
 
 // Problem is the body of every answer with status 400 or above.
 type Problem struct {
-	Type       string         `json:"type"` // urn:ronbox:problem:<service>:<reason>
+	Type       string         `json:"type" doc:"urn:ronbox:problem:<service>:<reason>"`
 	Title      string         `json:"title"`
 	Status     int            `json:"status"`
 	Detail     string         `json:"detail,omitzero"`
-	Instance   string         `json:"instance,omitzero"` // the correlation id as a URN
-	Code       string         `json:"code"`              // the service's own spelling
-	Reason     string         `json:"reason"`            // lower_snake, one vocabulary for all services
+	Instance   string         `json:"instance,omitzero" doc:"the correlation id as a URN"`
+	Code       string         `json:"code" doc:"the service's own spelling"`
+	Reason     string         `json:"reason" doc:"lower_snake, one vocabulary for all services"`
 	Service    string         `json:"service"`
 	Retryable  bool           `json:"retryable"`
 	CorrID     string         `json:"corr_id,omitzero"`
-	RetryAfter int            `json:"retry_after,omitzero"` // seconds
+	RetryAfter int            `json:"retry_after,omitzero" doc:"seconds until it is worth another try"`
 	Details    map[string]any `json:"details,omitempty"`
 }
 

@@ -8,27 +8,27 @@ type MintRequest struct {
 	Sub     string   `json:"sub,omitzero"`
 	Tenant  string   `json:"tenant,omitzero"`
 	Scopes  []string `json:"scopes"`
-	TTL     string   `json:"ttl,omitzero"`
+	TTL     string   `json:"ttl,omitzero" format:"duration?"`
 	Path    string   `json:"path,omitzero"`
 	Methods []string `json:"methods,omitempty"`
-	Caveats []string `json:"caveats,omitempty"` // more of them: "ip = 10.0.0.0/8"
+	Caveats []string `json:"caveats,omitempty" doc:"more caveats: ip = 10.0.0.0/8"`
 }
 
 // Token answers MintRequest. The token text is shown this once.
 type Token struct {
 	Token     string    `json:"token"`
-	TID       string    `json:"tid"`
+	TID       string    `json:"tid" format:"ulid"`
 	ExpiresAt time.Time `json:"expires_at"`
 }
 
 // TokenInfo is one minted token without its secret part: a row of TokenList.
 type TokenInfo struct {
-	TID       string    `json:"tid"` // ULID
-	Kid       string    `json:"kid"` // the root key that made it
+	TID       string    `json:"tid" format:"ulid"`
+	Kid       string    `json:"kid" doc:"the root key that made it"`
 	Sub       string    `json:"sub"`
 	Tenant    string    `json:"tenant,omitzero"`
 	Scopes    []string  `json:"scopes"`
-	Caveats   []string  `json:"caveats,omitempty"` // as minted; a holder may have added more
+	Caveats   []string  `json:"caveats,omitempty" doc:"as minted; a holder may have added more"`
 	IssuedAt  time.Time `json:"issued_at"`
 	ExpiresAt time.Time `json:"expires_at"`
 	Revoked   bool      `json:"revoked"`
@@ -37,7 +37,7 @@ type TokenInfo struct {
 // TokenList is the body of GET /admin/v1/tokens: those not yet expired, oldest first.
 type TokenList struct {
 	Tokens []TokenInfo `json:"tokens"`
-	Next   string      `json:"next,omitzero"` // ?cursor= of the next page
+	Next   string      `json:"next,omitzero" doc:"?cursor= of the next page"`
 }
 
 // RevokeRequest is the body of POST /admin/v1/tokens/revoke. Exactly one of
@@ -47,15 +47,15 @@ type RevokeRequest struct {
 	Kid    string `json:"kid,omitzero"`
 	Tenant string `json:"tenant,omitzero"`
 	All    bool   `json:"all,omitzero"`
-	Reason string `json:"reason,omitzero"` // for the audit trail
+	Reason string `json:"reason,omitzero" doc:"for the audit trail"`
 }
 
 // Revoked answers RevokeRequest; it is in force when it is sent.
 type Revoked struct {
-	What    string    `json:"what"` // tid, kid, tenant or epoch
+	What    string    `json:"what" enum:"tid|kid|tenant|epoch"`
 	Value   string    `json:"value"`
-	Until   time.Time `json:"until,omitzero"`   // when the last such token would have expired by itself
-	Already bool      `json:"already,omitzero"` // it was revoked before
+	Until   time.Time `json:"until,omitzero" doc:"when the last such token would have expired by itself"`
+	Already bool      `json:"already,omitzero" doc:"it was revoked before"`
 }
 
 // VerifyRequest is the body of POST /admin/v1/tokens/verify: a token and the
@@ -63,27 +63,27 @@ type Revoked struct {
 // caveat on it then fails.
 type VerifyRequest struct {
 	Token   string `json:"token"`
-	Scope   string `json:"scope,omitzero"`   // "registry.propose"
-	Service string `json:"service,omitzero"` // the audience
+	Scope   string `json:"scope,omitzero"`
+	Service string `json:"service,omitzero" doc:"the audience"`
 	Method  string `json:"method,omitzero"`
 	Path    string `json:"path,omitzero"`
 	IP      string `json:"ip,omitzero"`
 	Tenant  string `json:"tenant,omitzero"`
 	Account string `json:"account,omitzero"`
 	Asset   string `json:"asset,omitzero"`
-	Amount  string `json:"amount,omitzero"` // decimal minor units
+	Amount  string `json:"amount,omitzero" format:"amount?" doc:"decimal minor units"`
 	Epoch   string `json:"epoch,omitzero"`
 	Signer  string `json:"signer,omitzero"`
-	Bytes   int64  `json:"bytes,omitzero"` // of the body
+	Bytes   int64  `json:"bytes,omitzero" doc:"size of the body"`
 }
 
 // Verdict answers VerifyRequest. What follows Authentic is only told when the
 // token is.
 type Verdict struct {
 	Allowed   bool           `json:"allowed"`
-	Authentic bool           `json:"authentic"` // the node made it and nobody changed it
+	Authentic bool           `json:"authentic" doc:"the node made it and nobody changed it"`
 	Reason    string         `json:"reason,omitzero"`
-	TID       string         `json:"tid,omitzero"`
+	TID       string         `json:"tid,omitzero" format:"ulid"`
 	Kid       string         `json:"kid,omitzero"`
 	Sub       string         `json:"sub,omitzero"`
 	Tenant    string         `json:"tenant,omitzero"`
@@ -103,14 +103,14 @@ type FailedCaveat struct {
 // POST /admin/v1/keys/rotate and /keys/{kid}/retire. The key itself is nowhere.
 type KeyInfo struct {
 	Kid         string    `json:"kid"`
-	State       string    `json:"state"` // active, verify, retired
+	State       string    `json:"state" enum:"active|verify|retired"`
 	CreatedAt   time.Time `json:"created_at"`
-	RotateAt    time.Time `json:"rotate_at,omitzero"`    // of the active one: when the next takes its place
-	VerifyUntil time.Time `json:"verify_until,omitzero"` // of one in overlap: when its last token expires
+	RotateAt    time.Time `json:"rotate_at,omitzero" doc:"of the active one: when the next takes its place"`
+	VerifyUntil time.Time `json:"verify_until,omitzero" doc:"of one in overlap: when its last token expires"`
 }
 
 // KeyList is the body of GET /admin/v1/keys, newest first.
 type KeyList struct {
 	Keys   []KeyInfo `json:"keys"`
-	Active string    `json:"active"` // kid
+	Active string    `json:"active" doc:"kid of the key that signs new tokens"`
 }

@@ -1,0 +1,178 @@
+package wire_test
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"net/http"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"pgregory.net/rapid"
+
+	"ronbox/httpapi/openapi"
+	"ronbox/httpapi/wire"
+)
+
+// bodies are all the structs of the package.
+func bodies() []any {
+	return []any{
+		wire.Ready{}, wire.ServiceReady{}, wire.VersionInfo{}, wire.Status{}, wire.StoreStatus{}, wire.DrainRequest{},
+		wire.DBInfo{}, wire.SnapshotRequest{}, wire.Snapshot{}, wire.SnapshotLine{}, wire.DBStats{}, wire.BucketStats{}, wire.CheckLine{},
+		wire.MintRequest{}, wire.Token{}, wire.TokenInfo{}, wire.TokenList{}, wire.RevokeRequest{}, wire.Revoked{},
+		wire.VerifyRequest{}, wire.Verdict{}, wire.FailedCaveat{}, wire.KeyInfo{}, wire.KeyList{},
+		wire.ConfigShow{}, wire.ConfigKey{}, wire.ConfigChange{}, wire.Reloaded{},
+		wire.AuditRow{}, wire.AuditPage{}, wire.AuditHello{}, wire.AuditLagged{},
+		wire.TaskInfo{}, wire.TaskList{}, wire.QueueInfo{}, wire.QueueList{}, wire.LogLevel{}, wire.Problem{},
+		wire.Head{}, wire.Version{}, wire.VersionStatus{}, wire.Diff{}, wire.Approval{}, wire.Propose{}, wire.Proposed{},
+		wire.Quorum{}, wire.Approved{}, wire.Committed{}, wire.Proposal{}, wire.ProposalList{}, wire.Signers{}, wire.Genesis{},
+		wire.Hello{}, wire.Update{}, wire.Lagged{},
+	}
+}
+
+// A body that the tests do not know would have no proof.
+func TestTheListOfBodiesIsWhole(t *testing.T) {
+	var listed, declared []string
+	for _, b := range bodies() {
+		listed = append(listed, reflect.TypeOf(b).Name())
+	}
+	files, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if name := file.Name(); strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") {
+			declared = append(declared, structs(t, name)...)
+		}
+	}
+	slices.Sort(listed)
+	slices.Sort(declared)
+	if !slices.Equal(listed, declared) {
+		t.Errorf("listed %q, declared %q", listed, declared)
+	}
+}
+
+func structs(t *testing.T, file string) (names []string) {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.TypeSpec); ok {
+			if _, ok := spec.Type.(*ast.StructType); ok {
+				names = append(names, spec.Name.Name)
+			}
+		}
+		return true
+	})
+	return names
+}
+
+// document describes every body, each as the request of a route of its own.
+func document(t *testing.T) *openapi.Document {
+	t.Helper()
+	var routes []openapi.Route
+	for _, b := range bodies() {
+		routes = append(routes, openapi.Route{
+			Method: http.MethodPost, Pattern: "/" + reflect.TypeOf(b).Name(), In: b, Answers: []openapi.Answer{{Status: http.StatusNoContent}},
+		})
+	}
+	d, err := openapi.Build(openapi.Info{Title: "bodies", Version: "1", Problem: wire.Problem{}}, routes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// schemas compiles the schema of every body, and tells the pattern of a member.
+func schemas(t *testing.T) (map[string]*jsonschema.Schema, func(typ, member string) string) {
+	t.Helper()
+	d, all, patterns := document(t), map[string]*jsonschema.Schema{}, map[string]string{}
+	for _, b := range bodies() {
+		name := reflect.TypeOf(b).Name()
+		raw, ok := d.Schema(name)
+		if !ok {
+			t.Fatalf("%s has no schema", name)
+		}
+		c := jsonschema.NewCompiler()
+		c.AssertFormat()
+		if err := c.AddResource(name, value(t, raw)); err != nil {
+			t.Fatal(err)
+		}
+		s, err := c.Compile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = s
+		for member, p := range s.Properties {
+			if p.Pattern != nil {
+				patterns[name+"."+member] = p.Pattern.String()
+			}
+		}
+	}
+	return all, func(typ, member string) string { return patterns[typ+"."+member] }
+}
+
+func value(t testing.TB, raw []byte) any {
+	t.Helper()
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		t.Fatalf("%v: %s", err, raw)
+	}
+	return v
+}
+
+// Whatever a body holds, its schema allows it and a strict reader gets it back.
+func TestBodiesFitTheirSchemasAndRoundTrip(t *testing.T) {
+	all, patterns := schemas(t)
+	for _, b := range bodies() {
+		typ := reflect.TypeOf(b)
+		t.Run(typ.Name(), func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				body := reflect.New(typ)
+				arbitrary(t, body.Elem(), patterns)
+				raw, err := json.Marshal(body.Interface(), json.Deterministic(true))
+				if err != nil {
+					t.Fatal(err)
+				}
+				v, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := all[typ.Name()].Validate(v); err != nil {
+					t.Fatalf("%s\n%v", raw, err)
+				}
+				back := reflect.New(typ)
+				if err := json.Unmarshal(raw, back.Interface(), json.RejectUnknownMembers(true)); err != nil {
+					t.Fatalf("%s\n%v", raw, err)
+				}
+				again, err := json.Marshal(back.Interface(), json.Deterministic(true))
+				if err != nil || !bytes.Equal(raw, again) {
+					t.Fatalf("%s came back as %s, %v", raw, again, err)
+				}
+			})
+		})
+	}
+}
+
+// A schema refuses a member that the body does not have, and the lack of one that it must have.
+func TestSchemasAreStrict(t *testing.T) {
+	all, _ := schemas(t)
+	for _, b := range bodies() {
+		name := reflect.TypeOf(b).Name()
+		s := all[name]
+		if err := s.Validate(map[string]any{"unheard_of": true}); err == nil || !strings.Contains(err.Error(), "unheard_of") {
+			t.Errorf("%s: err = %v", name, err)
+		}
+		if err := s.Validate(map[string]any{}); (err == nil) != (len(s.Required) == 0) {
+			t.Errorf("%s requires %v: err = %v", name, s.Required, err)
+		}
+	}
+}
