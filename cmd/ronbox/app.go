@@ -32,6 +32,7 @@ type flags struct {
 	dataDir   string
 	socket    string
 	url       string
+	caFile    string
 	tokenFile string
 	timeout   time.Duration
 	json      bool

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -15,15 +14,19 @@ import (
 
 func (a *app) dbCmd() *cobra.Command {
 	return group("db", "Look after the database file",
-		a.dbInfoCmd(), a.dbSnapshotCmd(), a.dbVerifyCmd(), a.dbRestoreCmd(), a.dbAcceptRestoreCmd())
+		a.dbInfoCmd(), a.dbCheckCmd(), a.dbSnapshotCmd(), a.dbVerifyCmd(), a.dbRestoreCmd(), a.dbAcceptRestoreCmd())
 }
 
 func (a *app) dbInfoCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "info [FILE]",
 		Short: "Show the figures of the node's database, or of a database file that no node holds",
-		Args:  atMost(1, "at most one database file"),
-		RunE:  a.verb(a.dbInfo),
+		Long: `Show the figures of the running node's database. When no node runs, or with FILE, a
+database file that no process holds is read itself, rows counted.`,
+		Example: `  ronbox --data-dir data db info
+  ronbox db info /backup/ronbox-….db --json`,
+		Args: atMost(1, "at most one database file"),
+		RunE: a.verb(a.dbInfo),
 	}
 }
 
@@ -46,14 +49,10 @@ func (a *app) readDBInfo(ctx context.Context, args []string) (wire.DBInfo, error
 	}
 	defer c.Close()
 	info, err := c.DBInfo(ctx)
-	if !errors.Is(err, client.ErrNotReachable) || a.flags.url != "" || a.flags.socket != "" {
-		return info, err
+	if file, here := a.instead(err); here {
+		return offlineInfo(ctx, file, false)
 	}
-	file, fileErr := a.database()
-	if fileErr != nil || !exists(file) {
-		return wire.DBInfo{}, err // no node and no file: the first is the better message
-	}
-	return offlineInfo(ctx, file, false)
+	return info, err
 }
 
 func dbInfoTable(t table, i wire.DBInfo) {
@@ -82,28 +81,35 @@ func dbInfoTable(t table, i wire.DBInfo) {
 }
 
 func (a *app) dbSnapshotCmd() *cobra.Command {
-	return &cobra.Command{
-		Use:     "snapshot DIR",
-		Example: `  ronbox --data-dir data db snapshot /backup/ronbox`,
-		Short:   "Have the node write a snapshot of its database while it goes on",
-		Args:    exactly(1, "one directory"),
-		RunE:    a.verb(a.dbSnapshot),
+	var compact bool
+	cmd := &cobra.Command{
+		Use:   "snapshot DIR",
+		Short: "Have the node write a snapshot of its database while it goes on",
+		Long: `Have the node write a snapshot of its database into DIR, a directory on its own disk, with
+a manifest beside it, while it goes on taking writes. With --compact it is a copy without
+the room and the remains of deleted rows, which takes longer. Snapshots hold no secrets:
+keep node.key and the signers' keys apart. ` + "`ronbox db verify`" + ` proves one sound.
+
+` + "`store.snapshot_every`" + ` in the configuration takes them by itself, and thins them out.`,
+		Example: `  ronbox --data-dir data db snapshot /backup/ronbox
+  ronbox --data-dir data db snapshot /backup/ronbox --compact --json`,
+		Args: exactly(1, "one directory"),
 	}
+	cmd.Flags().BoolVar(&compact, "compact", false, "a copy without deleted rows, rather than the file as it is")
+	cmd.RunE = a.online(func(ctx context.Context, c *client.Client, args []string) error {
+		return a.dbSnapshot(ctx, c, args[0], compact)
+	})
+	return cmd
 }
 
-func (a *app) dbSnapshot(ctx context.Context, args []string) error {
-	dir, err := filepath.Abs(args[0]) // the node has another working directory
+func (a *app) dbSnapshot(ctx context.Context, c *client.Client, dir string, compact bool) error {
+	dir, err := filepath.Abs(dir) // the node has another working directory
 	if err != nil {
 		return err
 	}
-	c, err := a.node()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
 	p := a.progress(byteUnit)
 	p.begin("snapshot")
-	snap, err := c.Snapshot(ctx, dir, p.at)
+	snap, err := c.Snapshot(ctx, wire.SnapshotRequest{Dir: dir, Compact: compact}, p.at)
 	p.end()
 	if err != nil {
 		return err
@@ -121,8 +127,13 @@ func (a *app) dbAcceptRestoreCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "accept-restore",
 		Short: "Let a restored node write again, once its state has been looked at",
-		Args:  exactly(0, "no arguments"),
-		RunE:  a.verb(a.dbAcceptRestore),
+		Long: `Let a restored node write again, once its state has been looked at. A restore may have
+taken back what others have seen: look at ` + "`ronbox registry head`" + ` and at the time of the
+snapshot first. Nothing but this verb ends the read-only state.`,
+		Example: `  ronbox registry head && ronbox db accept-restore
+  ronbox db accept-restore --yes --json`,
+		Args: exactly(0, "no arguments"),
+		RunE: a.verb(a.dbAcceptRestore),
 	}
 }
 

@@ -74,9 +74,10 @@ type dbVerifyDoc struct {
 func (a *app) dbVerifyCmd() *cobra.Command {
 	var genesis string
 	cmd := &cobra.Command{
-		Use:     "verify FILE",
-		Example: `  ronbox db verify /backup/ronbox/ronbox-….db --genesis b3:4487…`,
-		Short:   "Check a snapshot, or a stopped node's database: bytes, pages, chains, signatures",
+		Use: "verify FILE",
+		Example: `  ronbox db verify /backup/ronbox/ronbox-….db
+  ronbox db verify /backup/ronbox/ronbox-….db --genesis b3:4487… --json`,
+		Short: "Check a snapshot, or a stopped node's database: bytes, pages, chains, signatures",
 		Long: `Check a snapshot, or a stopped node's database: the bytes against the manifest beside
 it, every page, the audit chain, the state hash, and the whole registry log with all
 signatures. With --genesis the log must begin with that payload; without it the log

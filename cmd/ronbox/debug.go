@@ -10,16 +10,22 @@ import (
 )
 
 func (a *app) debugCmd() *cobra.Command {
-	return group("debug", "Look inside", a.topologyCmd())
+	return group("debug", "Look inside a running node, or at what this binary is made of",
+		a.topologyCmd(), a.tasksCmd(), a.queuesCmd(), a.logLevelCmd(), a.pprofCmd(), a.traceCmd(), a.flightCmd())
 }
 
 func (a *app) topologyCmd() *cobra.Command {
 	var mermaid bool
 	cmd := &cobra.Command{
-		Use:     "topology",
-		Example: `  ronbox debug topology --mermaid`,
-		Short:   "Print every task, queue, bus and cell of this binary, as its declarations give them",
-		Args:    exactly(0, "no arguments"),
+		Use:   "topology",
+		Short: "Print every task, queue, bus and cell of this binary, as its declarations give them",
+		Long: `Print every task, queue, bus and cell of this binary, as its declarations give them:
+name, kind, capacity, what happens when it is full, who feeds it and who drains it. No
+node is asked; ` + "`ronbox debug tasks`" + ` and ` + "`debug queues`" + ` show a running one.`,
+		Example: `  ronbox debug topology
+  ronbox debug topology --mermaid > topology.mmd
+  ronbox debug topology --json | jq '.channels | length'`,
+		Args: exactly(0, "no arguments"),
 	}
 	cmd.Flags().BoolVar(&mermaid, "mermaid", false, "print the picture instead of the tables")
 	cmd.RunE = a.verb(func(context.Context, []string) error { return a.topology(mermaid) })

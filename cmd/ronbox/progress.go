@@ -40,6 +40,13 @@ func (p *progress) begin(stage string) {
 	p.shown = p.began
 }
 
+// during begins the stage if it is another one than before.
+func (p *progress) during(stage string) {
+	if stage != "" && stage != p.stage {
+		p.begin(stage)
+	}
+}
+
 // at shows done of total, if it is time to; a total of 0 is not known.
 func (p *progress) at(done, total int64) {
 	t := p.now()

@@ -36,7 +36,11 @@ func (a *app) headCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "head",
 		Short: "Show where the log stands",
-		Args:  exactly(0, "no arguments"),
+		Long: `Show where the log stands: the version in force, the hash of its payload (what signers
+signed) and of its log entry (what covers the whole log before it). 0: no genesis yet.`,
+		Example: `  ronbox registry head
+  ronbox --url http://node:8080 registry head --json | jq -r .payload_b3`,
+		Args: exactly(0, "no arguments"),
 		RunE: a.online(func(ctx context.Context, c *client.Client, _ []string) error {
 			h, err := c.Head(ctx)
 			if err != nil {
@@ -67,7 +71,9 @@ func (a *app) getCmd() *cobra.Command {
 		Example: `  ronbox registry get 9 --json | jq '.items | length'
   ronbox registry get 9 --payload | b3sum`,
 		Short: "Show version N, or the exact bytes that were signed or logged",
-		Args:  exactly(1, "one version"),
+		Long: `Show version N: what it is, who approved it, every descriptor in force after it. With
+--payload or --entry the exact bytes that were signed or logged come out, to be hashed.`,
+		Args: exactly(1, "one version"),
 	}
 	f := cmd.Flags()
 	f.BoolVar(&payload, "payload", false, "print the signed bytes, nothing else")
@@ -126,7 +132,9 @@ func (a *app) diffCmd() *cobra.Command {
 		Use:     "diff FROM TO",
 		Example: `  ronbox registry diff 2 3`,
 		Short:   "Show what leads from one version to another",
-		Args:    exactly(2, "two versions"),
+		Long: `Show what leads from version FROM to version TO: descriptors put (the new text) and
+removed (the id). The other way round it shows what would lead back.`,
+		Args: exactly(2, "two versions"),
 		RunE: a.online(func(ctx context.Context, c *client.Client, args []string) error {
 			from, err := versionArg(args[0])
 			if err != nil {
@@ -157,7 +165,11 @@ func (a *app) signersCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "signers [EPOCH]",
 		Short: "Show who may sign, now or in an epoch",
-		Args:  atMost(1, "at most one epoch"),
+		Long: `Show who may sign, now or in an epoch: a genesis or a change of signers begins one. How
+many of them must approve a version, and how many a change of signers, stands above.`,
+		Example: `  ronbox registry signers
+  ronbox registry signers 1 --json`,
+		Args: atMost(1, "at most one epoch"),
 		RunE: a.online(func(ctx context.Context, c *client.Client, args []string) error {
 			var epoch uint64
 			if len(args) == 1 {

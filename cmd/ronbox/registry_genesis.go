@@ -119,7 +119,10 @@ func (a *app) registryInitCmd() *cobra.Command {
 		Use:     "init --payload FILE (--approval FILE … | --key KEY …)",
 		Example: `  ronbox registry init --payload genesis.json --approval alice.approval --approval bob.approval`,
 		Short:   "Give an empty node its genesis: the payload and an approval of every signer",
-		Args:    exactly(0, "no arguments"),
+		Long: `Give an empty node its genesis: the payload that ` + "`ronbox registry genesis`" + ` wrote and an
+approval of every signer in it, made by ` + "`ronbox registry sign`" + ` or here with --key. A
+log that has begun refuses another beginning.`,
+		Args: exactly(0, "no arguments"),
 	}
 	f := cmd.Flags()
 	f.StringVar(&payload, "payload", "", "payload `file` that genesis wrote")

@@ -51,7 +51,10 @@ func (a *app) keygenCmd() *cobra.Command {
 		Use:     "keygen --signer-id ID --out FILE",
 		Example: `  ronbox registry keygen --signer-id org:example#alice --out alice.key`,
 		Short:   "Make a signer's key; only its public half is printed",
-		Args:    exactly(0, "no arguments"),
+		Long: `Make a signer's key. The file holds the private half, mode 0600; keep it where its owner
+signs, apart from any node and any backup of one. Only the public half is printed: it
+goes into ` + "`ronbox registry genesis`" + `.`,
+		Args: exactly(0, "no arguments"),
 	}
 	cmd.Flags().StringVar(&id, "signer-id", "", "who signs, as org:<realm>#<key>")
 	cmd.Flags().StringVar(&out, "out", "", "new `file` for the key, mode 0600")
@@ -84,7 +87,9 @@ func (a *app) signCmd() *cobra.Command {
 		Use:     "sign --payload FILE --key KEY",
 		Example: `  ronbox registry sign --payload payload.json --key bob.key --out bob.approval`,
 		Short:   "Sign a payload away from any node: show what it says, then its approval",
-		Args:    exactly(0, "no arguments"),
+		Long: `Sign a payload away from any node. What it says is shown first, on stderr; then its
+approval is printed, or written to --out. Only what is a payload is ever signed.`,
+		Args: exactly(0, "no arguments"),
 	}
 	f := cmd.Flags()
 	f.StringVar(&payload, "payload", "", "payload `file`, as genesis wrote it or `registry proposals` serves it")

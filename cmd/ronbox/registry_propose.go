@@ -142,7 +142,12 @@ func (a *app) commitCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "commit ID",
 		Short: "Make an approved proposal the next version; a repeat gives the same answer",
-		Args:  exactly(1, "one proposal id"),
+		Long: `Make an approved proposal the next version. Until enough signers have approved it the
+answer is 422 quorum; a repeat of a commit that was made gives the same answer, so that
+one whose answer was lost can be sent again.`,
+		Example: `  ronbox registry commit p_01JD3V9T5E8Q2X7RZ4M6K0ABCD
+  ronbox registry commit p_01JD3V9T5E8Q2X7RZ4M6K0ABCD --json`,
+		Args: exactly(1, "one proposal id"),
 		RunE: a.online(func(ctx context.Context, c *client.Client, args []string) error {
 			done, replayed, err := c.Commit(ctx, args[0])
 			if err != nil {
@@ -172,7 +177,10 @@ func (a *app) withdrawCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "withdraw ID",
 		Short: "End a proposal; only who proposed it may",
-		Args:  exactly(1, "one proposal id"),
+		Long: `End a proposal before it is committed; only who proposed it may, or node.admin. Its
+approvals are void. A proposal also ends by itself when it expires.`,
+		Example: `  ronbox registry withdraw p_01JD3V9T5E8Q2X7RZ4M6K0ABCD --json`,
+		Args:    exactly(1, "one proposal id"),
 		RunE: a.online(func(ctx context.Context, c *client.Client, args []string) error {
 			if err := c.Withdraw(ctx, args[0]); err != nil {
 				return err
@@ -187,6 +195,8 @@ func (a *app) proposalsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "proposals [ID]",
 		Short: "List the live proposals, or show one, or print the bytes that its signers sign",
+		Long: `List the live proposals, or show one: its version, what it builds on, who has approved.
+With --payload the bytes that signers sign come out, for ` + "`ronbox registry sign`" + `.`,
 		Example: `  ronbox registry proposals
   ronbox registry proposals p_01J… --payload > payload.json   # for a signer away from the node`,
 		Args: atMost(1, "at most one proposal id"),

@@ -27,7 +27,10 @@ func (a *app) streamCmd() *cobra.Command {
 		Example: `  ronbox registry stream
   ronbox registry stream --last-event-id 1 --json   # everything since version 1, then what comes`,
 		Short: "Follow the registry: one line per version, resumed when the connection breaks",
-		Args:  exactly(0, "no arguments"),
+		Long: `Follow the registry: one line per version as it is committed, after --last-event-id if
+that is given. A connection that breaks is resumed where it was, without a gap; Ctrl-C
+ends it. Who falls too far behind is told what was missed.`,
+		Args: exactly(0, "no arguments"),
 	}
 	cmd.Flags().StringVar(&f.after, "last-event-id", "", "begin after this version instead of at HEAD")
 	cmd.Flags().IntVar(&f.count, "count", 0, "end after this many versions")

@@ -23,6 +23,7 @@ func (a *app) tree() *cobra.Command {
 	f.StringVar(&a.flags.dataDir, "data-dir", "", "the node's data `directory`")
 	f.StringVar(&a.flags.socket, "socket", "", "the node's admin socket (default <data-dir>/admin.sock)")
 	f.StringVar(&a.flags.url, "url", "", "the node's `URL`, instead of its socket")
+	f.StringVar(&a.flags.caFile, "ca-file", "", "`file` of PEM certificates that an https URL is trusted by (default the system's)")
 	f.StringVar(&a.flags.tokenFile, "token-file", "", "`file` that holds the token to send")
 	f.DurationVar(&a.flags.timeout, "timeout", 0, "longest wait for one answer of the node (default 30s)")
 	f.BoolVar(&a.flags.json, "json", false, "print one JSON document, or one a line for streams")
@@ -31,7 +32,7 @@ func (a *app) tree() *cobra.Command {
 	root.MarkFlagsMutuallyExclusive("socket", "url")
 	root.AddCommand(
 		a.initCmd(), a.serveCmd(), a.statusCmd(), a.drainCmd(), a.versionCmd(),
-		a.tokenCmd(), a.dbCmd(), a.registryCmd(), a.debugCmd(),
+		a.configCmd(), a.tokenCmd(), a.keyCmd(), a.dbCmd(), a.registryCmd(), a.auditCmd(), a.debugCmd(), a.completionCmd(), a.manCmd(),
 	)
 	return root
 }

@@ -25,11 +25,15 @@ func (a *app) serveCmd() *cobra.Command {
 
 The first signal drains: requests in flight are answered, the file is closed.
 The second aborts what is left, the third ends the process at once; nothing
-acknowledged is lost by either. SIGHUP is ignored.
+acknowledged is lost by either. SIGHUP reads the configuration and the certificate
+again, as ` + "`ronbox config reload`" + ` does: all of it comes into force, or nothing.
 
 Exit: 0 clean, 10 stopped with aborted tasks, 65 corrupt data, 70 internal,
 74 storage failed, 75 the file is held by another process, 77 permissions,
 78 config or schema.`,
+		Example: `  ronbox --data-dir data serve
+  RONBOX_SERVER__BIND=127.0.0.1:9000 ronbox --data-dir data serve --hello
+  ronbox --config /etc/ronbox/ronbox.toml serve`,
 		Args: exactly(0, "no arguments"),
 	}
 	cmd.Flags().BoolVar(&hello, "hello", false, "print URL, token file and three commands to try, also when no terminal looks")

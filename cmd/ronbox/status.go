@@ -17,8 +17,12 @@ func (a *app) statusCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Show what the running node says about itself",
-		Args:  exactly(0, "no arguments"),
-		RunE:  a.verb(a.status),
+		Long: `Show what the running node says about itself: its phase, whether it takes reads and
+writes and what is missing if not, its addresses, its database, the registry's head.`,
+		Example: `  ronbox --data-dir data status
+  ronbox status --json | jq -e .write_ready`,
+		Args: exactly(0, "no arguments"),
+		RunE: a.verb(a.status),
 	}
 }
 
@@ -86,7 +90,12 @@ func (a *app) drainCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drain",
 		Short: "Stop the running node in order: nothing acknowledged is lost",
-		Args:  exactly(0, "no arguments"),
+		Long: `Stop the running node in order, as SIGTERM does: new work is refused, what was begun is
+answered, the file is closed. The verb returns at once; the process ends within seconds
+(the longest drain deadline and 4 s).`,
+		Example: `  ronbox --data-dir data drain --reason "kernel update"
+  ronbox drain --json`,
+		Args: exactly(0, "no arguments"),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "kept in the node's log")
 	cmd.RunE = a.verb(func(ctx context.Context, _ []string) error { return a.drain(ctx, reason) })

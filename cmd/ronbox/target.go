@@ -6,11 +6,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"ronbox/appliance"
-	"ronbox/appliance/config"
 	"ronbox/httpapi/client"
 )
 
@@ -21,7 +19,7 @@ func (a *app) node() (*client.Client, error) {
 	if a.flags.timeout < 0 {
 		return nil, usage("--timeout %s: want a time above 0", a.flags.timeout)
 	}
-	o := client.Options{URL: a.flags.url, Timeout: a.flags.timeout, UserAgent: "ronbox/" + build().Version}
+	o := client.Options{URL: a.flags.url, CAFile: a.flags.caFile, Timeout: a.flags.timeout, UserAgent: "ronbox/" + build().Version}
 	if a.flags.tokenFile != "" {
 		token, err := readToken(a.flags.tokenFile)
 		if err != nil {
@@ -52,15 +50,6 @@ func (a *app) socketPath() (string, error) {
 		return "", err
 	}
 	return cfg.SocketPath(), nil
-}
-
-// loadConfig reads the config that the flags and the environment name.
-func (a *app) loadConfig() (*config.Config, error) {
-	cfg, err := config.Load(config.LoadOptions{File: a.flags.config, DataDir: a.flags.dataDir, Env: os.Environ()})
-	if err != nil {
-		return nil, &failure{verdict: verdict{exitConfig, "config", "correct the keys that are named"}, err: err}
-	}
-	return cfg, nil
 }
 
 // database is the path of the node's database file.
@@ -122,47 +111,4 @@ func reading(name string, err error) error {
 		return err
 	}
 	return fmt.Errorf("read %s: %w", name, err)
-}
-
-// writeFile writes a new file through a temporary one: whole or not at all, and never over an old one.
-func writeFile(path string, data []byte, mode os.FileMode) error {
-	if _, err := os.Lstat(path); err == nil {
-		return failed(exitFailed, "exists", "choose another path or move the old file away", "%s exists", path)
-	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".ronbox-*")
-	if err != nil {
-		return writing(path, err)
-	}
-	defer func() { _ = os.Remove(tmp.Name()) }() // gone after the link
-	if err := fill(tmp, data, mode); err != nil {
-		return writing(path, err)
-	}
-	if err := os.Link(tmp.Name(), path); err != nil { // refuses what came in between, as a rename would not
-		return writing(path, err)
-	}
-	return nil
-}
-
-// writing names the file that was asked for, not the temporary one.
-func writing(path string, err error) error {
-	if p, ok := errors.AsType[*fs.PathError](err); ok {
-		err = p.Err
-	} else if l, ok := errors.AsType[*os.LinkError](err); ok {
-		err = l.Err
-	}
-	return fmt.Errorf("write %s: %w", path, err)
-}
-
-func fill(f *os.File, data []byte, mode os.FileMode) error {
-	defer func() { _ = f.Close() }() // a second close after the checked one does nothing
-	if err := f.Chmod(mode); err != nil {
-		return err
-	}
-	if _, err := f.Write(data); err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	return f.Close()
 }

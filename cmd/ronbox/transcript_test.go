@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,7 +19,9 @@ var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 
 // transcript runs the command lines of a golden file against one node and holds what they print against it. A line
 // "$ …" is a command line; what follows is its stdout, its stderr behind "! ", and its exit code unless 0. "> start" and
-// "> stop" run and end the node, "> with DIR" takes another data directory.
+// "> stop" run and end the node, "> with DIR" takes another data directory, "> write FILE TEXT" and
+// "> edit FILE OLD NEW" make and change a file. Behind a command line, " << TEXT" is its stdin and
+// " | head N" keeps the first N lines of what it prints, each of 160 bytes at most.
 type transcript struct {
 	box  *box
 	proc *process
@@ -50,8 +53,11 @@ func runTranscript(t *testing.T, file string) {
 	t.Setenv("RONBOX_LOG__LEVEL", "warn")
 	t.Setenv("RONBOX_REGISTRY__ORIGIN", "registry.example/test")
 	tr := &transcript{box: &box{dir: filepath.Join(dir, "d"), env: os.Environ()}, vars: map[string]string{"T": dir}}
-	for s := bufio.NewScanner(strings.NewReader(string(want))); s.Scan(); {
-		tr.line(t, s.Text())
+	before := ""
+	for s := bufio.NewScanner(strings.NewReader(string(want))); s.Scan(); before = s.Text() {
+		if before == "" || !strings.HasPrefix(s.Text(), "#") { // what a verb prints follows it at once
+			tr.line(t, s.Text())
+		}
 	}
 	got := tr.out.String()
 	if *update {
@@ -89,28 +95,63 @@ func (tr *transcript) direct(t *testing.T, words []string) {
 		fmt.Fprintf(&tr.out, "exit %d\n", tr.proc.signal(t, syscall.SIGTERM))
 	case "with":
 		tr.box = &box{dir: tr.expand(words[1]), env: tr.box.env}
+	case "write":
+		tr.write(t, words[1], strings.Join(words[2:], " "))
+	case "edit":
+		raw, err := os.ReadFile(tr.expand(words[1]))
+		if err != nil || !strings.Contains(string(raw), words[2]) {
+			t.Fatalf("edit %v: %v", words, err)
+		}
+		tr.write(t, words[1], strings.ReplaceAll(string(raw), words[2], words[3]))
 	default:
 		t.Fatalf("unknown direction %v", words)
 	}
 }
 
+func (tr *transcript) write(t *testing.T, path, text string) {
+	if err := os.WriteFile(tr.expand(path), []byte(strings.ReplaceAll(tr.expand(text), `\n`, "\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (tr *transcript) command(t *testing.T, text string) {
+	text, keep, short := strings.Cut(text, " | head ")
 	text, stdin, _ := strings.Cut(text, " << ")
 	var args []string
-	for _, w := range strings.Fields(text) {
+	for _, w := range shellWords(text) {
 		args = append(args, tr.expand(w))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // a verb that waits for ever should fail, not the run
 	defer cancel()
 	r := cliIn(t, ctx, strings.ReplaceAll(stdin, `\n`, "\n"), tr.box.args(args...)...)
 	tr.capture(r.stdout)
-	fmt.Fprint(&tr.out, tr.mask(r.stdout))
+	masked := tr.mask(r.stdout)
+	if short {
+		masked = head(t, masked, keep)
+	}
+	fmt.Fprint(&tr.out, masked)
 	for l := range strings.Lines(r.stderr) {
 		fmt.Fprint(&tr.out, "! "+tr.mask(l))
 	}
 	if r.code != 0 {
 		fmt.Fprintf(&tr.out, "exit %d\n", r.code)
 	}
+}
+
+// head is the beginning of a long text.
+func head(t *testing.T, text, lines string) string {
+	n, err := strconv.Atoi(lines)
+	if err != nil {
+		t.Fatalf("head %q: %v", lines, err)
+	}
+	var out strings.Builder
+	for l := range strings.Lines(text) {
+		if n--; n < 0 {
+			break
+		}
+		fmt.Fprintln(&out, clip(strings.TrimRight(l, "\n"), 160))
+	}
+	return out.String()
 }
 
 // captured values can be used by later lines as $NAME.

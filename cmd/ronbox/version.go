@@ -15,17 +15,21 @@ const release = "0.1.0-dev"
 
 // build says what this binary was made of.
 func build() appliance.Build {
-	b := appliance.Build{Version: release}
+	return appliance.Build{Version: release, Commit: buildSetting("vcs.revision")}
+}
+
+// buildSetting is what Go recorded of the build under key, empty if nothing.
+func buildSetting(key string) string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return b
+		return ""
 	}
 	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			b.Commit = s.Value
+		if s.Key == key {
+			return s.Value
 		}
 	}
-	return b
+	return ""
 }
 
 type versionDoc struct {
@@ -40,8 +44,12 @@ func (a *app) versionCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Show the version of this binary",
-		Args:  exactly(0, "no arguments"),
-		RunE:  a.verb(a.version),
+		Long: `Show the version of this binary, the commit it was built from and the Go it was built
+with. ` + "`ronbox status`" + ` shows a running node's.`,
+		Example: `  ronbox version
+  ronbox version --json`,
+		Args: exactly(0, "no arguments"),
+		RunE: a.verb(a.version),
 	}
 }
 

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ronbox/httpapi/client"
+)
+
+// recording is a profile or a trace to fetch.
+type recording struct {
+	name    string
+	seconds int
+	out     string
+	ending  string // of the file's name
+}
+
+const maxRecording = 300 // seconds; the node's own limit
+
+func (a *app) pprofCmd() *cobra.Command {
+	names := []string{"heap", "allocs", "goroutine", "block", "mutex", "threadcreate", "profile"}
+	r := recording{ending: ".pb.gz"}
+	cmd := &cobra.Command{
+		Use:   "pprof NAME",
+		Short: "Fetch a profile of the running node, for `go tool pprof`",
+		Long: `Fetch a profile of the running node over its socket, for ` + "`go tool pprof`" + `. NAME is one of
+` + strings.Join(names, ", ") + `; "profile" is of
+the processor, over --seconds. Goroutines carry the name of their task.`,
+		Example: `  ronbox debug pprof heap && go tool pprof -http :0 ronbox-heap-*.pb.gz
+  ronbox debug pprof profile --seconds 10 --out cpu.pb.gz
+  ronbox debug pprof goroutine --out - > goroutines.pb.gz`,
+		Args:      exactly(1, "the name of one profile: "+strings.Join(names, ", ")),
+		ValidArgs: names,
+	}
+	a.recordingFlags(cmd, &r, "of profile, block and mutex: how long to look")
+	cmd.RunE = a.online(func(ctx context.Context, c *client.Client, args []string) error {
+		if r.name = args[0]; !slices.Contains(names, r.name) {
+			return usage("%q is no profile: want %s", r.name, strings.Join(names, ", "))
+		}
+		if r.seconds == 0 && r.name == "profile" {
+			r.seconds = 10
+		}
+		return a.record(ctx, c, r)
+	})
+	return cmd
+}
+
+func (a *app) traceCmd() *cobra.Command {
+	r := recording{name: "trace", ending: ".trace"}
+	cmd := &cobra.Command{
+		Use:   "trace",
+		Short: "Record what the running node executes for some seconds, for `go tool trace`",
+		Long: `Record what the running node executes for some seconds, for ` + "`go tool trace`" + `: every
+goroutine, system call and collection. It costs the node a few percent meanwhile. For
+what has just happened there is ` + "`ronbox debug flight`" + `.`,
+		Example: `  ronbox debug trace --seconds 3 && go tool trace ronbox-trace-*.trace
+  ronbox debug trace --seconds 1 --out t.trace --json`,
+		Args: exactly(0, "no arguments"),
+	}
+	a.recordingFlags(cmd, &r, "how long to record")
+	cmd.RunE = a.online(func(ctx context.Context, c *client.Client, _ []string) error {
+		r.seconds = cmp.Or(r.seconds, 5)
+		return a.record(ctx, c, r)
+	})
+	return cmd
+}
+
+func (a *app) flightCmd() *cobra.Command {
+	r := recording{name: "flight", ending: ".trace"}
+	cmd := &cobra.Command{
+		Use:   "flight",
+		Short: "Fetch the node's flight recorder: what it executed in the last seconds",
+		Long: `Fetch the node's flight recorder, for ` + "`go tool trace`" + `: what it executed in the last
+seconds before now. The node keeps one by itself when a commit takes over two seconds.`,
+		Example: `  ronbox debug flight && go tool trace ronbox-flight-*.trace
+  ronbox debug flight --out f.trace --json`,
+		Args: exactly(0, "no arguments"),
+	}
+	cmd.Flags().StringVar(&r.out, "out", "", "write to this new `file`, or - for stdout (default a new file here, named by the time)")
+	cmd.RunE = a.online(func(ctx context.Context, c *client.Client, _ []string) error { return a.record(ctx, c, r) })
+	return cmd
+}
+
+func (a *app) recordingFlags(cmd *cobra.Command, r *recording, seconds string) {
+	cmd.Flags().IntVar(&r.seconds, "seconds", 0, seconds+fmt.Sprintf(", up to %d", maxRecording))
+	cmd.Flags().StringVar(&r.out, "out", "", "write to this new `file`, or - for stdout (default a new file here, named by the time)")
+}
+
+// recordDoc is what pprof, trace and flight print.
+type recordDoc struct {
+	Name  string `json:"name"`
+	File  string `json:"file"`
+	Bytes int64  `json:"bytes"`
+}
+
+func (a *app) record(ctx context.Context, c *client.Client, r recording) error {
+	if r.seconds < 0 || r.seconds > maxRecording {
+		return usage("--seconds %d: want 1..%d", r.seconds, maxRecording)
+	}
+	fetch := func(w io.Writer) error { return c.Profile(ctx, r.name, time.Duration(r.seconds)*time.Second, w) }
+	if r.out == "-" {
+		if a.flags.json || terminal(a.stdout) {
+			return usage("--out -: a profile is binary; lead it into a file or a pipe, without --json")
+		}
+		return fetch(a.stdout)
+	}
+	doc := recordDoc{Name: r.name, File: cmp.Or(r.out, "ronbox-"+r.name+"-"+a.now().UTC().Format("20060102T150405Z")+r.ending)}
+	if r.seconds > 1 {
+		a.say("recording for %d s", r.seconds)
+	}
+	err := produceFile(doc.File, 0o600, func(w io.Writer) error {
+		counted := &counter{w: w}
+		err := fetch(counted)
+		doc.Bytes = counted.n
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return a.show(doc, func(t table) {
+		t.row("written", doc.File)
+		t.row("size", byteUnit(doc.Bytes))
+	})
+}
+
+// counter counts what passes.
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}

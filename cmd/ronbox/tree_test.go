@@ -1,0 +1,122 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// leafVerbs are the commands that do something, by their path without "ronbox".
+func leafVerbs(t testing.TB) map[string]*cobra.Command {
+	t.Helper()
+	out := map[string]*cobra.Command{}
+	for _, cmd := range pages(new(app).tree()) {
+		if !cmd.HasSubCommands() {
+			out[strings.TrimPrefix(cmd.CommandPath(), "ronbox ")] = cmd
+		}
+	}
+	if len(out) < 30 {
+		t.Fatalf("only %d verbs", len(out))
+	}
+	return out
+}
+
+// commandWords are the words of a command line up to what a shell would take for itself.
+func commandWords(line string) []string {
+	for _, end := range []string{" | ", " > ", " >> ", " && ", " & ", " << ", " # ", " ; "} {
+		line, _, _ = strings.Cut(line+" ", end)
+	}
+	return shellWords(strings.TrimRight(line, " )"))
+}
+
+// shellWords splits a line at its spaces, but for those between double quotes.
+func shellWords(line string) []string {
+	var out []string
+	for i, part := range strings.Split(line, `"`) {
+		if i%2 == 1 {
+			out = append(out, part)
+		} else {
+			out = append(out, strings.Fields(part)...)
+		}
+	}
+	return out
+}
+
+// Whoever asks for help is told what the verb does at some length, and shown how it is called.
+func TestEveryVerbExplainsItself(t *testing.T) {
+	for path, cmd := range leafVerbs(t) {
+		if cmd.Short == "" || cmd.Long == "" || cmd.Example == "" {
+			t.Errorf("%s: short %t, long %t, example %t", path, cmd.Short != "", cmd.Long != "", cmd.Example != "")
+		}
+		if strings.HasSuffix(cmd.Short, ".") {
+			t.Errorf("%s: the short help is a sentence in a list, without a full stop", path)
+		}
+		for line := range strings.Lines(cmd.Long) {
+			if n := len([]rune(strings.TrimRight(line, "\n"))); n > 90 && !strings.HasPrefix(line, "  ") {
+				t.Errorf("%s: a line of %d columns: %s", path, n, line)
+			}
+		}
+	}
+}
+
+// An example is a command line that this binary takes: its verb, its flags, its number of arguments.
+func TestExamplesAreTaken(t *testing.T) {
+	for path, cmd := range leafVerbs(t) {
+		calls := 0
+		for line := range strings.Lines(strings.ReplaceAll(cmd.Example, "\\\n", "")) {
+			_, rest, found := strings.Cut(strings.TrimSpace(line), "ronbox ")
+			if !found || strings.HasPrefix(strings.TrimSpace(line), "#") {
+				continue
+			}
+			root := new(app).tree()
+			verb, args, err := root.Find(commandWords(rest))
+			if err == nil {
+				err = verb.ParseFlags(args)
+			}
+			if err == nil {
+				err = verb.ValidateArgs(verb.Flags().Args())
+			}
+			if err == nil {
+				err = verb.ValidateRequiredFlags()
+			}
+			if err != nil {
+				t.Errorf("%s: example %q: %v", path, strings.TrimSpace(line), err)
+			}
+			if verb.CommandPath() == "ronbox "+path {
+				calls++
+			}
+		}
+		if calls == 0 {
+			t.Errorf("%s: no example calls it", path)
+		}
+	}
+}
+
+// A flag never takes a secret: what it names is a file, or the public side of one.
+func TestNoFlagTakesASecret(t *testing.T) {
+	secret := regexp.MustCompile(`token|secret|password|key|seed`)
+	for path, cmd := range leafVerbs(t) {
+		for _, name := range flagNames(cmd) {
+			f := cmd.Flag(name)
+			if secret.MatchString(name) && f.Value.Type() != "bool" && !strings.Contains(f.Usage, "file") && !strings.Contains(f.Usage, "public key") {
+				t.Errorf("%s --%s: %s", path, name, f.Usage)
+			}
+			if f.Usage == "" {
+				t.Errorf("%s --%s says nothing of itself", path, name)
+			}
+		}
+	}
+}
+
+// flagNames reads the names out of the help, which shows all a person can give.
+func flagNames(cmd *cobra.Command) []string {
+	var out []string
+	for _, m := range regexp.MustCompile(`--([a-z0-9-]+)`).FindAllStringSubmatch(cmd.LocalFlags().FlagUsages()+cmd.InheritedFlags().FlagUsages(), -1) {
+		if cmd.Flag(m[1]) != nil {
+			out = append(out, m[1])
+		}
+	}
+	return out
+}
