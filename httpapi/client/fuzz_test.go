@@ -1,0 +1,51 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"ronbox/httpapi/wire"
+)
+
+// Whatever is answered with a refusal's status, the caller gets a problem with that status and a reason.
+func FuzzProblem(f *testing.F) {
+	for _, s := range []string{
+		``, `{}`, `{"reason":"busy"}`, `{"reason":"busy","status":1,"details":{"outcome":"unknown"}}`, `{"reason":null}`, `{"reason":"a","reason":"b"}`,
+		`[]`, `{"retry_after":1e99}`, "\xff", `{"details":{"a":{"a":{"a":[]}}},"reason":"x"}`,
+	} {
+		f.Add(s, wire.ProblemType, 429)
+		f.Add(s, "application/problem+json ; charset=utf-8", 500)
+		f.Add(s, "text/html", 502)
+	}
+	f.Fuzz(func(t *testing.T, body, typ string, status int) {
+		c := &Client{where: "here"}
+		resp := &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {typ}}, Body: io.NopCloser(strings.NewReader(body))}
+		err := c.decodeProblem(resp)
+		p, ok := errors.AsType[*wire.Problem](err)
+		if !ok || p.Status != status || p.Reason == "" || err.Error() == "" {
+			t.Fatalf("decodeProblem(%q) = %#v", body, err)
+		}
+		_ = Retryable(err)
+	})
+}
+
+// Lines of progress never make the reader panic, and end with an error or with the end.
+func FuzzLines(f *testing.F) {
+	for _, s := range []string{"", "{}\n", `{"done":1}` + "\n" + `{"file":"f"}` + "\n", "\n", "{", "null\n", "{}{}\n", `{"problem":{"status":1}}` + "\n"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		r := bufio.NewReader(bytes.NewReader(in))
+		for range bytes.Count(in, []byte("\n")) + 1 {
+			if _, err := readLine[wire.SnapshotLine](r); err != nil {
+				return
+			}
+		}
+		t.Fatal("more lines than ends of lines")
+	})
+}
