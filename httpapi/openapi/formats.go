@@ -8,6 +8,8 @@ func formatPattern(name string) (pattern string, known bool) {
 	switch name {
 	case "b3": // a BLAKE3 digest
 		pattern = `b3:[0-9a-f]{64}`
+	case "sha256": // a root of a Merkle tree
+		pattern = `sha256:[0-9a-f]{64}`
 	case "ulid":
 		pattern = `[0-7][0-9A-HJKMNP-TV-Z]{25}`
 	case "amount": // decimal minor units, at most 39 digits

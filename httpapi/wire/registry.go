@@ -26,7 +26,7 @@ type Version struct {
 	CommittedAt   string           `json:"committed_at" format:"time"`
 	Hash          string           `json:"hash" format:"b3"`
 	Kind          string           `json:"kind" enum:"genesis|update|signers|supersede"`
-	ItemsRoot     string           `json:"items_root" format:"b3"`
+	ItemsRoot     string           `json:"items_root" format:"sha256"`
 	Epoch         uint64           `json:"epoch"`
 }
 
@@ -101,7 +101,7 @@ type Proposal struct {
 	CreatedAt   string     `json:"created_at" format:"time"`
 	ExpiresAt   string     `json:"expires_at" format:"time"`
 	ItemsCount  int        `json:"items_count"`
-	ItemsRoot   string     `json:"items_root"`
+	ItemsRoot   string     `json:"items_root" format:"sha256"`
 	SignerSetB3 string     `json:"signer_set_b3" format:"b3"`
 	Approvals   []Approval `json:"approvals"`
 	Quorum      Quorum     `json:"quorum"`
