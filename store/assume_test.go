@@ -16,7 +16,7 @@ import (
 func rawFile(t *testing.T, o opening) *bolt.DB {
 	t.Helper()
 	o.fresh = true
-	db, err := openBolt(filepath.Join(t.TempDir(), "raw.db"), o)
+	db, err := openBolt(filepath.Join(t.TempDir(), "raw.db"), &o)
 	if err != nil {
 		t.Fatal(err)
 	}

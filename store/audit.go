@@ -54,6 +54,7 @@ type AuditRow struct {
 	Seq  uint64 // from 1
 	At   int64  // stamp, Unix ns
 	Prev b3.Digest
+	Hash b3.Digest // of the stored row: the next one's Prev
 	Event
 }
 
@@ -64,23 +65,30 @@ type auditValue struct {
 	Event Event  `cbor:"3,keyasint"`
 }
 
-// appendAudit writes one row behind the head in p, moves the head, and lets the oldest row of a full ring go.
-func appendAudit(rows *bolt.Bucket, p *position, ring uint64, at int64, e Event) error {
+// auditTrim is how many old rows one new row lets go at most, for a ring that was made shorter.
+const auditTrim = 1000
+
+// noRing lets no old row go.
+const noRing = 1 << 63
+
+// appendAudit writes one row behind the head in p, moves the head, and lets the oldest rows go that are too many for the ring.
+func appendAudit(rows *bolt.Bucket, p *position, ring uint64, at int64, e Event) (AuditRow, error) {
 	raw, err := encodeCBOR(auditValue{At: at, Prev: p.auditHead[:], Event: e})
 	if err != nil {
-		return fmt.Errorf("encode audit row: %w", err)
+		return AuditRow{}, fmt.Errorf("encode audit row: %w", err)
 	}
-	seq := p.auditSeq + 1
-	if err := rows.Put(auditKey(seq), raw); err != nil {
-		return fmt.Errorf("audit row %d: %w", seq, err)
+	row := AuditRow{Seq: p.auditSeq + 1, At: at, Prev: p.auditHead, Hash: b3.Sum(raw), Event: e}
+	if err := rows.Put(auditKey(row.Seq), raw); err != nil {
+		return row, fmt.Errorf("audit row %d: %w", row.Seq, err)
 	}
-	if seq > ring {
-		if err := rows.Delete(auditKey(seq - ring)); err != nil {
-			return fmt.Errorf("audit row %d: %w", seq-ring, err)
+	for n := 0; n < auditTrim && row.Seq-p.auditFirst >= ring; n++ {
+		if err := rows.Delete(auditKey(p.auditFirst)); err != nil {
+			return row, fmt.Errorf("audit row %d: %w", p.auditFirst, err)
 		}
+		p.auditFirst++
 	}
-	p.auditSeq, p.auditHead = seq, b3.Sum(raw)
-	return nil
+	p.auditSeq, p.auditHead = row.Seq, row.Hash
+	return row, nil
 }
 
 func auditKey(seq uint64) []byte {
@@ -111,33 +119,30 @@ func parseAudit(k, raw []byte) (AuditRow, error) {
 	if len(k) != 8 || len(v.Prev) != b3.Size {
 		return AuditRow{}, &RowError{auditBucket.Name, append([]byte{}, k...), errVersion}
 	}
-	return AuditRow{Seq: binary.BigEndian.Uint64(k), At: v.At, Prev: b3.Digest(v.Prev), Event: v.Event}, nil
+	return AuditRow{
+		Seq: binary.BigEndian.Uint64(k), At: v.At, Prev: b3.Digest(v.Prev), Hash: b3.Sum(raw), Event: v.Event,
+	}, nil
 }
 
-// checkAudit walks the chain to the head the meta bucket records, from row 1 on, or from the oldest that a ring which has turned must
-// still have; that one is taken as it stands.
-func checkAudit(r Reader, head position, ring uint64) (rows uint64, err error) {
-	var prev b3.Digest
-	first := uint64(1)
-	if head.auditSeq > ring {
-		first = head.auditSeq - ring + 1
-	}
-	next := first
+// checkAudit walks the chain from the oldest row that the meta bucket says is kept to the head it records.
+func checkAudit(r Reader, head position) (rows uint64, err error) {
+	var c chain
 	for k, raw := range r.Range(auditBucket, nil, nil) {
 		row, err := parseAudit(k, raw)
+		if err == nil {
+			err = c.add(row)
+		}
 		if err != nil {
-			return rows, err
+			return c.rows, err
 		}
-		if rows == 0 && first > 1 {
-			prev = row.Prev
-		}
-		if row.Seq != next || row.Prev != prev {
-			return rows, fmt.Errorf("%w: audit row %d does not follow the one before it", ErrCorrupt, row.Seq)
-		}
-		prev, next, rows = b3.Sum(raw), next+1, rows+1
 	}
-	if next != head.auditSeq+1 || prev != head.auditHead {
-		return rows, fmt.Errorf("%w: the audit chain ends at row %d, its head is row %d", ErrCorrupt, next-1, head.auditSeq)
+	switch {
+	case c.rows == 0 && head.auditSeq > 0:
+		return 0, fmt.Errorf("%w: there are no audit rows, the head is row %d", ErrCorrupt, head.auditSeq)
+	case c.rows > 0 && c.first != head.auditFirst:
+		return c.rows, fmt.Errorf("%w: the audit chain begins at row %d, not at row %d", ErrCorrupt, c.first, head.auditFirst)
+	case c.last != head.auditSeq || c.head != head.auditHead:
+		return c.rows, fmt.Errorf("%w: the audit chain ends at row %d, its head is row %d", ErrCorrupt, c.last, head.auditSeq)
 	}
-	return rows, nil
+	return c.rows, nil
 }

@@ -28,7 +28,7 @@ func benchStore(b *testing.B) *rig {
 	b.Helper()
 	s := New(testConfig(), Options{Path: newFile(b)})
 	s.Declare("bench", benchBucket)
-	if err := s.Open(b.Context()); err != nil {
+	if err := ready(b.Context(), s); err != nil {
 		b.Fatal(err)
 	}
 	return (&rig{Store: s, t: b}).start()
@@ -42,7 +42,7 @@ type rawBolt struct {
 
 func newRaw(b *testing.B) *rawBolt {
 	b.Helper()
-	db, err := openBolt(filepath.Join(b.TempDir(), "raw.db"), opening{fresh: true, maxBytes: DefaultConfig().MaxBytes.Bytes()})
+	db, err := openBolt(filepath.Join(b.TempDir(), "raw.db"), &opening{fresh: true, maxBytes: DefaultConfig().MaxBytes.Bytes()})
 	if err != nil {
 		b.Fatal(err)
 	}

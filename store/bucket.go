@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	bolt "go.etcd.io/bbolt"
 )
 
 // Class says whether a bucket holds truth, or what can be derived from it again. StateHash covers truth alone.
@@ -22,11 +24,32 @@ func (c Class) String() string {
 	return "truth"
 }
 
-// Bucket declares one flat table of the file. It is immutable and may serve many stores.
+// Bucket declares one flat table of the file, or with Subs one that holds such tables and no rows of its own. It is immutable and may
+// serve many stores.
 type Bucket struct {
 	Name   string // as the engine's document prints it: "reg/entry"
 	Class  Class
 	Append bool // keys only grow: pages are filled to the brim
+	Subs   bool // it holds sub-buckets alone
+
+	parent *Bucket // of a sub-bucket
+}
+
+// Sub names the sub-bucket of a bucket declared with Subs. It is made by the first Put into it, and goes with Writes.Drop. A name that is
+// empty or over MaxKey is a bug, and so is a bucket without sub-buckets.
+func (b *Bucket) Sub(name string) *Bucket {
+	if !b.Subs || name == "" || len(name) > MaxKey {
+		panic(fmt.Sprintf("store: no sub-bucket %q of %s: it holds none, or the name is not of 1 to %d bytes", name, b.Name, MaxKey))
+	}
+	return &Bucket{Name: name, Class: b.Class, Append: b.Append, parent: b}
+}
+
+// full is the name that tells a sub-bucket apart from every other bucket: no declared name has a NUL.
+func (b *Bucket) full() string {
+	if b.parent != nil {
+		return b.parent.Name + "\x00" + b.Name
+	}
+	return b.Name
 }
 
 // Buckets of the store itself. They stay out of StateHash, since a restore changes them.
@@ -56,7 +79,7 @@ func newSchema() schema {
 // add panics on a name that is empty, reserved for another owner or declared differently: a bug of the wiring.
 func (s schema) add(service string, buckets ...*Bucket) {
 	for _, b := range buckets {
-		if b.Name == "" || len(b.Name) > 64 || service == "" {
+		if b.Name == "" || len(b.Name) > 64 || strings.ContainsRune(b.Name, 0) || b.parent != nil || service == "" {
 			panic(fmt.Sprintf("store: bucket %q of service %q has no usable name", b.Name, service))
 		}
 		if old, known := s[b.Name]; known && (old.owner != service || *old.Bucket != *b) {
@@ -64,6 +87,16 @@ func (s schema) add(service string, buckets ...*Bucket) {
 		}
 		s[b.Name] = declared{b, service}
 	}
+}
+
+// made is an error if the file lacks a bucket.
+func (s schema) made(tx *bolt.Tx) error {
+	for name := range s {
+		if tx.Bucket([]byte(name)) == nil {
+			return fmt.Errorf("bucket %s is not there", name)
+		}
+	}
+	return nil
 }
 
 // sorted lists the declarations in byte order of their names.

@@ -100,6 +100,9 @@ func (s *Store) admit(ctx context.Context, l Lane) error {
 	if l != Control && s.restored.Load() {
 		return ErrRestored
 	}
+	if l == Work {
+		return s.room.cause()
+	}
 	return nil
 }
 

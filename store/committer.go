@@ -18,14 +18,16 @@ type committer struct {
 	held  job               // a bulk command taken, not yet in a group
 	batch []job
 	bytes int
+	place int     // 1 while a command that was taken has yet to get into the group
+	cfg   *Config // of this group
 	group group
 	probe <-chan time.Time
 }
 
 // runCommitter is the task. It returns nil once the lanes are closed and drained; any other return poisons the store or follows that.
 func (s *Store) runCommitter(ctx context.Context) error {
-	if s.db == nil {
-		return errors.New("store: committer started before Open")
+	if s.info.Load() == nil {
+		return errors.New("store: committer started before Prepare")
 	}
 	s.running.Store(true)
 	defer s.running.Store(false)
@@ -66,7 +68,7 @@ func (c *committer) run(ctx context.Context) (err error) {
 // gather waits for one command and takes, without waiting, what may go with it. An empty batch is a probe of a slow store.
 func (c *committer) gather(ctx context.Context) (more bool, err error) {
 	clear(c.batch)
-	c.batch, c.bytes = c.batch[:0], 0
+	c.batch, c.bytes, c.place, c.cfg = c.batch[:0], 0, 0, c.s.config()
 	if c.held != nil {
 		c.fill(nil)
 		return true, c.stopped(ctx)
@@ -97,7 +99,7 @@ func (c *committer) wait(ctx context.Context) (j job, probe bool, err error) {
 	case j, ok = <-c.lanes[Bulk]:
 		lane = Bulk
 	case <-c.probe:
-		return nil, c.s.heart.slow.Load(), nil
+		return nil, c.s.heart.slow.Load(), c.group.look()
 	case <-ctx.Done():
 		return nil, false, context.Cause(ctx)
 	case <-c.s.failed:
@@ -132,11 +134,15 @@ func (c *committer) fill(first job) {
 	if c.held == nil {
 		c.held = c.take(Bulk)
 	}
-	if c.held != nil && c.s.mono()-c.held.header().queued > int64(bulkPatience) {
+	if first != nil {
+		c.place = 1
+	}
+	if c.held != nil && !c.full() && c.s.mono()-c.held.header().queued > int64(bulkPatience) {
 		c.addHeld()
 	}
 	for l := range Bulk {
 		if first != nil && first.header().lane == l {
+			c.place = 0
 			c.add(first)
 		}
 		c.drain(l)
@@ -181,7 +187,7 @@ func (c *committer) add(j job) {
 }
 
 func (c *committer) full() bool {
-	return len(c.batch) >= c.s.cfg.GroupMax || c.bytes >= int(c.s.cfg.GroupBytes)
+	return len(c.batch)+c.place >= c.cfg.GroupMax || c.bytes >= int(c.cfg.GroupBytes)
 }
 
 // turnAway answers what is left of a group that was not begun, closes the lanes and answers every command in them: the committer has

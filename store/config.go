@@ -4,20 +4,38 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"ronbox/appliance/unit"
 )
 
-// Config is the [store] section.
+// Config is the [store] section. Keys tagged r may be changed by SetConfig; the others are read by Open.
 type Config struct {
-	MaxBytes      unit.Size     `toml:"max_bytes"`       // the file never grows beyond it; also the size of the memory map
-	GroupMax      int           `toml:"group_max"`       // commands in one transaction
-	GroupBytes    unit.Size     `toml:"group_bytes"`     // a group is closed once its commands reach this size
-	CheckOnCrash  bool          `toml:"check_on_crash"`  // walk all pages at boot after an unclean stop
-	CheckMaxBytes unit.Size     `toml:"check_max_bytes"` // CheckOnCrash leaves larger files alone
-	LockTimeout   unit.Duration `toml:"lock_timeout"`    // how long Open waits for another process to let go of the file
-	AllowNetwork  bool          `toml:"allow_network"`   // open a file on NFS, CIFS, 9p or FUSE nevertheless
+	MaxBytes      unit.Size     `toml:"max_bytes" reload:"x"`       // the file never grows beyond it; also the size of the memory map
+	MinFree       unit.Size     `toml:"min_free" reload:"r"`        // work is refused while the disk has less; never over an eighth of file and free disk together
+	GroupMax      int           `toml:"group_max" reload:"r"`       // commands in one transaction
+	GroupBytes    unit.Size     `toml:"group_bytes" reload:"r"`     // a group is closed once its commands reach this size
+	CheckOnCrash  bool          `toml:"check_on_crash" reload:"r"`  // walk all pages at boot after an unclean stop
+	CheckMaxBytes unit.Size     `toml:"check_max_bytes" reload:"r"` // CheckOnCrash leaves larger files alone
+	LockTimeout   unit.Duration `toml:"lock_timeout" reload:"x"`    // how long Open waits for another process to let go of the file
+	AllowNetwork  bool          `toml:"allow_network" reload:"x"`   // open a file on a network file system nevertheless
+	SnapshotDir   string        `toml:"snapshot_dir" reload:"r"`    // of scheduled snapshots and those before a migration; "": the owner's choice, and beside the file
+	SnapshotEvery unit.Duration `toml:"snapshot_every" reload:"r"`  // the owner's schedule; 0: none
+}
+
+// AmnesiaConfig is the [amnesia] section: a node whose file is memory that ends with the process.
+type AmnesiaConfig struct {
+	Enabled         bool      `toml:"enabled" reload:"x"`
+	PurgeIntervalMS int       `toml:"purge_interval_ms" reload:"r"` // pause between two purges of the caches
+	MaxBytes        unit.Size `toml:"max_bytes" reload:"x"`         // in the place of store.max_bytes
+	AllowSwap       bool      `toml:"allow_swap" reload:"x"`        // start although the memory may be swapped out
+}
+
+// AuditConfig is the [audit] section.
+type AuditConfig struct {
+	Enabled bool `toml:"enabled" reload:"r"` // false: no rows are written
+	Retain  int  `toml:"retain" reload:"r"`  // rows kept, the newest
 }
 
 // Bounds of one command's writes. A key and a value are checked when the command fills its Writes.
@@ -30,17 +48,20 @@ const (
 const PageSize = 4096
 
 const (
-	allocSize = 16 << 20 // growth step of the file, bytes; also the slack it wants below MaxBytes
-	auditRows = 100_000  // length of the audit ring
-	commandSz = 1 << 10  // what a command without a Size method counts for, bytes
-	minBytes  = 4 * allocSize
-	maxBytes  = 1 << (30 + (strconv.IntSize-32)/2) // what a process can map: 64 TiB, or 1 GiB where the address space is small
+	allocSize  = 16 << 20 // growth step of the file, bytes; also the slack it wants below MaxBytes
+	memoryStep = 1 << 20  // likewise in memory
+	auditRows  = 100_000  // length of the audit ring
+	commandSz  = 1 << 10  // what a command without a Size method counts for, bytes
+	minBytes   = 4 * allocSize
+	minMemory  = 16 * memoryStep
+	maxBytes   = 1 << (30 + (strconv.IntSize-32)/2) // what a process can map: 64 TiB, or 1 GiB where the address space is small
 )
 
 // DefaultConfig holds every default.
 func DefaultConfig() Config {
 	return Config{
 		MaxBytes:      8 << (30 - 3*(64-strconv.IntSize)/32), // 1 GiB where the address space is small
+		MinFree:       256 << 20,
 		GroupMax:      4096,
 		GroupBytes:    4 << 20,
 		CheckOnCrash:  true,
@@ -51,18 +72,59 @@ func DefaultConfig() Config {
 
 // Validate joins all faults.
 func (c Config) Validate() error {
-	var errs []error
-	if c.MaxBytes < minBytes || c.MaxBytes > maxBytes {
-		errs = append(errs, fmt.Errorf("store.max_bytes: %s is not within %s and %s", c.MaxBytes, unit.Size(minBytes), unit.Size(maxBytes)))
-	}
+	var f faults
+	f.within("store.max_bytes", c.MaxBytes, unit.Size(minBytes), unit.Size(maxBytes))
+	f.within("store.min_free", c.MinFree, 0, 1<<40)
+	f.within("store.group_bytes", c.GroupBytes, 1<<10, 64<<20)
 	if c.GroupMax < 1 || c.GroupMax > 4096 {
-		errs = append(errs, fmt.Errorf("store.group_max: %d is not within 1 and 4096", c.GroupMax))
-	}
-	if c.GroupBytes < 1<<10 || c.GroupBytes > 64<<20 {
-		errs = append(errs, fmt.Errorf("store.group_bytes: %s is not within 1KiB and 64MiB", c.GroupBytes))
+		f.add("store.group_max = %d: must be 1..4096", c.GroupMax)
 	}
 	if c.LockTimeout < 0 || c.LockTimeout.D() > time.Minute {
-		errs = append(errs, fmt.Errorf("store.lock_timeout: %s is not within 0s and 1m", c.LockTimeout))
+		f.add("store.lock_timeout = %q: must be 0s..1m", c.LockTimeout)
 	}
-	return errors.Join(errs...)
+	if every := c.SnapshotEvery.D(); every != 0 && (every < time.Minute || every > 30*24*time.Hour) {
+		f.add("store.snapshot_every = %q: must be 0s or 1m..30d", c.SnapshotEvery)
+	}
+	if len(c.SnapshotDir) > 4096 || strings.ContainsRune(c.SnapshotDir, 0) {
+		f.add("store.snapshot_dir = %.64q: must be the path of a folder", c.SnapshotDir)
+	}
+	return errors.Join(f...)
+}
+
+// faults are what a section has wrong, each said as the loader of the configuration says it.
+type faults []error
+
+func (f *faults) add(format string, args ...any) { *f = append(*f, fmt.Errorf(format, args...)) }
+
+func (f *faults) within(key string, v, lo, hi unit.Size) {
+	if v < lo || v > hi {
+		f.add("%s = %q: must be %s..%s", key, v, lo, hi)
+	}
+}
+
+// DefaultAmnesiaConfig holds every default.
+func DefaultAmnesiaConfig() AmnesiaConfig {
+	return AmnesiaConfig{PurgeIntervalMS: 30_000, MaxBytes: 256 << 20}
+}
+
+// Validate joins all faults.
+func (c AmnesiaConfig) Validate() error {
+	var f faults
+	if c.PurgeIntervalMS < 100 || c.PurgeIntervalMS > 3_600_000 {
+		f.add("amnesia.purge_interval_ms = %d: must be 100..3600000", c.PurgeIntervalMS)
+	}
+	f.within("amnesia.max_bytes", c.MaxBytes, unit.Size(minMemory), unit.Size(maxBytes))
+	return errors.Join(f...)
+}
+
+// DefaultAuditConfig holds every default.
+func DefaultAuditConfig() AuditConfig { return AuditConfig{Enabled: true, Retain: auditRows} }
+
+// Validate joins all faults.
+func (c AuditConfig) Validate() error {
+	var f faults
+	if c.Retain < 1 || c.Retain > 10_000_000 {
+		f.add("audit.retain = %d: must be 1..10000000", c.Retain)
+	}
+	return errors.Join(f...)
 }

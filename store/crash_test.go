@@ -57,7 +57,7 @@ func childProcess(t *testing.T, role, path string) (cmd *exec.Cmd, said *bufio.R
 // childHold opens the file and keeps it until its standard input ends.
 func childHold(path string) int {
 	s := newStore(path, testConfig())
-	if err := s.Open(context.Background()); err != nil {
+	if err := ready(context.Background(), s); err != nil {
 		fmt.Println(err)
 		return 1
 	}
@@ -72,7 +72,7 @@ func childHold(path string) int {
 // childWrite commits numbers until it is killed: "s <n>" before it submits one, "a <n>" once it is acknowledged.
 func childWrite(path string) int {
 	s := newStore(path, testConfig())
-	if err := s.Open(context.Background()); err != nil {
+	if err := ready(context.Background(), s); err != nil {
 		fmt.Println("x", err)
 		return 1
 	}
@@ -205,7 +205,7 @@ func childLimit(path string) int {
 		return 1
 	}
 	s := newStore(path, testConfig())
-	if err := s.Open(context.Background()); err != nil {
+	if err := ready(context.Background(), s); err != nil {
 		fmt.Println(err)
 		return 1
 	}
@@ -268,7 +268,7 @@ func TestLocked(t *testing.T) {
 
 func wantHolder(t *testing.T, path string, pid int) {
 	t.Helper()
-	opened := newStore(path, testConfig()).Open(t.Context())
+	opened := ready(t.Context(), newStore(path, testConfig()))
 	_, reader := OpenReader(path)
 	_, restored := Restore(t.Context(), snapshotOf(t), path, RestoreOptions{Now: day}, nil)
 	_, verified := Verify(t.Context(), path, nil, nil, nil)
@@ -288,7 +288,7 @@ func wantHolder(t *testing.T, path string, pid int) {
 func snapshotOf(t *testing.T) string {
 	t.Helper()
 	r := open(t, newFile(t))
-	m, err := r.Snapshot(t.Context(), t.TempDir(), nil)
+	m, err := r.Snapshot(t.Context(), t.TempDir(), SnapshotOptions{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,8 +24,7 @@ func Create(path string, id Identity) (err error) {
 	if err := removeIfThere(fresh); err != nil {
 		return err
 	}
-	info := Info{NodeID: id.NodeID, Incarnation: id.Incarnation, Schema: Schema, CreatedAt: id.CreatedAt.UnixNano(), AuthEpoch: 1, Clean: true}
-	if err = build(fresh, info); err == nil {
+	if err = build(fresh, newInfo(id, Schema)); err == nil {
 		err = os.Rename(fresh, path)
 	}
 	if err != nil {
@@ -35,19 +34,30 @@ func Create(path string, id Identity) (err error) {
 }
 
 func build(path string, info Info) error {
-	db, err := openBolt(path, opening{fresh: true})
+	db, err := openBolt(path, &opening{fresh: true})
 	if err != nil {
 		return err
 	}
-	err = db.Update(func(tx *bolt.Tx) error {
-		if err := writeInfo(tx, info); err != nil {
-			return err
-		}
-		_, err := tx.CreateBucketIfNotExists([]byte(auditBucket.Name))
-		return err
-	})
+	err = db.Update(func(tx *bolt.Tx) error { return firstRows(tx, info) })
 	if err == nil {
 		err = db.Sync()
 	}
 	return errors.Join(err, db.Close())
+}
+
+// newInfo is what a new file says of itself.
+func newInfo(id Identity, schema int) Info {
+	return Info{
+		NodeID: id.NodeID, Incarnation: id.Incarnation, Schema: schema, CreatedAt: id.CreatedAt.UnixNano(), AuthEpoch: 1, Clean: true,
+		AuditFirst: 1,
+	}
+}
+
+// firstRows makes the store's own buckets.
+func firstRows(tx *bolt.Tx, info Info) error {
+	if err := writeInfo(tx, info); err != nil {
+		return err
+	}
+	_, err := tx.CreateBucketIfNotExists([]byte(auditBucket.Name))
+	return err
 }

@@ -77,7 +77,7 @@ func TestDamagedFile(t *testing.T) {
 		path := copyOf(t, whole)
 		tt.damage(path)
 		s := newStore(path, testConfig())
-		if err := s.Open(t.Context()); !errors.Is(err, tt.want) {
+		if err := ready(t.Context(), s); !errors.Is(err, tt.want) {
 			t.Errorf("%s: open: %v, want %v", tt.name, err, tt.want)
 		}
 		if err := s.Close(); err != nil {
@@ -115,7 +115,7 @@ func TestNewerSchema(t *testing.T) {
 	if err = errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if err := newStore(path, testConfig()).Open(t.Context()); !errors.Is(err, ErrSchema) {
+	if err := ready(t.Context(), newStore(path, testConfig())); !errors.Is(err, ErrSchema) {
 		t.Errorf("open: %v", err)
 	}
 }
@@ -126,7 +126,7 @@ func TestVerifySurvivesEveryByte(t *testing.T) {
 	for i := range 4 {
 		mustCommit(r, put{Key: fmt.Sprint(i), Value: "v"})
 	}
-	m, err := r.Snapshot(t.Context(), t.TempDir(), nil)
+	m, err := r.Snapshot(t.Context(), t.TempDir(), SnapshotOptions{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ var (
 	ErrSchema   = errors.New("store: schema is newer than this program")
 	ErrInternal = errors.New("store: command failed of a bug")
 	ErrNetwork  = errors.New("store: file is on a network file system")
+	ErrAmnesia  = errors.New("store: amnesia: nothing is written to a disk")
 )
 
 // PoisonError is what every call gets once the store is poisoned. It is ErrPoisoned; it is ErrUnknown too for a command the committer

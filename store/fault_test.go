@@ -113,7 +113,7 @@ func checkPoisoned(t *testing.T, r *rig) {
 	if err := r.View(gone, func(Reader) error { return nil }); !errors.Is(err, ErrPoisoned) {
 		t.Errorf("view: %v", err)
 	}
-	if _, err := r.Snapshot(gone, t.TempDir(), nil); !errors.Is(err, ErrPoisoned) {
+	if _, err := r.Snapshot(gone, t.TempDir(), SnapshotOptions{}, nil); !errors.Is(err, ErrPoisoned) {
 		t.Errorf("snapshot: %v", err)
 	}
 	if err := r.Health(); !errors.Is(err, ErrPoisoned) {
@@ -171,10 +171,15 @@ func TestFailedWrites(t *testing.T) {
 			r.abandon()
 			continue
 		}
-		if r.get("k") != "old" || r.Info().Seq != seq || r.Health() != nil {
+		if r.get("k") != "old" || r.Info().Seq != seq || !errors.Is(r.Health(), ErrFull) {
 			t.Errorf("%s: k = %q, seq %d, health %v", tt.name, r.get("k"), r.Info().Seq, r.Health())
 		}
+		if _, err := Commit(t.Context(), r.Store, Work, put{Key: "k"}); !errors.Is(err, ErrFull) {
+			t.Errorf("%s: work goes on: %v", tt.name, err)
+		}
 		hookWrites(t, r.db, file.WriteAt)
+		r.stop()
+		r = open(t, path)
 		if mustCommit(r, put{Key: "k", Value: "healed"}) != seq+1 || r.get("k") != "healed" {
 			t.Errorf("%s: did not heal", tt.name)
 		}

@@ -2,9 +2,11 @@ package store
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // makeDir makes a folder (0700) and those above it that are missing, each durable in the one that holds it.
@@ -38,6 +40,27 @@ func lockFolder(path string) (*os.File, error) {
 	}
 	return d, nil
 }
+
+// shareFolder makes a folder of snapshots and locks it together with others who write to it, so that a sweep leaves their files alone.
+func shareFolder(dir string) (*os.File, error) {
+	if err := makeDir(dir); err != nil {
+		return nil, err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := lockFile(d, false, sweepPatience); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+// sweepPatience is how long a snapshot waits for a sweep of its folder, which takes milliseconds.
+const sweepPatience = 2 * time.Second
+
+// closing closes c and joins what that says.
+func closing(c io.Closer, err error) error { return errors.Join(err, c.Close()) }
 
 // syncDir makes a rename inside dir durable.
 func syncDir(dir string) error {

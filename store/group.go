@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 )
@@ -14,11 +16,13 @@ type group struct {
 	jobs   []job // claimed
 	reader *txReader
 	writes Writes
-	pos    position // tentative; Info has the committed one
+	pos    position   // tentative; Info has the committed one
+	rows   []AuditRow // written by this group, for Options.Audited
 	meta   *table
 	audit  *table
 	fault  error // of the file, met while a command ran
 	done   int   // commands merged
+	began  int64 // when the transaction was, ns on the store's clock
 	sealed bool  // the commit has begun: from here on a failure leaves the outcome unknown
 }
 
@@ -35,7 +39,8 @@ func (g *group) run(batch []job) error {
 	if !g.claim(batch) && len(batch) > 0 {
 		return nil
 	}
-	g.s.heart.begin(g.s.mono())
+	g.began = g.s.mono()
+	g.s.heart.begin(g.began)
 	tx, err := g.begin()
 	if err != nil {
 		return g.give(fmt.Errorf("begin: %w", err))
@@ -60,13 +65,14 @@ func (g *group) release() {
 	g.jobs = g.jobs[:0]
 	g.writes.reset()
 	clear(g.reader.tables)
+	clear(g.reader.subs)
 	g.reader.tx, g.meta, g.audit = nil, nil, nil
 }
 
 // claim keeps the commands whose callers still wait; the others are gone without a trace.
 func (g *group) claim(batch []job) bool {
 	now := g.s.mono()
-	g.jobs, g.done, g.fault, g.sealed = g.jobs[:0], 0, nil, false
+	g.jobs, g.done, g.fault, g.sealed, g.rows = g.jobs[:0], 0, nil, false, g.rows[:0]
 	for _, j := range batch {
 		h := j.header()
 		ended := h.ctx.Err() != nil
@@ -91,6 +97,7 @@ func (g *group) begin() (*bolt.Tx, error) {
 		return nil, err
 	}
 	g.use(tx)
+	g.s.look(g.s.db, tx.Size(), false)
 	for _, h := range g.s.groups {
 		h.Begin()
 	}
@@ -102,6 +109,7 @@ func (g *group) use(tx *bolt.Tx) {
 	r := g.reader
 	r.tx, r.inside, r.owner = tx, false, ownService
 	clear(r.tables)
+	clear(r.subs)
 	g.meta, g.audit = r.table(metaBucket), r.table(auditBucket)
 	g.pos = g.s.info.Load().position()
 }
@@ -121,9 +129,17 @@ func (g *group) apply() error {
 func (g *group) step(j job, now int64) error {
 	h := j.header()
 	at := Stamp{Seq: g.pos.seq + 1, At: max(now, g.pos.at+1)}
+	full := g.s.room.cause()
+	if full != nil && h.lane == Work {
+		h.err = full
+		return nil
+	}
 	g.reader.owner = h.owner()
 	g.writes.reset()
 	j.apply(g, at)
+	if full != nil && h.lane == Bulk && h.err == nil && g.fault == nil && !g.writes.shrinks() {
+		h.err = full
+	}
 	if g.fault != nil || h.err != nil {
 		return nil
 	}
@@ -156,10 +172,8 @@ func (g *group) merge(at Stamp) error {
 		return err
 	}
 	g.reader.inside = true
-	for _, e := range g.writes.events {
-		if err := appendAudit(g.audit.rows, &g.pos, g.s.ring, at.At, e); err != nil {
-			return err
-		}
+	if err := g.chain(at.At); err != nil {
+		return err
 	}
 	g.reader.inside = false
 	g.pos.seq, g.pos.at = at.Seq, at.At
@@ -169,20 +183,73 @@ func (g *group) merge(at Stamp) error {
 	return nil
 }
 
+// chain writes the audit rows of one command, unless none are wanted.
+func (g *group) chain(at int64) error {
+	cfg := g.s.audit.Load()
+	if !cfg.Enabled {
+		return nil
+	}
+	for _, e := range g.writes.events {
+		row, err := appendAudit(g.audit.rows, &g.pos, uint64(cfg.Retain), at, e)
+		if err != nil {
+			return err
+		}
+		if g.s.opt.Audited != nil {
+			g.rows = append(g.rows, row)
+		}
+	}
+	return nil
+}
+
+// putMeta writes the position, and what the boot of a full file could not write.
+func (g *group) putMeta() error {
+	if g.s.owed {
+		if err := g.meta.rows.Put(keyClean, cleanFlag(false)); err != nil {
+			return err
+		}
+	}
+	return g.pos.put(g.meta.rows, g.s.info.Load().position())
+}
+
+// look judges the room for writes once a second: of a full store with a transaction of its own, which gives back the pages that no reader
+// holds any more. That changes nothing in the file.
+func (g *group) look() error {
+	if !g.s.room.full() {
+		g.s.look(g.s.db, g.s.room.last.Load().size, true)
+		return nil
+	}
+	g.reader.inside = true
+	tx, err := g.s.db.Begin(true)
+	if err != nil {
+		return g.give(fmt.Errorf("begin: %w", err))
+	}
+	size := tx.Size()
+	if err := tx.Rollback(); err != nil {
+		return g.give(err)
+	}
+	g.reader.inside = false
+	g.s.look(g.s.db, size, true)
+	return nil
+}
+
 // commit writes the position and syncs twice.
 func (g *group) commit(tx *bolt.Tx) error {
 	g.reader.inside = true
-	if err := g.meta.rows.Put(keyPosition, g.pos.bytes()); err != nil {
+	if err := g.putMeta(); err != nil {
 		return errors.Join(err, g.rollback(tx))
 	}
 	id, start := tx.ID(), g.s.mono()
 	g.sealed = true
 	err := tx.Commit()
+	took := time.Duration(g.s.mono() - start)
 	if err != nil && clean(err) && g.shows(id) {
 		err = fmt.Errorf("the meta page was written: %v", err) // not clean any more, whatever it was
 	}
 	g.reader.inside = false
-	g.s.metrics.committed(g.s.mono()-start, len(g.jobs))
+	g.s.metrics.committed(phasesOf(tx.Stats(), time.Duration(start-g.began), took), len(g.jobs))
+	if took > commitStuck && g.s.opt.Slow != nil {
+		g.s.opt.Slow("commit", took)
+	}
 	return err
 }
 
@@ -221,6 +288,7 @@ func (g *group) settle(err error) error {
 	case err != nil:
 		g.s.heart.drop()
 		g.aborted()
+		g.s.refused(err)
 		full := fullError(err)
 		for _, j := range g.jobs {
 			j.fail(full)
@@ -238,7 +306,11 @@ func (g *group) settle(err error) error {
 }
 
 func (g *group) publish() {
+	g.s.owed = false
 	g.s.info.Store(g.s.info.Load().with(g.pos))
+	if len(g.rows) > 0 {
+		g.s.opt.Audited(slices.Clone(g.rows))
+	}
 	for _, h := range g.s.groups {
 		h.Committed()
 	}

@@ -61,7 +61,7 @@ func (h *heartbeat) cause(now int64) error {
 	return nil
 }
 
-// Health is nil while the store takes writes in time; else ErrPoisoned, ErrSlow or ErrClosed. It reads no disk and never blocks.
+// Health is nil while the store takes writes in time; else ErrPoisoned, ErrClosed, ErrSlow or ErrFull. It reads no disk and never blocks.
 func (s *Store) Health() error {
 	if err := s.Err(); err != nil {
 		return err
@@ -69,7 +69,19 @@ func (s *Store) Health() error {
 	if s.info.Load() == nil || s.closed.Load() {
 		return fmt.Errorf("store is not open: %w", ErrClosed)
 	}
-	return s.heart.cause(s.mono())
+	if err := s.heart.cause(s.mono()); err != nil {
+		return err
+	}
+	return s.room.cause()
+}
+
+// CommitAge is how long the commit that runs now has been running; 0: none runs.
+func (s *Store) CommitAge() time.Duration {
+	began := s.heart.began.Load()
+	if began == 0 {
+		return 0
+	}
+	return max(time.Duration(s.mono()-began), 1)
 }
 
 // mono is the time since the store was made, in ns.

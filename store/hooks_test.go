@@ -35,7 +35,7 @@ func TestGroupHooks(t *testing.T) {
 	g := &tally{}
 	s := newStore(newFile(t), testConfig())
 	s.RegisterGroup(g)
-	if err := s.Open(t.Context()); err != nil {
+	if err := ready(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
 	r := (&rig{Store: s, t: t}).start()
@@ -120,7 +120,7 @@ func TestPanicInAHook(t *testing.T) {
 
 func TestAuditIsChained(t *testing.T) {
 	r := open(t, newFile(t))
-	r.ring = 5
+	r.SetAudit(AuditConfig{Enabled: true, Retain: 5})
 	audit := func(reason string, err error) do[int] {
 		return do[int]{"test.audit/1", func(_ Reader, _ Stamp, w *Writes) (int, error) {
 			w.Audit(Event{Event: "test", Decision: "allow", Reason: reason, Detail: map[string]string{"k": "\xff"}})
@@ -135,7 +135,7 @@ func TestAuditIsChained(t *testing.T) {
 	}
 	var got []AuditRow
 	err := r.View(t.Context(), func(rd Reader) (err error) {
-		if n, err := checkAudit(rd, r.Info().position(), r.ring); err != nil || n != 5 {
+		if n, err := checkAudit(rd, r.Info().position()); err != nil || n != 5 {
 			t.Errorf("chain of %d rows: %v", n, err)
 		}
 		got, err = Audit(rd, 0, 100)
@@ -147,7 +147,7 @@ func TestAuditIsChained(t *testing.T) {
 	head := r.Info().position()
 	head.auditHead[0] ^= 1
 	_ = r.View(t.Context(), func(rd Reader) error {
-		if _, err := checkAudit(rd, head, r.ring); !errors.Is(err, ErrCorrupt) {
+		if _, err := checkAudit(rd, head); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("a wrong head passed: %v", err)
 		}
 		return nil

@@ -173,7 +173,7 @@ func flip(t *testing.T, f io.WriterAt, off int, b byte) {
 
 func bboltFinds(t *testing.T, path string) (first error) {
 	t.Helper()
-	db, err := openBolt(path, opening{readOnly: true})
+	db, err := openBolt(path, &opening{readOnly: true})
 	if err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func bboltFinds(t *testing.T, path string) (first error) {
 // Rows missing from an audit ring that has not turned are found.
 func TestAuditRowsCannotVanish(t *testing.T) {
 	path := filled(t)
-	db, err := openBolt(path, opening{})
+	db, err := openBolt(path, &opening{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,8 @@ func TestAuditRowsCannotVanish(t *testing.T) {
 		info, err := readInfo(tx)
 		p, rows := info.position(), tx.Bucket([]byte(auditBucket.Name))
 		for range 3 {
-			err = errors.Join(err, appendAudit(rows, &p, auditRows, p.at, Event{Event: "more"}))
+			_, more := appendAudit(rows, &p, auditRows, p.at, Event{Event: "more"})
+			err = errors.Join(err, more)
 		}
 		return errors.Join(err, writeInfo(tx, *info.with(p)), rows.Delete(auditKey(1)), rows.Delete(auditKey(2)))
 	})
@@ -224,7 +225,7 @@ func TestMetaOutOfRange(t *testing.T) {
 		"schema":    func(i *Info) { i.Schema = 0 },
 	} {
 		path := newFile(t)
-		db, err := openBolt(path, opening{})
+		db, err := openBolt(path, &opening{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -236,7 +237,7 @@ func TestMetaOutOfRange(t *testing.T) {
 		if err = errors.Join(err, db.Close()); err != nil {
 			t.Fatal(err)
 		}
-		if err := newStore(path, testConfig()).Open(t.Context()); !errors.Is(err, ErrCorrupt) {
+		if err := ready(t.Context(), newStore(path, testConfig())); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: open: %v", name, err)
 		}
 	}

@@ -55,6 +55,7 @@ type Info struct {
 	At           int64  // stamp of the last one, Unix ns
 	AuditSeq     uint64 // rows ever written to the audit chain
 	AuditHead    b3.Digest
+	AuditFirst   uint64 // the oldest row kept; 1 before the ring has turned
 }
 
 // identRow is the part of Info that seldom changes.
@@ -78,14 +79,16 @@ var (
 	keyPosition = []byte("position")
 	keyClean    = []byte("clean")
 	keyBuckets  = []byte("buckets")
+	keyAudit1   = []byte("audit_first") // 8 bytes; absent until rows were let go
 )
 
-// position is the part of Info that moves with every group: 56 bytes in the file.
+// position is the part of Info that moves with every group: 56 bytes in the file, and the oldest audit row beside them.
 type position struct {
-	seq       uint64
-	at        int64
-	auditSeq  uint64
-	auditHead b3.Digest
+	seq        uint64
+	at         int64
+	auditSeq   uint64
+	auditHead  b3.Digest
+	auditFirst uint64
 }
 
 const (
@@ -117,11 +120,38 @@ func parsePosition(b []byte) (position, error) {
 	return p, nil
 }
 
-func (i Info) position() position { return position{i.Seq, i.At, i.AuditSeq, i.AuditHead} }
+// readFirst is the oldest audit row kept. A file that does not say has let go what was too many for a ring of auditRows.
+func (p *position) readFirst(raw []byte) error {
+	p.auditFirst = 1
+	switch {
+	case raw == nil && p.auditSeq > auditRows:
+		p.auditFirst = p.auditSeq - auditRows + 1
+	case raw == nil:
+	case len(raw) != 8 || binary.BigEndian.Uint64(raw) < 1 || binary.BigEndian.Uint64(raw) > p.auditSeq+1:
+		return errors.New("meta audit_first is out of range")
+	default:
+		p.auditFirst = binary.BigEndian.Uint64(raw)
+	}
+	return nil
+}
+
+// put writes the position; from is what the file has.
+func (p position) put(meta *bolt.Bucket, from position) error {
+	if p.auditFirst != from.auditFirst {
+		if err := meta.Put(keyAudit1, auditKey(p.auditFirst)); err != nil {
+			return err
+		}
+	}
+	return meta.Put(keyPosition, p.bytes())
+}
+
+func (i Info) position() position {
+	return position{i.Seq, i.At, i.AuditSeq, i.AuditHead, i.AuditFirst}
+}
 
 // with is the Info after a group.
 func (i Info) with(p position) *Info {
-	i.Seq, i.At, i.AuditSeq, i.AuditHead = p.seq, p.at, p.auditSeq, p.auditHead
+	i.Seq, i.At, i.AuditSeq, i.AuditHead, i.AuditFirst = p.seq, p.at, p.auditSeq, p.auditHead, p.auditFirst
 	return &i
 }
 
@@ -136,6 +166,9 @@ func readInfo(tx *bolt.Tx) (Info, error) {
 		return Info{}, fmt.Errorf("%w: meta identity: %w", ErrCorrupt, err)
 	}
 	p, err := parsePosition(meta.Get(keyPosition))
+	if err == nil {
+		err = p.readFirst(meta.Get(keyAudit1))
+	}
 	if err != nil {
 		return Info{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
@@ -146,10 +179,15 @@ func readInfo(tx *bolt.Tx) (Info, error) {
 	if i.Schema < 1 {
 		return Info{}, fmt.Errorf("%w: schema %d", ErrCorrupt, i.Schema)
 	}
-	if i.Schema > Schema {
-		return Info{}, fmt.Errorf("%w: the file has %d, the program %d", ErrSchema, i.Schema, Schema)
-	}
 	return *i.with(p), nil
+}
+
+// known refuses a file that a newer program wrote.
+func (i Info) known(schema int) error {
+	if i.Schema > schema {
+		return fmt.Errorf("%w: the file has %d, the program %d", ErrSchema, i.Schema, schema)
+	}
+	return nil
 }
 
 // writeInfo writes the meta rows.
@@ -162,7 +200,8 @@ func writeInfo(tx *bolt.Tx, i Info) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(meta.Put(keyIdent, ident), meta.Put(keyPosition, i.position().bytes()), meta.Put(keyClean, cleanFlag(i.Clean)))
+	made := position{auditFirst: 1}
+	return errors.Join(meta.Put(keyIdent, ident), i.position().put(meta, made), meta.Put(keyClean, cleanFlag(i.Clean)))
 }
 
 func cleanFlag(clean bool) []byte {
@@ -178,6 +217,7 @@ type bucketRow struct {
 	Class  Class  `cbor:"2,keyasint"`
 	Append bool   `cbor:"3,keyasint"`
 	Owner  string `cbor:"4,keyasint"`
+	Subs   bool   `cbor:"5,keyasint,omitempty"`
 }
 
 // makeBuckets creates the declared buckets that are missing and records all declarations.
@@ -187,7 +227,7 @@ func makeBuckets(tx *bolt.Tx, s schema) error {
 		if _, err := tx.CreateBucketIfNotExists([]byte(d.Name)); err != nil {
 			return fmt.Errorf("make bucket %s: %w", d.Name, err)
 		}
-		rows = append(rows, bucketRow{d.Name, d.Class, d.Append, d.owner})
+		rows = append(rows, bucketRow{d.Name, d.Class, d.Append, d.owner, d.Subs})
 	}
 	raw, err := encodeCBOR(rows)
 	if err != nil {
@@ -212,7 +252,7 @@ func readBuckets(tx *bolt.Tx) ([]*Bucket, error) {
 	}
 	out := make([]*Bucket, len(rows))
 	for i, r := range rows {
-		out[i] = &Bucket{Name: r.Name, Class: r.Class, Append: r.Append}
+		out[i] = &Bucket{Name: r.Name, Class: r.Class, Append: r.Append, Subs: r.Subs}
 	}
 	return out, nil
 }

@@ -122,7 +122,7 @@ func TestRestoreOfSnapshotIsIdentity(t *testing.T) {
 		r := idle(t, newFile(t), testConfig())
 		runGroups(rt, r, cutGroups(rt, drawSteps(rt), "before"))
 		want, state := r.hash(), r.all()
-		m, err := r.Snapshot(t.Context(), t.TempDir(), nil)
+		m, err := r.Snapshot(t.Context(), t.TempDir(), SnapshotOptions{}, nil)
 		if err != nil {
 			rt.Fatal(err)
 		}

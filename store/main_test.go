@@ -138,11 +138,22 @@ func newStore(path string, cfg Config) *Store {
 	return s
 }
 
+// ready opens and prepares a store, and lets the file go again if it cannot.
+func ready(ctx context.Context, s *Store) error {
+	if err := s.Open(ctx); err != nil {
+		return err
+	}
+	if err := s.Prepare(ctx); err != nil {
+		return errors.Join(err, s.Close())
+	}
+	return nil
+}
+
 // idle opens a store whose committer does not run yet.
 func idle(t testing.TB, path string, cfg Config) *rig {
 	t.Helper()
 	s := newStore(path, cfg)
-	if err := s.Open(t.Context()); err != nil {
+	if err := ready(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
 	return &rig{Store: s, t: t}

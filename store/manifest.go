@@ -36,9 +36,19 @@ type Manifest struct {
 	B3          b3.Digest         `json:"b3"`
 	StateHash   b3.Digest         `json:"state_hash"`
 	Buckets     map[string]uint64 `json:"buckets"` // rows by bucket
+	Compacted   bool              `json:"compacted,omitzero"`
+	Versions    map[string]string `json:"versions,omitempty"` // of the program and its parts
+	CAS         *CASList          `json:"cas,omitzero"`
 
 	Path         string `json:"-"` // of the snapshot
 	ManifestPath string `json:"-"`
+}
+
+// CASList tells what lay beside the file, by content.
+type CASList struct {
+	Count  uint64    `json:"count"`
+	Bytes  int64     `json:"bytes"`
+	ListB3 b3.Digest `json:"list_b3"` // of their sorted hashes
 }
 
 // ReadManifest reads the manifest beside a snapshot. fs.ErrNotExist is a snapshot, or a database, without one.

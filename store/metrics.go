@@ -1,6 +1,8 @@
 package store
 
 import (
+	"errors"
+	"sync/atomic"
 	"time"
 
 	"ronbox/appliance/obs"
@@ -9,7 +11,8 @@ import (
 // metrics are the store's own series.
 type metrics struct {
 	obs      *obs.Metrics
-	commit   func(float64)
+	phase    map[string]func(float64)
+	pace     pace
 	batch    func(float64)
 	wait     [lanes]func(float64)
 	timeout  func(int)
@@ -33,7 +36,7 @@ func doubling(from, to float64) []float64 {
 func families() []obs.Family {
 	seconds := doubling(.0005, 8.2)
 	return []obs.Family{
-		{Name: "store_commit_seconds", Help: "Time of one transaction's commit, both syncs.", Type: obs.Histogram, Labels: []string{"phase"}, Buckets: seconds},
+		{Name: "store_commit_seconds", Help: "Time of one transaction: commands applied, rows spilled to pages, the file grown, pages written and synced; commit is the last three.", Type: obs.Histogram, Labels: []string{"phase"}, Buckets: seconds},
 		{Name: "store_batch_commands", Help: "Commands in one transaction.", Type: obs.Histogram, Buckets: doubling(1, 4096)},
 		{Name: "store_wait_seconds", Help: "Time a command waited for the committer.", Type: obs.Histogram, Labels: []string{"lane"}, Buckets: seconds},
 		{Name: "store_commands_total", Help: "Commands answered, by kind and result.", Type: obs.Counter, Labels: []string{"kind", "result"}},
@@ -52,13 +55,16 @@ func newMetrics(m *obs.Metrics, s *Store) *metrics {
 	m.Declare(families()...)
 	out := &metrics{
 		obs:      m,
-		commit:   m.Histogram("store_commit_seconds", ownService, "phase", "commit"),
+		phase:    map[string]func(float64){},
 		batch:    m.Histogram("store_batch_commands", ownService),
 		timeout:  m.Counter("io_timeouts_total", ownService, "op", "commit"),
 		slowView: m.Counter("store_read_tx_slow_total", ownService),
 		poisoned: m.Set("store_poisoned", ownService),
 		snapshot: m.Histogram("store_snapshot_seconds", ownService),
 		kinds:    map[string]*kindSeries{},
+	}
+	for _, name := range [...]string{"apply", "spill", "grow", "sync", "commit"} {
+		out.phase[name] = m.Histogram("store_commit_seconds", ownService, "phase", name)
 	}
 	for l := range out.wait {
 		out.wait[l] = m.Histogram("store_wait_seconds", ownService, "lane", Lane(l).String())
@@ -71,9 +77,24 @@ func newMetrics(m *obs.Metrics, s *Store) *metrics {
 	return out
 }
 
-func (m *metrics) committed(ns int64, commands int) {
-	m.commit(time.Duration(ns).Seconds())
+// pace is what Stats tells of commits, whether there are metrics or not.
+type pace struct {
+	commit, sync, batch histogram
+	commands            atomic.Uint64
+}
+
+// committed is the committer's.
+func (m *metrics) committed(p phases, commands int) {
+	m.phase["apply"](p.apply.Seconds())
+	m.phase["spill"](p.spill.Seconds())
+	m.phase["grow"](p.grow.Seconds())
+	m.phase["sync"](p.sync.Seconds())
+	m.phase["commit"](p.commit.Seconds())
 	m.batch(float64(commands))
+	m.pace.commit.add(int64(p.commit))
+	m.pace.sync.add(int64(p.sync))
+	m.pace.batch.add(int64(commands))
+	m.pace.commands.Add(uint64(commands))
 }
 
 // waited is called by the caller of Commit, to keep the committer's path short.
@@ -107,9 +128,12 @@ func (m *metrics) kind(kind string) *kindSeries {
 // result counts an answer. It is the committer's.
 func (m *metrics) result(h *head) {
 	k := m.kind(h.kind)
-	if h.err != nil {
+	switch {
+	case h.err == nil:
+		k.ok(1)
+	case errors.Is(h.err, ErrFull):
+		k.full(1)
+	default:
 		k.refused(1)
-		return
 	}
-	k.ok(1)
 }

@@ -21,7 +21,7 @@ func TestMetrics(t *testing.T) {
 		Path: newFile(t), Metrics: m, Catalog: flow.NewCatalog(m, nil), Log: hclog.New(&hclog.LoggerOptions{Output: &log}),
 	})
 	s.Declare("test", testRows, testDerived, testLog)
-	if err := s.Open(t.Context()); err != nil {
+	if err := ready(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
 	r := (&rig{Store: s, t: t}).start()
@@ -31,7 +31,7 @@ func TestMetrics(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.Snapshot(t.Context(), t.TempDir(), nil); err != nil {
+	if _, err := s.Snapshot(t.Context(), t.TempDir(), SnapshotOptions{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	var text string

@@ -21,11 +21,12 @@ type ReadOnly struct {
 // OpenReader opens a file that no process has open for writing; else a LockedError names that process. ErrCorrupt is a file that cannot
 // be read at all.
 func OpenReader(path string) (*ReadOnly, error) {
-	return openReader(path, 0)
+	return openReader(path, 0, Schema)
 }
 
-func openReader(path string, wait time.Duration) (*ReadOnly, error) {
-	db, err := openBolt(path, opening{readOnly: true, wait: wait})
+// openReader takes files of up to a schema.
+func openReader(path string, wait time.Duration, schema int) (*ReadOnly, error) {
+	db, err := openBolt(path, &opening{readOnly: true, wait: wait})
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +35,11 @@ func openReader(path string, wait time.Duration) (*ReadOnly, error) {
 		return nil, errors.Join(err, db.Close())
 	}
 	r := &ReadOnly{db: db, path: path, size: st.Size()}
-	if err := guarded(func() error { return db.View(r.readMeta) }); err != nil {
+	err = guarded(func() error { return db.View(r.readMeta) })
+	if err == nil {
+		err = r.info.known(schema)
+	}
+	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return r, nil

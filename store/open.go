@@ -19,27 +19,29 @@ type opening struct {
 	maxBytes int64         // limit and size of the map; 0: as large as the file
 	wait     time.Duration // for the lock
 	fresh    bool          // the file is being made: there is nothing to check yet
+	memory   *os.File      // in the place of the file at the path; nil: that one
+	mlock    bool          // keep the pages in memory
+	noSync   bool          // the caller syncs in the end: the file has no name yet that matters
+	file     *os.File      // set by openBolt: what bbolt reads and writes
 }
 
 // openBolt locks and checks the file before bbolt maps it.
-func openBolt(path string, o opening) (db *bolt.DB, err error) {
-	var file *os.File
+func openBolt(path string, o *opening) (db *bolt.DB, err error) {
 	hook := func(name string, flag int, mode os.FileMode) (*os.File, error) {
-		f, err := openChecked(name, flag, mode, o)
-		file = f
-		return f, err
+		o.file, err = o.open(path, name, flag, mode)
+		return o.file, err
 	}
 	opts := &bolt.Options{
 		ReadOnly: o.readOnly, Timeout: time.Second, PageSize: PageSize, FreelistType: bolt.FreelistMapType,
-		InitialMmapSize: int(o.maxBytes), MaxSize: int(o.maxBytes), OpenFile: hook,
+		InitialMmapSize: int(o.maxBytes), MaxSize: int(o.maxBytes), OpenFile: hook, Mlock: o.mlock, NoSync: o.noSync,
 	}
 	err = guarded(func() error {
 		db, err = bolt.Open(path, 0o600, opts)
 		return err
 	})
 	if err != nil {
-		if file != nil {
-			_ = file.Close() // bbolt has closed it already unless it panicked
+		if o.file != nil {
+			_ = o.file.Close() // bbolt has closed it already unless it panicked
 		}
 		return nil, openError(path, err)
 	}
@@ -47,10 +49,24 @@ func openBolt(path string, o opening) (db *bolt.DB, err error) {
 		return nil, errors.Join(fmt.Errorf("open %s: %w: pages of %d bytes", path, ErrCorrupt, got), db.Close())
 	}
 	db.AllocSize = allocSize
+	if o.memory != nil {
+		db.AllocSize = memoryStep
+	}
 	return db, nil
 }
 
-// openChecked is bbolt's way to the file: the lock first, then the meta pages.
+// open is bbolt's way to the file: memory for the one path of the database if there is any, never for another.
+func (o *opening) open(path, name string, flag int, mode os.FileMode) (*os.File, error) {
+	if o.memory == nil {
+		return openChecked(name, flag, mode, *o)
+	}
+	if name != path {
+		return nil, fmt.Errorf("open %s: %w", name, ErrAmnesia)
+	}
+	return o.memory, nil
+}
+
+// openChecked takes the lock first, then looks at the meta pages.
 func openChecked(name string, flag int, mode os.FileMode, o opening) (*os.File, error) {
 	if !o.fresh {
 		flag &^= os.O_CREATE // a missing file is an error, never a new empty one

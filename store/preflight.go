@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
-	"os"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 type unixStat = syscall.Stat_t
@@ -75,21 +72,4 @@ func readMeta(f io.ReaderAt, page int64) (metaPage, error) {
 		root: le.Uint64(b[16:]), freelist: le.Uint64(b[32:]), highWater: le.Uint64(b[40:]), txid: le.Uint64(b[48:]),
 		pageSize: le.Uint32(b[8:]),
 	}, nil
-}
-
-// Numbers of file systems whose locks and syncs cannot be trusted: NFS, SMB, CIFS, SMB2, 9p, FUSE.
-var networkFS = [...]int64{0x6969, 0x517B, 0xFF534D42, 0xFE534D42, 0x01021997, 0x65735546}
-
-// refuseNetwork is ErrNetwork for a file on a network file system.
-func refuseNetwork(path string) error {
-	var st unix.Statfs_t
-	if err := unix.Statfs(path, &st); err != nil {
-		return &os.PathError{Op: "statfs", Path: path, Err: err}
-	}
-	for _, magic := range networkFS {
-		if int64(st.Type)&0xFFFFFFFF == magic {
-			return fmt.Errorf("%w: %s (type %#x); store.allow_network overrides", ErrNetwork, path, magic)
-		}
-	}
-	return nil
 }

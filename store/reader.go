@@ -20,6 +20,13 @@ type Reader interface {
 type table struct {
 	*declared
 	rows *bolt.Bucket // nil: the file has no such bucket yet
+	in   *table       // what a sub-bucket is in
+}
+
+// subKey tells a sub-bucket inside one transaction.
+type subKey struct {
+	in   *Bucket
+	name string
 }
 
 // txReader is the Reader of one transaction; one goroutine uses it.
@@ -27,8 +34,9 @@ type txReader struct {
 	tx     *bolt.Tx
 	schema schema // nil: every bucket of the file is allowed (an offline reader)
 	tables map[*Bucket]*table
-	groups []Group // what GroupOf finds
-	inside bool    // in bbolt's code: a panic now is the file's fault, not the caller's
+	subs   map[subKey]*table // sub-buckets, which every call to Sub names anew
+	groups []Group           // what GroupOf finds
+	inside bool              // in bbolt's code: a panic now is the file's fault, not the caller's
 
 	confined bool   // to the buckets of owner, as a command is; a view reads everything
 	owner    string // of the command that runs
@@ -77,7 +85,7 @@ func (r *txReader) walk(t *table, first move, within func(k []byte) bool, next m
 		r.inside = true
 		c := t.rows.Cursor()
 		k, v := first(c)
-		for r.inside = false; k != nil && within(k) && yield(k, v); r.inside = false {
+		for r.inside = false; k != nil && within(k) && (v == nil || yield(k, v)); r.inside = false { // a nil value: a sub-bucket
 			r.inside = true
 			k, v = next(c)
 		}
@@ -104,6 +112,9 @@ func below(c *bolt.Cursor, to []byte) (k, v []byte) {
 
 // table resolves b once a transaction and enforces ownership at each use.
 func (r *txReader) table(b *Bucket) *table {
+	if b.parent != nil {
+		return r.sub(b)
+	}
 	t := r.tables[b]
 	if t == nil {
 		t = r.open(b)
@@ -126,10 +137,63 @@ func (r *txReader) open(b *Bucket) *table {
 	r.inside = true
 	rows := r.tx.Bucket([]byte(b.Name))
 	r.inside = false
-	if rows != nil && d.Append {
-		rows.FillPercent = 1 // bbolt does not keep it between transactions
+	t := &table{declared: &d, rows: rows}
+	t.fill()
+	return t
+}
+
+// sub resolves a sub-bucket, once a transaction: what makes or drops it moves the one table that all its names lead to.
+func (r *txReader) sub(b *Bucket) *table {
+	in := r.table(b.parent)
+	key := subKey{b.parent, b.Name}
+	if t := r.subs[key]; t != nil {
+		return t
 	}
-	return &table{&d, rows}
+	t := &table{declared: &declared{b, in.owner}, in: in}
+	if in.rows != nil {
+		r.inside = true
+		t.rows = in.rows.Bucket([]byte(b.Name))
+		r.inside = false
+		t.fill()
+	}
+	if r.subs == nil {
+		r.subs = map[subKey]*table{}
+	}
+	r.subs[key] = t
+	return t
+}
+
+// fill sets how full pages of an append-only table get: bbolt does not keep it between transactions.
+func (t *table) fill() {
+	if t.rows != nil && t.Append {
+		t.rows.FillPercent = 1
+	}
+}
+
+// Subs walks the sub-buckets of b that the state has, in byte order of their names.
+func Subs(r Reader, b *Bucket) iter.Seq[*Bucket] {
+	tr := r.(*txReader)
+	return func(yield func(*Bucket) bool) {
+		t := tr.table(b)
+		if t.rows == nil {
+			return
+		}
+		tr.inside = true
+		c := t.rows.Cursor()
+		k, v := c.First()
+		for tr.inside = false; k != nil && (v != nil || yield(b.Sub(string(k)))); tr.inside = false {
+			tr.inside = true
+			k, v = c.Next()
+		}
+	}
+}
+
+// leaves walks the tables with rows of b: itself, or its sub-buckets.
+func leaves(r Reader, b *Bucket) iter.Seq[*Bucket] {
+	if b.Subs {
+		return Subs(r, b)
+	}
+	return func(yield func(*Bucket) bool) { yield(b) }
 }
 
 // broken tells whether a recovered panic is the file's: it came out of bbolt, or a mapped page could not be read.

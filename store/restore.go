@@ -71,8 +71,21 @@ func claimOld(dst string) (*os.File, error) {
 	return f, nil
 }
 
+// pastEpoch is at least every auth epoch that a file at dst has had: tokens of none of them may come to life again when one snapshot is
+// restored twice. Where no file tells, the clock does: epochs count restores, and no node has had one a second.
+func pastEpoch(dst string, now time.Time) uint64 {
+	r, err := OpenReader(dst)
+	if err != nil {
+		return uint64(max(now.Unix(), 0))
+	}
+	past := r.Info().AuthEpoch
+	_ = r.Close() // was read only
+	return past
+}
+
 // restoreOver makes the new file beside dst and exchanges the two. The caller has the folder to itself.
 func restoreOver(ctx context.Context, snapshot, dst string, rep Report, o RestoreOptions, progress func(done, total int64)) (info Info, err error) {
+	past := pastEpoch(dst, o.Now)
 	old, err := claimOld(dst)
 	if err != nil {
 		return info, err
@@ -85,7 +98,7 @@ func restoreOver(ctx context.Context, snapshot, dst string, rep Report, o Restor
 		return info, err
 	}
 	defer func() { err = errors.Join(err, removeIfThere(fresh)) }() // gone by then if it has become dst
-	if info, err = restoreCopy(ctx, snapshot, fresh, rep, o, progress); err != nil {
+	if info, err = restoreCopy(ctx, snapshot, fresh, rep, past, o, progress); err != nil {
 		return info, err
 	}
 	if old == nil {
@@ -102,7 +115,7 @@ func restoreOver(ctx context.Context, snapshot, dst string, rep Report, o Restor
 }
 
 // restoreCopy makes the file that is to take the place, complete and synced.
-func restoreCopy(ctx context.Context, snapshot, fresh string, rep Report, o RestoreOptions, progress func(done, total int64)) (info Info, err error) {
+func restoreCopy(ctx context.Context, snapshot, fresh string, rep Report, past uint64, o RestoreOptions, progress func(done, total int64)) (info Info, err error) {
 	c := &copier{ctx: ctx, hash: b3.New(), total: rep.Size, progress: half(progress, 1)}
 	sum, err := copyFile(snapshot, fresh, c)
 	if err != nil {
@@ -111,13 +124,13 @@ func restoreCopy(ctx context.Context, snapshot, fresh string, rep Report, o Rest
 	if sum != rep.B3 {
 		return info, fmt.Errorf("%w: the snapshot changed while it was copied", ErrCorrupt)
 	}
-	db, err := openBolt(fresh, opening{})
+	db, err := openBolt(fresh, &opening{})
 	if err != nil {
 		return info, err
 	}
 	err = guarded(func() error {
 		return db.Update(func(tx *bolt.Tx) error {
-			info, err = relife(tx, o)
+			info, err = relife(tx, past, o)
 			return err
 		})
 	})
@@ -125,7 +138,7 @@ func restoreCopy(ctx context.Context, snapshot, fresh string, rep Report, o Rest
 }
 
 // relife gives a copy its new life: incarnation, auth epoch, the mark, an audit row.
-func relife(tx *bolt.Tx, o RestoreOptions) (Info, error) {
+func relife(tx *bolt.Tx, past uint64, o RestoreOptions) (Info, error) {
 	info, err := readInfo(tx)
 	if err != nil {
 		return info, err
@@ -135,7 +148,7 @@ func relife(tx *bolt.Tx, o RestoreOptions) (Info, error) {
 		return info, err
 	}
 	if !o.KeepTokens {
-		info.AuthEpoch++
+		info.AuthEpoch = max(info.AuthEpoch, past) + 1
 	}
 	rows, err := tx.CreateBucketIfNotExists([]byte(auditBucket.Name))
 	if err != nil {
@@ -143,7 +156,7 @@ func relife(tx *bolt.Tx, o RestoreOptions) (Info, error) {
 	}
 	p := info.position()
 	p.at = max(o.Now.UnixNano(), p.at+1)
-	if err := appendAudit(rows, &p, auditRows, p.at, o.By.bounded()); err != nil {
+	if _, err := appendAudit(rows, &p, noRing, p.at, o.By.bounded()); err != nil {
 		return info, err
 	}
 	info = *info.with(p)

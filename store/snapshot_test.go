@@ -31,7 +31,7 @@ func TestSnapshotUnderLoad(t *testing.T) {
 	dir := t.TempDir()
 	var last Manifest
 	for range 5 {
-		m, err := r.Snapshot(t.Context(), dir, nil)
+		m, err := r.Snapshot(t.Context(), dir, SnapshotOptions{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,8 +56,8 @@ func TestSnapshotManners(t *testing.T) {
 	mustCommit(r, put{Key: "k", Value: "v"})
 	dir := filepath.Join(t.TempDir(), "new")
 	var end [2]int64
-	m, err := r.Snapshot(t.Context(), dir, func(done, total int64) {
-		if _, err := r.Snapshot(t.Context(), dir, nil); !errors.Is(err, ErrBusy) {
+	m, err := r.Snapshot(t.Context(), dir, SnapshotOptions{}, func(done, total int64) {
+		if _, err := r.Snapshot(t.Context(), dir, SnapshotOptions{}, nil); !errors.Is(err, ErrBusy) {
 			t.Errorf("a second snapshot at the same time: %v", err)
 		}
 		end = [2]int64{done, total}
@@ -71,7 +71,7 @@ func TestSnapshotManners(t *testing.T) {
 	for step := range 2 {
 		ctx, cancel := context.WithCancel(t.Context())
 		calls := 0
-		_, err := r.Snapshot(ctx, dir, func(int64, int64) {
+		_, err := r.Snapshot(ctx, dir, SnapshotOptions{}, func(int64, int64) {
 			if calls++; calls > step {
 				cancel()
 			}
@@ -100,7 +100,7 @@ func TestPanicInProgress(t *testing.T) {
 				}
 			}()
 			calls := 0
-			_, _ = r.Snapshot(t.Context(), dir, func(int64, int64) {
+			_, _ = r.Snapshot(t.Context(), dir, SnapshotOptions{}, func(int64, int64) {
 				if calls++; calls > 3*step {
 					panic("a bug")
 				}
@@ -110,7 +110,7 @@ func TestPanicInProgress(t *testing.T) {
 			t.Errorf("left %v, %v; store %v", left, err, r.Err())
 		}
 	}
-	if _, err := r.Snapshot(t.Context(), dir, nil); err != nil {
+	if _, err := r.Snapshot(t.Context(), dir, SnapshotOptions{}, nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -119,7 +119,7 @@ func TestPanicInProgress(t *testing.T) {
 func TestPoisonDuringSnapshot(t *testing.T) {
 	r := open(t, newFile(t))
 	dir := t.TempDir()
-	_, err := r.Snapshot(t.Context(), dir, func(done, total int64) {
+	_, err := r.Snapshot(t.Context(), dir, SnapshotOptions{}, func(done, total int64) {
 		if done == total {
 			r.poison(errRefused, false)
 		}

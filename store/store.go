@@ -23,11 +23,21 @@ type Options struct {
 	Now       func() time.Time  // stamps; nil: time.Now
 	Strict    bool              // check all pages after every commit: tests only
 	Producers map[Lane][]string // who submits to a lane, for the catalogue: "registry.pipeline", "http"
+
+	Memory   *AmnesiaConfig                        // the file is memory: no path, no lock, no snapshot; nil: a file
+	Mlock    bool                                  // with Memory: it is never swapped out
+	Audit    *AuditConfig                          // nil: the default
+	Audited  func([]AuditRow)                      // told of audit rows once they are synced, by the committer: it must not wait; nil: nobody
+	Slow     func(op string, took time.Duration)   // told of a commit over 2 s, likewise; nil: nobody
+	Progress func(stage string, done, total int64) // of what Open does for long: snapshot and migration; total 0: not known; nil: nobody
+
+	migrations *migrations // nil: the program's; tests have others
 }
 
 // Store is one open file. Its methods are safe for concurrent use, but for Declare, RegisterGroup, Open and Close, which its owner calls.
 type Store struct {
-	cfg    Config
+	cfg    atomic.Pointer[Config]
+	audit  atomic.Pointer[AuditConfig]
 	opt    Options
 	log    hclog.Logger
 	now    func() time.Time
@@ -37,7 +47,6 @@ type Store struct {
 	lanes  [lanes]*flow.Queue[job]
 
 	db       *bolt.DB // set by Open; writes are the committer's
-	ring     uint64   // rows of the audit ring
 	info     atomic.Pointer[Info]
 	failure  atomic.Pointer[PoisonError]
 	failed   chan struct{}
@@ -46,6 +55,9 @@ type Store struct {
 	restored atomic.Bool // work is refused until AcceptRestore
 	copying  atomic.Bool // a snapshot is being taken
 	heart    heartbeat
+	room     room
+	unclean  bool // the last stop was
+	owed     bool // the file still says that the last stop was clean: it was full at boot; owned by the committer
 	views    viewGauge
 	metrics  *metrics
 }
@@ -62,9 +74,14 @@ func New(cfg Config, o Options) *Store {
 		o.Now = time.Now
 	}
 	s := &Store{
-		cfg: cfg, opt: o, log: o.Log.Named(ownService), now: o.Now, born: time.Now(), schema: newSchema(), ring: auditRows,
-		failed: make(chan struct{}),
+		opt: o, log: o.Log.Named(ownService), now: o.Now, born: time.Now(), schema: newSchema(), failed: make(chan struct{}),
 	}
+	s.cfg.Store(&cfg)
+	audit := DefaultAuditConfig()
+	if o.Audit != nil {
+		audit = *o.Audit
+	}
+	s.audit.Store(&audit)
 	for l := range s.lanes {
 		s.lanes[l] = flow.NewQueue[job](o.Catalog, Lane(l).spec(o.Producers[Lane(l)]))
 	}
@@ -93,7 +110,7 @@ func (s *Store) RegisterGroup(g Group) {
 	s.groups = append(s.groups, g)
 }
 
-// Tasks lists the committer. It must run from Open on, and is never restarted: what it read cannot be trusted once it has failed.
+// Tasks lists the committer. It must run from Prepare on, and is never restarted: what it read cannot be trusted once it has failed.
 func (s *Store) Tasks() []flow.Task {
 	return []flow.Task{{
 		Service: ownService, Name: "committer", Count: 1, Restart: flow.Never, Run: s.runCommitter,
@@ -101,87 +118,138 @@ func (s *Store) Tasks() []flow.Task {
 	}}
 }
 
-// Open locks, checks and opens the file that Create made, makes the declared buckets that are missing, and marks the file as in use.
-// A LockedError names the process that has it; ErrCorrupt, ErrSchema and ErrNetwork refuse the file; ErrFull is a disk without room.
+// SetConfig changes the keys that may change while the store is open; the others keep the values of New.
+func (s *Store) SetConfig(c Config) {
+	old := s.config()
+	c.MaxBytes, c.LockTimeout, c.AllowNetwork = old.MaxBytes, old.LockTimeout, old.AllowNetwork
+	s.cfg.Store(&c)
+}
+
+// SetAudit changes whether audit rows are written and how many are kept. A shorter ring lets the old rows go with the next new ones.
+func (s *Store) SetAudit(c AuditConfig) { s.audit.Store(&c) }
+
+func (s *Store) config() *Config { return s.cfg.Load() }
+
+// Open locks, checks and opens the file that Create made, and writes nothing; Prepare comes next. A LockedError names the process that has
+// the file; ErrCorrupt, ErrSchema and ErrNetwork refuse it.
 func (s *Store) Open(ctx context.Context) error {
 	if s.db != nil {
 		panic("store: opened twice")
 	}
-	if !s.cfg.AllowNetwork {
-		if err := refuseNetwork(s.opt.Path); err != nil {
-			return err
-		}
-	}
-	if err := s.inspect(ctx); err != nil {
-		return err
-	}
-	db, err := openBolt(s.opt.Path, opening{maxBytes: s.cfg.MaxBytes.Bytes(), wait: s.cfg.LockTimeout.D()})
+	db, err := s.openFile(ctx)
 	if err != nil {
 		return err
 	}
 	db.StrictMode = s.opt.Strict
-	var info Info
-	err = guarded(func() (err error) {
-		info, err = boot(db, s.schema)
-		return err
-	})
-	if err != nil {
-		return errors.Join(fmt.Errorf("open %s: %w", s.opt.Path, err), db.Close())
-	}
 	s.db = db
+	return nil
+}
+
+// openFile gives the file, or memory in its place. After an unclean stop the page cache is dropped before anything is mapped.
+func (s *Store) openFile(ctx context.Context) (*bolt.DB, error) {
+	if s.opt.Memory != nil {
+		return s.openMemory()
+	}
+	if err := s.checkDisk(); err != nil {
+		return nil, err
+	}
+	wait := s.config().LockTimeout.D()
+	r, err := openReader(s.opt.Path, wait, s.target())
+	if err != nil {
+		return nil, err
+	}
+	s.unclean = !r.Info().Clean
+	if err = r.Close(); err == nil && s.unclean {
+		s.log.Warn("unclean_boot", "reason", "the last stop was not orderly")
+		err = forget(s.opt.Path)
+	}
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	o := opening{maxBytes: s.maxBytes(), wait: wait}
+	db, err := openBolt(s.opt.Path, &o)
+	s.room.file = o.file
+	return db, err
+}
+
+// Prepare makes the opened file ready for the committer: it checks every page after an unclean stop, if the size allows, brings the file to
+// the program's schema, makes the declared buckets that are missing, and marks the file as in use. ErrCorrupt is a damaged file. A file
+// without room is taken as it is, and takes no work until there is some; ErrFull is one to which buckets would have to be added first, or a
+// migration. When ctx ends during a migration the next Prepare goes on with it. After an error the store is good for Close alone.
+func (s *Store) Prepare(ctx context.Context) error {
+	if s.db == nil || s.info.Load() != nil {
+		panic("store: Prepare comes once, after Open")
+	}
+	err := s.checkUnclean()
+	if err == nil {
+		err = s.migrate(ctx, s.db)
+	}
+	var info Info
+	if err == nil {
+		err = guarded(func() (err error) {
+			info, err = s.boot(s.db)
+			return err
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("open %s: %w", s.Path(), err)
+	}
 	s.restored.Store(info.Restored)
 	s.info.Store(&info)
 	return nil
 }
 
-// inspect reads the file once before it is opened for writing. After an unclean stop the page cache is dropped and, if the size allows,
-// every page checked.
-func (s *Store) inspect(ctx context.Context) error {
-	r, err := openReader(s.opt.Path, s.cfg.LockTimeout.D())
+// checkUnclean looks at all pages of a file that was not closed in order.
+func (s *Store) checkUnclean() error {
+	c := s.config()
+	info, err := s.room.file.Stat()
+	if err != nil || !s.unclean || !c.CheckOnCrash || info.Size() > c.CheckMaxBytes.Bytes() {
+		return err
+	}
+	w, err := newPageWalk(s.room.file, info.Size())
 	if err != nil {
 		return err
 	}
-	if r.Info().Clean {
-		return r.Close()
-	}
-	s.log.Warn("unclean_boot", "reason", "the last stop was not orderly")
-	if err := errors.Join(r.Close(), forget(s.opt.Path)); err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if !s.cfg.CheckOnCrash || r.Size() > s.cfg.CheckMaxBytes.Bytes() {
-		return nil
-	}
-	if r, err = openReader(s.opt.Path, s.cfg.LockTimeout.D()); err != nil {
-		return err
-	}
-	return errors.Join(r.checkPages(), r.Close())
+	return w.all()
 }
 
-// boot is the first transaction of a boot. The Info it gives says how the last stop was.
-func boot(db *bolt.DB, s schema) (info Info, err error) {
+// boot is the first transaction of a boot. The Info it gives says how the last stop was. A file without room is taken as it is, if it has
+// every bucket: it can be read, and what is deleted from it makes room.
+func (s *Store) boot(db *bolt.DB) (info Info, err error) {
 	err = db.Update(func(tx *bolt.Tx) error {
 		if info, err = readInfo(tx); err != nil {
 			return err
 		}
-		if err := makeBuckets(tx, s); err != nil {
+		s.look(db, tx.Size(), true)
+		if err := makeBuckets(tx, s.schema); err != nil {
 			return err
 		}
 		return tx.Bucket([]byte(metaBucket.Name)).Put(keyClean, cleanFlag(false))
 	})
-	if err != nil && clean(err) {
-		err = fullError(err)
+	if err == nil || !clean(err) {
+		return info, err
 	}
-	return info, err
+	s.refused(err)
+	if db.View(func(tx *bolt.Tx) error { return s.schema.made(tx) }) != nil {
+		return info, fullError(err)
+	}
+	s.owed = true
+	return info, nil
 }
 
 // Info is what the file says of itself, as of the last commit. It is nil before Open.
 func (s *Store) Info() *Info { return s.info.Load() }
 
-// Path is the file.
-func (s *Store) Path() string { return s.opt.Path }
+// Path is the file; in memory, what is said in its place.
+func (s *Store) Path() string {
+	if s.opt.Memory != nil {
+		return memoryName
+	}
+	return s.opt.Path
+}
 
 // CloseLanes ends the intake: once the last producer has returned, the committer drains the lanes and returns nil.
 func (s *Store) CloseLanes() {
@@ -204,6 +272,9 @@ func (s *Store) Close() error {
 	if s.db == nil || s.closed.Swap(true) {
 		return nil
 	}
+	if s.info.Load() == nil { // not prepared: nothing was begun that would have to be marked as ended
+		return s.db.Close()
+	}
 	err := guarded(func() error {
 		return s.db.Update(func(tx *bolt.Tx) error {
 			return tx.Bucket([]byte(metaBucket.Name)).Put(keyClean, cleanFlag(true))
@@ -213,5 +284,8 @@ func (s *Store) Close() error {
 		s.poison(fmt.Errorf("mark clean: %w", err), false)
 		return s.Err()
 	}
-	return errors.Join(err, s.db.Close())
+	if err != nil { // no room, not even for this: the next boot looks at the file as after a crash, no more
+		s.log.Warn("not_marked_clean", "reason", err.Error())
+	}
+	return s.db.Close()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"time"
@@ -75,7 +74,10 @@ func (s *Store) slowView(took time.Duration) {
 
 // Bytes is the length of the file; 0 if it cannot be told.
 func (s *Store) Bytes() int64 {
-	info, err := os.Stat(s.opt.Path)
+	if s.info.Load() == nil {
+		return 0
+	}
+	info, err := s.room.file.Stat()
 	if err != nil {
 		return 0
 	}

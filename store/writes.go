@@ -14,7 +14,7 @@ type Writes struct {
 // write is one buffered change.
 type write struct {
 	t          *table
-	key, value []byte // value nil: delete
+	key, value []byte // value nil: delete; both nil: drop the table, a sub-bucket
 }
 
 // Put sets a row. A key that is empty or over MaxKey, or a value over MaxValue, is the command's bug and refuses it.
@@ -33,13 +33,25 @@ func (w *Writes) Delete(b *Bucket, k []byte) {
 	w.add(b, k, nil)
 }
 
+// Drop removes a sub-bucket with all its rows; one that is not there is no fault. Pages are given back all at once, and every commit
+// writes the list of free pages: drop what has some thousand pages alone in its command.
+func (w *Writes) Drop(b *Bucket) {
+	if b.parent == nil {
+		panic(fmt.Sprintf("bucket %s is not a sub-bucket: only those are dropped", b.Name))
+	}
+	w.ops = append(w.ops, write{t: w.r.table(b)})
+}
+
 func (w *Writes) add(b *Bucket, k, v []byte) {
 	if len(k) == 0 || len(k) > MaxKey {
 		panic(fmt.Sprintf("key of %d bytes for bucket %s: the limit is 1 to %d", len(k), b.Name, MaxKey))
 	}
 	t := w.r.table(b)
-	if t.rows == nil {
-		panic(fmt.Sprintf("bucket %s was not made at boot", b.Name))
+	if home := t.home(); home.rows == nil {
+		panic(fmt.Sprintf("bucket %s was not made at boot", home.Name))
+	}
+	if b.Subs {
+		panic(fmt.Sprintf("bucket %s holds sub-buckets, no rows", b.Name))
 	}
 	w.ops = append(w.ops, write{t, k, v})
 }
@@ -66,17 +78,71 @@ func (w *Writes) reset() {
 func (w *Writes) merge() error {
 	w.r.inside = true
 	for i := range w.ops {
-		op := &w.ops[i]
-		var err error
-		if op.value == nil {
-			err = op.t.rows.Delete(op.key)
-		} else {
-			err = op.t.rows.Put(op.key, op.value)
-		}
-		if err != nil {
-			return fmt.Errorf("merge into %s: %w", op.t.Name, err)
+		if err := w.ops[i].merge(); err != nil {
+			return fmt.Errorf("merge into %s: %w", w.ops[i].t.Name, err)
 		}
 	}
 	w.r.inside = false
 	return nil
 }
+
+func (op *write) merge() (err error) {
+	t := op.t
+	switch {
+	case t.in != nil && (op.key == nil || t.rows == nil):
+		return op.mergeSub()
+	case op.value == nil:
+		return t.rows.Delete(op.key)
+	}
+	return t.rows.Put(op.key, op.value)
+}
+
+// mergeSub drops a sub-bucket, or makes the one that a row is put into.
+func (op *write) mergeSub() (err error) {
+	t, name := op.t, []byte(op.t.Name)
+	switch {
+	case t.rows == nil && op.value == nil: // neither is there to be deleted
+		return nil
+	case op.key == nil:
+		t.rows = nil
+		return t.in.rows.DeleteBucket(name)
+	}
+	if t.rows, err = t.in.rows.CreateBucket(name); err != nil {
+		return err
+	}
+	t.fill()
+	return t.rows.Put(op.key, op.value)
+}
+
+// home is the declared bucket of t.
+func (t *table) home() *table {
+	if t.in != nil {
+		return t.in
+	}
+	return t
+}
+
+// shrinks tells whether the buffer leaves the file with fewer bytes than it has: what may still be written while there is no room. A few
+// bytes, such as the place a sweep has reached, are let pass.
+func (w *Writes) shrinks() bool {
+	put, gone := 0, sweepNotes
+	w.r.inside = true
+	for i := range w.ops {
+		op := &w.ops[i]
+		put += len(op.key) + len(op.value)
+		if op.key == nil || op.t.rows == nil {
+			continue
+		}
+		if old := op.t.rows.Get(op.key); old != nil {
+			gone += len(op.key) + len(old)
+		}
+		if op.value == nil {
+			put -= len(op.key)
+		}
+	}
+	w.r.inside = false
+	return put <= gone
+}
+
+// sweepNotes is what shrinks lets pass, bytes.
+const sweepNotes = 4 << 10

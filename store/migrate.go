@@ -1,0 +1,284 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// Migration lifts a file from one schema to the next, in steps that a crash may come between.
+type Migration struct {
+	From int // the schema it begins at; it ends at From+1
+	// Step does a part of the work, of at most MigrationKeys rows put or deleted, and says where the next step goes on. A nil next is the
+	// end. It sees every bucket of the file, and those declared now that the file did not have. Like a command it uses no clock, randomness,
+	// map order or I/O: a step that was not committed is done again.
+	Step func(r Reader, w *Writes, cursor []byte) (next []byte, err error)
+}
+
+// MigrationKeys bounds one step: each transaction writes the list of free pages whole.
+const MigrationKeys = 10_000
+
+// migrations are those a program has, and the schema they lead to.
+type migrations struct {
+	schema int
+	list   []Migration
+}
+
+// programMigrations is the table of this program: none yet, Schema is the first.
+func programMigrations() migrations { return migrations{schema: Schema} }
+
+// from finds the migration that begins at a schema. A gap in the table is a bug.
+func (m migrations) from(schema int) Migration {
+	for _, one := range m.list {
+		if one.From == schema {
+			return one
+		}
+	}
+	panic(fmt.Sprintf("store: no migration begins at schema %d", schema))
+}
+
+// progress is the meta row of a migration under way.
+type migrationRow struct {
+	From   int    `cbor:"1,keyasint"`
+	Cursor []byte `cbor:"2,keyasint"`
+	Rows   uint64 `cbor:"3,keyasint"` // put and deleted so far
+}
+
+// keyMigration is in the meta bucket while a migration is under way.
+var keyMigration = []byte("migration")
+
+// migrator brings one file to the schema of the program.
+type migrator struct {
+	db       *bolt.DB
+	dir      string // of the snapshot
+	schema   schema
+	table    migrations
+	now      func() int64 // Unix ns
+	progress func(stage string, done, total int64)
+}
+
+// target is the schema of the program.
+func (s *Store) target() int { return s.migrationTable().schema }
+
+func (s *Store) migrationTable() migrations {
+	if s.opt.migrations != nil {
+		return *s.opt.migrations
+	}
+	return programMigrations()
+}
+
+// migrate brings the file to the program's schema, if it is older.
+func (s *Store) migrate(ctx context.Context, db *bolt.DB) error {
+	done, err := s.migrator(db).run(ctx)
+	if err == nil && done.To != done.From {
+		s.log.Info("migrated", "from", done.From, "to", done.To, "rows", done.Rows, "snapshot", done.Snapshot)
+	}
+	return err
+}
+
+func (s *Store) migrator(db *bolt.DB) *migrator {
+	dir := s.config().SnapshotDir
+	if dir == "" {
+		dir = filepath.Dir(s.Path())
+	}
+	return &migrator{
+		db: db, dir: dir, schema: s.schema, table: s.migrationTable(), progress: s.opt.Progress,
+		now: func() int64 { return s.now().UnixNano() },
+	}
+}
+
+// Migrated says what became of a file.
+type Migrated struct {
+	From     int    `json:"from"`
+	To       int    `json:"to"`
+	Rows     uint64 `json:"rows"`              // put and deleted
+	Snapshot string `json:"snapshot,omitzero"` // taken before
+}
+
+// Migrate brings a file that no process has open (ErrLocked) to the schema of this program, as Open does: after a verified snapshot
+// pre-migrate-vN in dir, or beside the file if dir is "". When ctx ends the next run goes on where this one was.
+func Migrate(ctx context.Context, path, dir string, progress func(stage string, done, total int64)) (Migrated, error) {
+	cfg := DefaultConfig()
+	cfg.LockTimeout, cfg.SnapshotDir = 0, dir
+	return New(cfg, Options{Path: path, Progress: progress}).migrateOffline(ctx)
+}
+
+func (s *Store) migrateOffline(ctx context.Context) (done Migrated, err error) {
+	if err := s.Open(ctx); err != nil {
+		return done, err
+	}
+	if err = s.checkUnclean(); err == nil {
+		m := s.migrator(s.db)
+		m.schema = nil // the node makes its buckets when it starts
+		done, err = m.run(ctx)
+	}
+	return done, errors.Join(err, s.Close())
+}
+
+// run is every migration that the file still needs.
+func (m *migrator) run(ctx context.Context) (done Migrated, err error) {
+	info, at, err := m.look()
+	if err == nil {
+		err = info.known(m.table.schema)
+	}
+	done.From, done.To = info.Schema, info.Schema
+	if err != nil || info.Schema == m.table.schema {
+		return done, err
+	}
+	if at.From == 0 { // not begun: a step that was made stands behind a snapshot already
+		if done.Snapshot, err = m.snapshot(ctx, info); err != nil {
+			return done, fmt.Errorf("snapshot before the migration: %w", err)
+		}
+	}
+	for done.To < m.table.schema && err == nil {
+		var rows uint64
+		rows, err = m.lift(ctx, m.table.from(done.To))
+		done.Rows += rows
+		if err == nil {
+			done.To++
+		}
+	}
+	return done, err
+}
+
+// look reads where the file is.
+func (m *migrator) look() (info Info, at migrationRow, err error) {
+	err = guarded(func() error {
+		return m.db.View(func(tx *bolt.Tx) error {
+			if info, err = readInfo(tx); err != nil {
+				return err
+			}
+			raw := tx.Bucket([]byte(metaBucket.Name)).Get(keyMigration)
+			if raw == nil {
+				return nil
+			}
+			if err := decodeCBOR(raw, &at); err != nil || at.From != info.Schema {
+				return fmt.Errorf("%w: meta migration: %w", ErrCorrupt, errors.Join(err, fmt.Errorf("from %d", at.From)))
+			}
+			return nil
+		})
+	})
+	return info, at, err
+}
+
+// lift takes one migration to its end, from wherever it is.
+func (m *migrator) lift(ctx context.Context, one Migration) (rows uint64, err error) {
+	stage := fmt.Sprintf("migrate v%d to v%d", one.From, one.From+1)
+	for end := false; !end; {
+		if ctx.Err() != nil {
+			return rows, context.Cause(ctx)
+		}
+		err = guarded(func() error {
+			return m.db.Update(func(tx *bolt.Tx) error {
+				rows, end, err = m.step(tx, one)
+				return err
+			})
+		})
+		switch {
+		case err != nil && clean(err):
+			return rows, fullError(err)
+		case err != nil:
+			return rows, fmt.Errorf("%s: %w", stage, err)
+		case m.progress != nil:
+			m.progress(stage, int64(rows), 0)
+		}
+	}
+	return rows, nil
+}
+
+// step is one transaction: rows, the cursor, and at the end the number of the schema.
+func (m *migrator) step(tx *bolt.Tx, one Migration) (rows uint64, end bool, err error) {
+	if m.schema != nil {
+		if err := makeBuckets(tx, m.schema); err != nil {
+			return 0, false, err
+		}
+	}
+	meta := tx.Bucket([]byte(metaBucket.Name))
+	at := migrationRow{From: one.From}
+	if raw := meta.Get(keyMigration); raw != nil {
+		if err := decodeCBOR(raw, &at); err != nil {
+			return 0, false, fmt.Errorf("%w: meta migration: %w", ErrCorrupt, err)
+		}
+	}
+	w := &Writes{r: newTxReader(tx, nil)}
+	next, err := one.run(w, at.Cursor)
+	if err == nil && len(w.ops) > MigrationKeys {
+		err = fmt.Errorf("a step of %d rows: the limit is %d", len(w.ops), MigrationKeys)
+	}
+	if err == nil {
+		err = w.merge()
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	at.Cursor, at.Rows = next, at.Rows+uint64(len(w.ops))
+	if next == nil {
+		return at.Rows, true, m.finish(tx, at)
+	}
+	raw, err := encodeCBOR(at)
+	if err != nil {
+		return 0, false, err
+	}
+	return at.Rows, false, meta.Put(keyMigration, raw)
+}
+
+// run takes one step, whose panic is its own bug unless the file is at fault.
+func (one Migration) run(w *Writes, cursor []byte) (next []byte, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			if err = fmt.Errorf("%w: %v", ErrInternal, v); w.r.broken(v) {
+				err = &fileFault{v}
+			}
+		}
+	}()
+	return one.Step(w.r, w, cursor)
+}
+
+// finish raises the schema, and notes it in the audit chain.
+func (m *migrator) finish(tx *bolt.Tx, at migrationRow) error {
+	info, err := readInfo(tx)
+	if err != nil {
+		return err
+	}
+	rows, err := tx.CreateBucketIfNotExists([]byte(auditBucket.Name))
+	if err != nil {
+		return err
+	}
+	p := info.position()
+	p.at = max(m.now(), p.at+1)
+	note := Event{Event: "db.migrate", Decision: "allow", Reason: "start", Detail: map[string]string{
+		"from": fmt.Sprint(at.From), "to": fmt.Sprint(at.From + 1), "rows": fmt.Sprint(at.Rows),
+	}}
+	if _, err := appendAudit(rows, &p, noRing, p.at, note); err != nil {
+		return err
+	}
+	info = *info.with(p)
+	info.Schema = at.From + 1
+	return errors.Join(writeInfo(tx, info), tx.Bucket([]byte(metaBucket.Name)).Delete(keyMigration))
+}
+
+// snapshot takes the file as it is, once: one of the same state that a run before has taken, and that verifies, serves as well.
+func (m *migrator) snapshot(ctx context.Context, info Info) (path string, err error) {
+	stem := fmt.Sprintf("pre-migrate-v%d", info.Schema)
+	shot := &shot{
+		db: m.db, dir: m.dir, stem: stem, at: time.Unix(0, m.now()).UTC(), sound: func() error { return nil },
+		name: func(seq uint64) string { return fmt.Sprintf("%s-%d.db", stem, seq) },
+	}
+	if m.progress != nil {
+		shot.progress = func(done, total int64) { m.progress("snapshot", done, total) }
+	}
+	path = filepath.Join(m.dir, shot.name(info.Seq))
+	if rep, err := Verify(ctx, path, nil, nil, nil); err == nil && rep.OK && rep.Manifest && rep.Info.Incarnation == info.Incarnation {
+		return path, nil
+	}
+	partial := filepath.Join(m.dir, stem+".partial")
+	if err := errors.Join(removeIfThere(path), removeIfThere(path+manifestSuffix), removeIfThere(partial)); err != nil {
+		return "", err
+	}
+	taken, err := shot.take(ctx)
+	return taken.Path, err
+}

@@ -1,0 +1,182 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// RetainPolicy says of how many hours, days and weeks the last snapshot is kept. Periods without one do not count.
+type RetainPolicy struct {
+	Hourly, Daily, Weekly int
+}
+
+// DefaultRetain reaches back a month with at most 35 snapshots.
+func DefaultRetain() RetainPolicy { return RetainPolicy{Hourly: 24, Daily: 7, Weekly: 4} }
+
+// badKept is how many copies that did not verify are kept: each is as large as the file, and the newest ones tell most.
+const badKept = 3
+
+// Keep chooses among the times of snapshots, in any order: the last one of each hour, day and ISO week (UTC), of as many as the policy
+// says, the newest first. The newest of all is always kept, and so is what lies after now: a clock was wrong, and nobody knows when.
+func (p RetainPolicy) Keep(times []time.Time, now time.Time) []time.Time {
+	sorted := slices.Clone(times)
+	slices.SortFunc(sorted, func(a, b time.Time) int { return b.Compare(a) })
+	left := map[string]int{"hour": p.Hourly, "day": p.Daily, "week": p.Weekly}
+	last := map[string]string{}
+	var kept []time.Time
+	for i, t := range sorted {
+		keep := i == 0 || t.After(now)
+		for unit, period := range periods(t.UTC()) {
+			if !t.After(now) && left[unit] > 0 && last[unit] != period {
+				left[unit], last[unit], keep = left[unit]-1, period, true
+			}
+		}
+		if keep {
+			kept = append(kept, t)
+		}
+	}
+	return kept
+}
+
+func periods(t time.Time) map[string]string {
+	year, week := t.ISOWeek()
+	return map[string]string{"hour": t.Format("2006010215"), "day": t.Format("20060102"), "week": fmt.Sprintf("%d/%d", year, week)}
+}
+
+// snapshotName is how Snapshot names its files; with .bad it is a copy that did not verify.
+var snapshotName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^ronbox-(\d{8}T\d{6}\.\d{3}Z)-\d+\.db(\.bad|\.manifest\.json)?$`)
+})
+
+// shelf is a folder of snapshots, sorted into what a sweep handles.
+type shelf struct {
+	dir       string
+	snapshots map[string]time.Time
+	bad       map[string]time.Time
+	manifests []string
+	partial   []string
+}
+
+// Retain removes the snapshots in dir that the policy does not keep, each with its manifest, what killed snapshots have left (.partial, a
+// manifest alone), and all but the newest copies that did not verify. Files of other names are not touched, nor is what a snapshot that is
+// being taken writes. It gives the paths it removed. A folder that does not exist is empty.
+func Retain(dir string, now time.Time, keep RetainPolicy) (removed []string, err error) {
+	folder, err := os.Open(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	alone := lockFile(folder, true, 0) == nil // else a snapshot is being taken: its partial file stays
+	defer func() { err = closing(folder, err) }()
+	s, err := readShelf(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range s.surplus(now, keep, alone) {
+		path := filepath.Join(dir, name)
+		if err := removeIfThere(path); err != nil {
+			return removed, err
+		}
+		removed = append(removed, path)
+	}
+	if len(removed) > 0 {
+		err = folder.Sync()
+	}
+	return removed, err
+}
+
+// Newest is the time of the newest snapshot in dir; zero: there is none.
+func Newest(dir string) (newest time.Time, err error) {
+	s, err := readShelf(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return newest, nil
+	}
+	if err != nil {
+		return newest, err
+	}
+	for _, at := range s.snapshots {
+		if at.After(newest) {
+			newest = at
+		}
+	}
+	return newest, nil
+}
+
+func readShelf(dir string) (*shelf, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &shelf{dir: dir, snapshots: map[string]time.Time{}, bad: map[string]time.Time{}}
+	for _, e := range entries {
+		if e.Type().IsRegular() {
+			s.add(e.Name())
+		}
+	}
+	return s, nil
+}
+
+func (s *shelf) add(name string) {
+	if stem, ok := strings.CutSuffix(name, ".partial"); ok && strings.HasPrefix(stem, "ronbox-") {
+		s.partial = append(s.partial, name)
+		return
+	}
+	m := snapshotName().FindStringSubmatch(name)
+	if m == nil {
+		return
+	}
+	at, err := time.Parse("20060102T150405.000Z", m[1])
+	switch {
+	case err != nil:
+	case m[2] == ".bad":
+		s.bad[name] = at
+	case m[2] == "":
+		s.snapshots[name] = at
+	default:
+		s.manifests = append(s.manifests, name)
+	}
+}
+
+// surplus names what goes, in the order it goes: a snapshot before its manifest, which alone would be swept the next time.
+func (s *shelf) surplus(now time.Time, keep RetainPolicy, alone bool) []string {
+	var times []time.Time
+	for _, at := range s.snapshots {
+		times = append(times, at)
+	}
+	kept := keep.Keep(times, now)
+	var out []string
+	for name, at := range s.snapshots {
+		if !slices.ContainsFunc(kept, at.Equal) {
+			out = append(out, name, name+manifestSuffix)
+		}
+	}
+	if alone {
+		out = append(out, s.partial...)
+		for _, m := range s.manifests {
+			if _, there := s.snapshots[strings.TrimSuffix(m, manifestSuffix)]; !there {
+				out = append(out, m)
+			}
+		}
+	}
+	names := sortedKeys(s.bad)
+	return append(out, names[:max(0, len(names)-badKept)]...)
+}
+
+// sortedKeys lists names in byte order, which is that of their times.
+func sortedKeys(m map[string]time.Time) []string {
+	var out []string
+	for name := range m {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,204 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+	"golang.org/x/sys/unix"
+)
+
+// When the file counts as filling, full, and as having room again: used pages in percent of what they may come to.
+const (
+	roomWarn = 85
+	roomFull = 95
+	roomHeal = 90
+)
+
+// How often the disk is asked for its free space, and how long a disk that refused a write counts as full although it claims to have room.
+const (
+	diskEvery = 50 * time.Millisecond
+	diskRest  = 30 * time.Second
+)
+
+// space is one look at the room there is, in bytes.
+type space struct {
+	size     int64 // up to the last page that was ever used
+	used     int64 // pages of the file that hold something, or are pinned by readers
+	capacity int64 // what used may come to: max_bytes less the slack that a growing file wants
+	disk     int64 // free for this process; negative: not known, or without a limit
+	own      int64 // what the file takes of the disk
+	minFree  int64 // store.min_free
+	step     int64 // growth step of the file
+}
+
+// reserve is what has to stay free on the disk. min_free is meant for disks of gigabytes; on a small one it would leave nothing to use, so
+// it is never more than an eighth of what file and free space come to together, which does not change as the file grows: whoever has
+// 300 MB free can use 260 of them.
+func (p space) reserve() int64 { return min(p.minFree, (p.disk+p.own)/8) }
+
+// growth is the room a full store must see again beyond its reserve: the growth step, or what a small disk has instead.
+func (p space) growth() int64 { return min(p.step, (p.disk+p.own)/8) }
+
+// short tells what there is too little of; nil: nothing.
+func (p space) short() error {
+	if p.used*100 >= p.capacity*roomFull {
+		return fmt.Errorf("%w: %d%% of max_bytes are used", ErrFull, p.used*100/max(p.capacity, 1))
+	}
+	if p.disk >= 0 && p.disk < p.reserve() {
+		return fmt.Errorf("%w: the disk has %d MiB left, %d MiB are kept free", ErrFull, p.disk>>20, p.reserve()>>20)
+	}
+	return nil
+}
+
+// healed tells whether a store that was full has room again: by a margin, so that the writes it then takes do not fill it at once.
+func (p space) healed() bool {
+	return p.used*100 < p.capacity*roomHeal && (p.disk < 0 || p.disk >= p.reserve()+p.growth())
+}
+
+// room is the verdict on the space there is. The committer steps it, anyone reads it.
+type room struct {
+	file    *os.File
+	memory  bool // there is no disk to ask
+	state   atomic.Pointer[fullness]
+	last    atomic.Pointer[space]
+	asked   int64    // when the disk was, ns on the store's clock; owned by the committer, like what follows
+	refusal *refusal // nil: the disk has refused nothing since it last had room
+	warned  bool
+}
+
+// fullness is why work is refused. It is ErrFull.
+type fullness struct{ error }
+
+// refusal is a write that the disk did not take although its free space said it would: a quota, a limit on the size of files.
+type refusal struct {
+	at     int64 // ns on the store's clock
+	disk   int64 // free then
+	reason error
+}
+
+// cause is nil while there is room.
+func (m *room) cause() error {
+	if f := m.state.Load(); f != nil {
+		return f.error
+	}
+	return nil
+}
+
+// full tells whether work is refused.
+func (m *room) full() bool { return m.state.Load() != nil }
+
+// look judges the space as of now: size is where the pages of the last commit end. The disk is asked now and then, or by force.
+func (s *Store) look(db *bolt.DB, size int64, force bool) {
+	m, now := &s.room, s.mono()
+	p := space{
+		size: size, used: size - int64(db.Stats().FreePageN)*PageSize, capacity: s.maxBytes() - s.step(), disk: -1,
+		minFree: s.config().MinFree.Bytes(), step: s.step(),
+	}
+	if last := m.last.Load(); !force && last != nil && now-m.asked < int64(diskEvery) {
+		p.disk, p.own = last.disk, last.own
+	} else if !m.memory {
+		m.asked = now
+		p.disk, p.own = diskSpace(m.file)
+	}
+	s.judge(p)
+}
+
+// judge moves the verdict, and logs where it turns.
+func (s *Store) judge(p space) {
+	m := &s.room
+	m.last.Store(&p)
+	short := p.short()
+	switch {
+	case m.full():
+		if short != nil {
+			m.state.Store(&fullness{short})
+		} else if p.healed() && s.forgiven(p) {
+			m.refusal = nil
+			m.state.Store(nil)
+			s.log.Info("store_has_room", "used_bytes", p.used, "disk_free_bytes", p.disk)
+		}
+	case short != nil:
+		m.state.Store(&fullness{short})
+		s.log.Warn("store_full", "reason", short.Error(), "used_bytes", p.used, "disk_free_bytes", p.disk)
+	}
+	s.warnFilling(p)
+}
+
+// warnFilling tells once that the file comes near its limit, and again after it has been well below.
+func (s *Store) warnFilling(p space) {
+	m, pct := &s.room, p.used*100/max(p.capacity, 1)
+	if pct >= roomWarn && !m.warned {
+		s.log.Warn("store_filling", "used_percent", pct, "max_bytes", s.maxBytes())
+	}
+	m.warned = pct >= roomWarn || m.warned && pct >= roomWarn-5
+}
+
+// refused takes note of a commit that failed for want of room. At the file's own limit the arithmetic speaks, or the group was too large
+// for the free pages that lie together: the next one may fit. What the disk refuses it refuses to all.
+func (s *Store) refused(err error) {
+	m := &s.room
+	if errors.Is(err, berrors.ErrMaxSizeReached) {
+		return
+	}
+	disk, _ := diskSpace(m.file)
+	m.refusal = &refusal{at: s.mono(), disk: disk, reason: err}
+	m.state.Store(&fullness{fullError(err)})
+	s.log.Warn("store_full", "reason", err.Error(), "disk_free_bytes", disk)
+}
+
+// forgiven tells whether what the disk once refused it would take now: there is more room than then, or some time has passed, and the
+// growth step can be allotted.
+func (s *Store) forgiven(p space) bool {
+	f := s.room.refusal
+	if f == nil {
+		return true
+	}
+	more := p.disk >= f.disk+p.growth()
+	return (more || s.mono()-f.at > int64(diskRest)) && grows(s.room.file, p.growth())
+}
+
+// grows tries to allot n bytes behind the end of the file, and gives them back. A file system that cannot is taken to have them.
+func grows(f *os.File, n int64) bool {
+	info, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_FSIZE, &limit) == nil && uint64(info.Size()+n) > limit.Cur {
+		return false
+	}
+	err = onFile(f, func(fd int) error {
+		if err := unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, info.Size(), n); err != nil {
+			return err
+		}
+		return unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, info.Size(), n)
+	})
+	return err == nil || errors.Is(err, unix.EOPNOTSUPP)
+}
+
+// diskSpace asks the file system of f for what is free, and what f takes of it. A negative number: it has no limit, or does not say.
+func diskSpace(f *os.File) (free, own int64) {
+	var fs unix.Statfs_t
+	var st unix.Stat_t
+	err := onFile(f, func(fd int) error { return errors.Join(unix.Fstatfs(fd, &fs), unix.Fstat(fd, &st)) })
+	if err != nil || fs.Blocks == 0 {
+		return -1, 0
+	}
+	return int64(fs.Bavail) * fs.Bsize, st.Blocks * 512
+}
+
+// onFile runs fn with the descriptor, which stays open meanwhile.
+func onFile(f *os.File, fn func(fd int) error) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var inner error
+	err = raw.Control(func(fd uintptr) { inner = fn(int(fd)) })
+	return errors.Join(err, inner)
+}
