@@ -58,7 +58,7 @@ func routes() []openapi.Route {
 		{Method: http.MethodPost, Pattern: "/admin/dump/*path", Service: "node", Scope: "node.admin", Socket: true, In: refusal{}, InOptional: true,
 			Path:    []openapi.Param{{Name: "path"}},
 			Answers: []openapi.Answer{{Status: 200, Type: openapi.LinesType, Body: leaf{}}, {Status: 206, Type: "application/octet-stream"}, {Status: 204}}},
-		{Method: http.MethodPut, Pattern: "/admin/level", Service: "node", Admin: true, Answers: []openapi.Answer{{Status: 200, Type: "application/json", Body: []string{}}}},
+		{Method: http.MethodPut, Pattern: "/admin/level", Service: "node", Scope: "node.level", Admin: true, Optional: true, Answers: []openapi.Answer{{Status: 200, Type: "application/json", Body: []string{}}}},
 	}
 }
 
@@ -83,7 +83,7 @@ func TestDocumentIsOpenAPI31(t *testing.T) {
 		t.Errorf("version %s with %d paths", doc.OpenAPI, doc.Paths.Len())
 	}
 	get := doc.Paths.Find("/things/{id}").Get
-	if get.OperationID != "getThingsId" || len(*get.Security) != 0 || len(get.Parameters) != 3 {
+	if get.OperationID != "getThingsId" || len(*get.Security) != 0 || len(get.Parameters) != 4 {
 		t.Errorf("get = %+v", get)
 	}
 	head := doc.Paths.Find("/things/{id}").Head
@@ -96,6 +96,9 @@ func TestDocumentIsOpenAPI31(t *testing.T) {
 	}
 	if !post.Deprecated || len(*post.Security) != 2 || !post.RequestBody.Value.Required {
 		t.Errorf("post = %+v", post)
+	}
+	if level := doc.Paths.Find("/admin/level").Put; len(*level.Security) != 3 || len((*level.Security)[0]) != 0 {
+		t.Errorf("level = %+v", level.Security)
 	}
 	dump := doc.Paths.Find("/admin/dump/{path}").Post
 	if len(*dump.Security) != 1 || dump.Servers == nil || !strings.Contains(dump.Description, "socket") {

@@ -26,12 +26,14 @@ type operation struct {
 	Responses  map[string]*response  `json:"responses"`
 }
 
+// parameter is one of a request, or a reference to one of components.
 type parameter struct {
-	Name     string  `json:"name"`
-	In       string  `json:"in"`
+	Ref      string  `json:"$ref,omitzero"`
+	Name     string  `json:"name,omitzero"`
+	In       string  `json:"in,omitzero"`
 	Doc      string  `json:"description,omitzero"`
 	Required bool    `json:"required,omitzero"`
-	Schema   *schema `json:"schema"`
+	Schema   *schema `json:"schema,omitzero"`
 }
 
 type requestBody struct {
@@ -105,23 +107,27 @@ func security(r Route) []map[string][]string {
 		scopes = []string{r.Scope}
 	}
 	bySocket := map[string][]string{schemeSocket: scopes}
-	if r.Socket {
-		return []map[string][]string{bySocket}
+	ways := []map[string][]string{{schemeToken: scopes}, bySocket}
+	switch {
+	case r.Socket:
+		return ways[1:]
+	case r.Optional:
+		return append([]map[string][]string{{}}, ways...)
 	}
-	return []map[string][]string{{schemeToken: scopes}, bySocket}
+	return ways
 }
 
 func (b *builder) parameters(r Route) []parameter {
 	var out []parameter
 	add := func(in string, ps []Param) {
 		for _, p := range ps {
-			out = append(out, parameter{p.Name, in, p.Doc, p.Required || in == "path", b.gen.param(p)})
+			out = append(out, parameter{Name: p.Name, In: in, Doc: p.Doc, Required: p.Required || in == "path", Schema: b.gen.param(p)})
 		}
 	}
 	add("path", r.Path)
 	add("query", r.Query)
 	add("header", r.Headers)
-	return out
+	return append(out, parameter{Ref: "#/components/parameters/" + corrHeader})
 }
 
 func (b *builder) body(r Route) *requestBody {

@@ -26,20 +26,6 @@ type header struct {
 	Schema   *schema `json:"schema,omitzero"`
 }
 
-type components struct {
-	Schemas   map[string]*schema        `json:"schemas,omitempty"`
-	Responses map[string]*response      `json:"responses,omitempty"`
-	Headers   map[string]header         `json:"headers"`
-	Security  map[string]securityScheme `json:"securitySchemes"`
-}
-
-type securityScheme struct {
-	Type   string `json:"type"`
-	Scheme string `json:"scheme"`
-	Format string `json:"bearerFormat,omitzero"`
-	Doc    string `json:"description"`
-}
-
 // responses are all the ways that r can end, without their bodies when they answer HEAD.
 func (b *builder) responses(r Route, head bool) map[string]*response {
 	out := map[string]*response{}
@@ -129,6 +115,8 @@ func refusalHeaders(status int) []Param {
 		return []Param{{Name: "WWW-Authenticate", Doc: "Bearer and why"}}
 	case http.StatusMethodNotAllowed:
 		return []Param{{Name: "Allow", Doc: "the methods there are"}}
+	case http.StatusUnsupportedMediaType:
+		return []Param{{Name: "Accept-Encoding", Doc: "the encodings of a body there are"}}
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInsufficientStorage:
 		return []Param{{Name: "Retry-After", Doc: "seconds until it is worth another try", Sample: uint32(0)}}
 	}
@@ -155,24 +143,4 @@ func joinDoc(have, more string, status int) string {
 		return have
 	}
 	return have + "; " + more
-}
-
-func (b *builder) components() components {
-	responses := map[string]*response{}
-	for status := range b.refusals {
-		p := b.problem(status)
-		responses[refusalName(strconv.Itoa(status))] = &p
-	}
-	return components{
-		Schemas: b.gen.defs, Responses: responses,
-		Headers: map[string]header{corrHeader: {
-			Doc: "the request's id, its own if it was a ULID or UUID; logs and problems name it", Required: true, Schema: &schema{Type: "string"},
-		}},
-		Security: map[string]securityScheme{
-			schemeToken: {Type: "http", Scheme: "bearer", Format: "macaroon",
-				Doc: "a macaroon whose scope caveat has the scope named here, or node.admin"},
-			schemeSocket: {Type: "http", Scheme: "peercred",
-				Doc: "the Unix user who connected to the admin socket; no header is sent"},
-		},
-	}
 }

@@ -24,6 +24,7 @@ type Route struct {
 	Pattern    string // "/registry/:v/payload", "/files/*path"
 	Service    string // its tag
 	Scope      string // that a token needs; "" is public
+	Optional   bool   // the scope is one way in; who the node is configured to let in needs none
 	Summary    string // what it does, in a few words
 	Doc        string // what else a caller must know
 	Socket     bool   // over the admin socket only
