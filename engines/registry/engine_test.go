@@ -264,7 +264,7 @@ func TestRecoverRefusesAnotherLog(t *testing.T) {
 		r.stop()
 		tt.change(&r.cfg)
 		r.wire()
-		if err := r.store.Open(r.ctx()); err != nil {
+		if err := errors.Join(r.store.Open(r.ctx()), r.store.Prepare(r.ctx())); err != nil {
 			t.Fatal(err)
 		}
 		r.stopped = false

@@ -105,7 +105,7 @@ func TestRestoredStoreRefusesWork(t *testing.T) {
 	p := r.propose(2, "b")
 	r.approve(p, s.keys[0])
 	dir := t.TempDir()
-	m, err := r.store.Snapshot(r.ctx(), dir, nil)
+	m, err := r.store.Snapshot(r.ctx(), dir, store.SnapshotOptions{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

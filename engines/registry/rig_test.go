@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -69,7 +70,7 @@ func (r *rig) advance(d time.Duration) { r.clock.Add(int64(d)) }
 func (r *rig) open() {
 	r.t.Helper()
 	r.wire()
-	if err := r.store.Open(r.ctx()); err != nil {
+	if err := errors.Join(r.store.Open(r.ctx()), r.store.Prepare(r.ctx())); err != nil {
 		r.t.Fatalf("open: %v", err)
 	}
 	r.sup.Start(r.store.Tasks()...)

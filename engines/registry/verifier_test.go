@@ -66,7 +66,7 @@ func TestDeepVerifierLatchesAFault(t *testing.T) {
 	}
 	r.stop()
 	r.wire()
-	if err := r.store.Open(r.ctx()); err != nil {
+	if err := errors.Join(r.store.Open(r.ctx()), r.store.Prepare(r.ctx())); err != nil {
 		t.Fatal(err)
 	}
 	r.stopped = false
