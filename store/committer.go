@@ -59,7 +59,7 @@ func (c *committer) run(ctx context.Context) (err error) {
 		if err != nil || !more {
 			return err
 		}
-		if err := c.group.run(c.batch); err != nil {
+		if err := c.group.run(ctx, c.batch); err != nil {
 			return err
 		}
 	}

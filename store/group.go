@@ -1,11 +1,11 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
-	"time"
 
 	bolt "go.etcd.io/bbolt"
 )
@@ -34,8 +34,8 @@ func (g *group) open(s *Store) {
 	g.writes.r = g.reader
 }
 
-// run takes the batch through one transaction and answers all of it. An error is the end of the committer; a panic is left to collapse.
-func (g *group) run(batch []job) error {
+// run takes the batch through one transaction and answers all of it; ctx is for its span. An error is the end of the committer; a panic is left to collapse.
+func (g *group) run(ctx context.Context, batch []job) error {
 	if !g.claim(batch) && len(batch) > 0 {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (g *group) run(batch []job) error {
 	case g.done == 0 && len(g.jobs) > 0: // nothing to write, nothing to sync
 		return g.refused(tx)
 	default:
-		err = g.commit(tx)
+		err = g.commit(ctx, tx)
 	}
 	return g.settle(err)
 }
@@ -181,92 +181,6 @@ func (g *group) merge(at Stamp) error {
 		fn()
 	}
 	return nil
-}
-
-// chain writes the audit rows of one command, unless none are wanted.
-func (g *group) chain(at int64) error {
-	cfg := g.s.audit.Load()
-	if !cfg.Enabled {
-		return nil
-	}
-	for _, e := range g.writes.events {
-		row, err := appendAudit(g.audit.rows, &g.pos, uint64(cfg.Retain), at, e)
-		if err != nil {
-			return err
-		}
-		if g.s.opt.Audited != nil {
-			g.rows = append(g.rows, row)
-		}
-	}
-	return nil
-}
-
-// putMeta writes the position, and what the boot of a full file could not write.
-func (g *group) putMeta() error {
-	if g.s.owed {
-		if err := g.meta.rows.Put(keyClean, cleanFlag(false)); err != nil {
-			return err
-		}
-	}
-	return g.pos.put(g.meta.rows, g.s.info.Load().position())
-}
-
-// look judges the room for writes once a second: of a full store with a transaction of its own, which gives back the pages that no reader
-// holds any more. That changes nothing in the file.
-func (g *group) look() error {
-	if !g.s.room.full() {
-		g.s.look(g.s.db, g.s.room.last.Load().size, true)
-		return nil
-	}
-	g.reader.inside = true
-	tx, err := g.s.db.Begin(true)
-	if err != nil {
-		return g.give(fmt.Errorf("begin: %w", err))
-	}
-	size := tx.Size()
-	if err := tx.Rollback(); err != nil {
-		return g.give(err)
-	}
-	g.reader.inside = false
-	g.s.look(g.s.db, size, true)
-	return nil
-}
-
-// commit writes the position and syncs twice.
-func (g *group) commit(tx *bolt.Tx) error {
-	g.reader.inside = true
-	if err := g.putMeta(); err != nil {
-		return errors.Join(err, g.rollback(tx))
-	}
-	id, start := tx.ID(), g.s.mono()
-	g.sealed = true
-	err := tx.Commit()
-	took := time.Duration(g.s.mono() - start)
-	if err != nil && clean(err) && g.shows(id) {
-		err = fmt.Errorf("the meta page was written: %v", err) // not clean any more, whatever it was
-	}
-	g.reader.inside = false
-	g.s.metrics.committed(phasesOf(tx.Stats(), time.Duration(start-g.began), took), len(g.jobs))
-	if took > commitStuck && g.s.opt.Slow != nil {
-		g.s.opt.Slow("commit", took)
-	}
-	return err
-}
-
-// shows tells whether readers see the transaction id, or cannot tell.
-func (g *group) shows(id int) bool {
-	tx, err := g.s.db.Begin(false)
-	if err != nil {
-		return true
-	}
-	return tx.ID() >= id || tx.Rollback() != nil
-}
-
-func (g *group) rollback(tx *bolt.Tx) error {
-	g.reader.inside = true
-	err := tx.Rollback()
-	g.reader.inside = false
-	return err
 }
 
 // refused answers a group in which every command was refused.

@@ -51,7 +51,7 @@ func TestProbesHeal(t *testing.T) {
 	g.open(r.Store)
 	before := *r.Info()
 	for range streak {
-		if err := g.run(nil); err != nil {
+		if err := g.run(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
 	}

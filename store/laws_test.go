@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -41,7 +42,7 @@ func runGroups(t *rapid.T, r *rig, groups [][]step) {
 			batch[i] = q
 			wg.Go(func() { _, steps[i].err = q.reply.Wait(r.t.Context()) })
 		}
-		if err := g.run(batch); err != nil {
+		if err := g.run(context.Background(), batch); err != nil {
 			t.Fatal(err)
 		}
 		wg.Wait()
@@ -158,7 +159,7 @@ func TestStampsGrow(t *testing.T) {
 				rows.Put(w, fmt.Sprint(i), nil)
 				return at, nil
 			}}), nil)
-			if err := g.run([]job{q}); err != nil {
+			if err := g.run(context.Background(), []job{q}); err != nil {
 				rt.Fatal(err)
 			}
 			at, err := q.reply.Wait(t.Context())

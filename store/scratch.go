@@ -41,7 +41,7 @@ func NewScratch(now time.Time, buckets ...*Bucket) (*Scratch, error) {
 func (c *Scratch) begin(now time.Time, buckets []*Bucket) (err error) {
 	s := New(DefaultConfig(), Options{Now: func() time.Time { return now }})
 	s.schema = nil
-	s.info.Store(&Info{Schema: Schema})
+	s.info.Store(&Info{Schema: Schema, AuditFirst: 1})
 	if c.tx, err = c.db.Begin(true); err != nil {
 		return err
 	}

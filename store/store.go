@@ -29,6 +29,7 @@ type Options struct {
 	Audit    *AuditConfig                          // nil: the default
 	Audited  func([]AuditRow)                      // told of audit rows once they are synced, by the committer: it must not wait; nil: nobody
 	Slow     func(op string, took time.Duration)   // told of a commit over 2 s, likewise; nil: nobody
+	Tracer   *obs.Tracer                           // of commits; nil: none
 	Progress func(stage string, done, total int64) // of what Open does for long: snapshot and migration; total 0: not known; nil: nobody
 
 	migrations *migrations // nil: the program's; tests have others
