@@ -3,135 +3,142 @@ package auth
 import (
 	"crypto/rand"
 	"fmt"
-	"net/netip"
+	"strings"
+	"sync/atomic"
 	"time"
+
+	"gopkg.in/macaroon.v2"
 
 	"ronbox/appliance/obs"
 	"ronbox/engines"
+	"ronbox/httpapi/limit"
 )
 
-// Request is what a token is asked to allow.
-type Request struct {
-	Method  string
-	Path    string // decoded, as the router matched it
-	Service string
-	Scope   string // "service.verb", "" if any valid token will do
-	Now     time.Time
-	IP      netip.Addr // not valid for a peer of the admin socket
-}
+// maxRated bounds how many tokens with a rate of their own are counted at one time: those that are in use.
+const maxRated = 16384
 
 // Authority checks and mints tokens. It is safe for concurrent use and never waits.
 type Authority struct {
-	cfg     Config
-	keys    Keys
-	metrics *obs.Metrics
+	cfg     atomic.Pointer[Config]
+	state   atomic.Pointer[State]
+	amnesia atomic.Bool
 	codec   codec
-	dummy   []byte // verifies what names an unknown key, so that it takes as long
+	guard   *guard
+	rated   *limit.Keyed[string] // by tid
+	tally   *tally
+	dummy   []byte // stands in for keys that are not there
+	decoy   string // stands in for tokens that are none
+	verify  func(*macaroon.Macaroon, []byte) ([]string, error)
 }
 
-// New makes an Authority over keys. A nil metrics counts nothing.
-func New(cfg Config, keys Keys, metrics *obs.Metrics) *Authority {
-	dummy := make([]byte, keyLen)
-	_, _ = rand.Read(dummy) // never fails
-	return &Authority{cfg: cfg, keys: keys, metrics: metrics, codec: newCodec(), dummy: dummy}
+// New makes an Authority that knows no key yet: Swap gives it its keys. A nil metrics counts nothing.
+func New(cfg Config, metrics *obs.Metrics) *Authority {
+	a := &Authority{
+		codec: newCodec(), guard: newGuard(), rated: limit.NewKeyed[string](maxRated, 0, 0), tally: newTally(metrics),
+		dummy: make([]byte, keyLen), verify: verifySignature,
+	}
+	_, _ = rand.Read(a.dummy) // never fails
+	a.decoy = newDecoy(a.codec, a.dummy)
+	a.SetConfig(cfg)
+	a.Swap(NewState(nil, nil, nil, 0))
+	return a
 }
+
+// SetConfig takes other limits from the next call on.
+func (a *Authority) SetConfig(cfg Config) { a.cfg.Store(&cfg) }
+
+// SetAmnesia says whether the node keeps nothing on disk, which some tokens ask for.
+func (a *Authority) SetAmnesia(on bool) { a.amnesia.Store(on) }
+
+// Swap takes another state from the next call on.
+func (a *Authority) Swap(s *State) { a.state.Store(s) }
+
+// State is the state in force.
+func (a *Authority) State() *State { return a.state.Load() }
 
 // Check says who holds the token, if it stands and allows the request. Else the error is ErrUnauthenticated (no token, or one that is
-// garbled, forged, revoked, or not in its time) or a *DeniedError.
+// garbled, forged, revoked, or not in its time), a *DeniedError, or a *LimitedError: too many failures from one address, whose tokens are
+// not looked at then, or too many requests by the token's own rate.
 func (a *Authority) Check(token string, r Request) (engines.Actor, error) {
-	d, err := decode(a.codec, token, a.cfg.MaxTokenBytes, a.cfg.MaxCaveats)
-	if err != nil {
-		return engines.Actor{}, a.refuse(r, &InvalidError{Stage: "token", Reason: err.Error()})
+	if token == "" { // which costs nothing, and is no guess
+		return engines.Actor{}, a.refuse(&r, &InvalidError{Stage: stageToken, Reason: "no token"})
 	}
-	conditions, err := a.verify(d)
-	if err != nil {
-		return engines.Actor{}, a.refuse(r, &InvalidError{Stage: "signature", Reason: err.Error()})
+	if wait := a.guard.closed(r.IP, r.Now); wait > 0 {
+		a.tally.count(stageIP, &r)
+		return engines.Actor{}, &LimitedError{RetryAfter: wait, Stage: stageIP}
 	}
-	if err := a.standing(d.id); err != nil {
-		return engines.Actor{}, a.refuse(r, &InvalidError{Stage: "revoked", Reason: err.Error(), TID: d.id.TID})
-	}
-	q := query{Request: r, issued: time.Unix(d.id.IssuedAt, 0), skew: a.cfg.ClockSkew.D()}
-	if early, reasons := q.judge(conditions); early != "" {
-		return engines.Actor{}, a.refuse(r, &InvalidError{Stage: "time", Reason: early, TID: d.id.TID})
-	} else if len(reasons) > 0 {
-		a.count("caveat", r)
-		return engines.Actor{}, &DeniedError{TID: d.id.TID, Kid: d.id.Kid, Tenant: d.id.Tenant, Scope: r.Scope, Reasons: reasons}
-	}
-	return engines.Actor{CapID: d.id.TID, Principal: d.id.Sub, Signer: q.signer}, nil
-}
-
-// verify compares the MAC, with a key that cannot match if the token names none, and gives the conditions it covers.
-func (a *Authority) verify(d decoded) ([]string, error) {
-	key, known := a.keys.Root(d.id.Kid)
-	if !known {
-		key = a.dummy
-	}
-	conditions, err := d.mac.VerifySignature(key, nil)
-	if err != nil {
-		return nil, err
-	}
-	if !known {
-		return nil, fmt.Errorf("unknown key %s", d.id.Kid)
-	}
-	return conditions, nil
-}
-
-// standing looks for what voids a genuine token.
-func (a *Authority) standing(id Identifier) error {
-	if now := a.keys.Epoch(); id.Epoch != now {
-		return fmt.Errorf("of epoch %d, in force is %d", id.Epoch, now)
-	}
-	if a.keys.Revoked(id.TID) {
-		return fmt.Errorf("token %s is revoked", id.TID)
-	}
-	return nil
-}
-
-// judge goes through all caveats. void is set if the token is not in its time; reasons tell what else it does not allow.
-func (q *query) judge(conditions []string) (void string, reasons []string) {
-	if q.Now.Before(q.issued.Add(-q.skew)) {
-		void = "issued in the future"
-	}
-	if !mintedForm(conditions) {
-		reasons = append(reasons, "does not begin with a scope and an expiry")
-	}
-	for _, condition := range conditions {
-		c, err := parseCaveat(condition)
-		ok := false
-		if err == nil {
-			ok, err = q.holds(c)
-		}
-		switch {
-		case err != nil:
-			reasons = append(reasons, fmt.Sprintf("caveat %q: %v", condition, err))
-		case !ok && c.timed():
-			void = fmt.Sprintf("caveat %q does not hold", condition)
-		case !ok:
-			reasons = append(reasons, fmt.Sprintf("caveat %q does not hold", condition))
+	cfg, state := a.cfg.Load(), a.state.Load()
+	p, fail := a.prove(token, r.Now, cfg, state)
+	if fail == nil {
+		q := query{Request: r, skew: cfg.ClockSkew.D(), amnesia: a.amnesia.Load()}
+		if fail = p.voided(&q, state); fail == nil {
+			return a.admit(p, &q)
 		}
 	}
-	return void, reasons
+	a.guard.failed(r.IP, r.Now)
+	fail.Scope, fail.Fingerprint = r.Scope, Fingerprint(token)
+	return engines.Actor{}, a.refuse(&r, fail)
 }
 
-// mintedForm says whether the conditions begin as Mint writes them.
-func mintedForm(conditions []string) bool {
-	if len(conditions) < 2 {
-		return false
+// prove finds what a genuine token says. Whatever is wrong with it, one MAC is computed.
+func (a *Authority) prove(token string, now time.Time, cfg *Config, state *State) (*policy, *InvalidError) {
+	if len(token) > cfg.MaxTokenBytes {
+		return nil, a.garbled(fmt.Errorf("longer than %d bytes", cfg.MaxTokenBytes))
 	}
-	scope, err1 := parseCaveat(conditions[0])
-	exp, err2 := parseCaveat(conditions[1])
-	return err1 == nil && err2 == nil && scope.key == "scope" && exp.key == "exp"
+	if p := state.proven.get(token); p != nil && p.written() <= cfg.MaxCaveats && p.root.stands(now, cfg.ClockSkew.D()) {
+		return p, nil
+	}
+	d, err := decode(a.codec, token, cfg.MaxTokenBytes, cfg.MaxCaveats)
+	if err != nil {
+		return nil, a.garbled(err)
+	}
+	made, known := state.root(d.id.Kid, now, cfg.ClockSkew.D())
+	if !known {
+		made.key = a.dummy
+	}
+	texts, err := a.verify(d.mac, made.key)
+	if err != nil {
+		if !known {
+			err = fmt.Errorf("unknown key %s", d.id.Kid)
+		}
+		return nil, &InvalidError{Stage: stageSignature, Reason: err.Error()}
+	}
+	p := readPolicy(d.id, texts)
+	p.token, p.fingerprint, p.root = strings.Clone(token), Fingerprint(token), made // token may be part of a request's whole head
+	state.proven.put(p)
+	return p, nil
 }
 
-func (a *Authority) refuse(r Request, err *InvalidError) error {
-	a.count(err.Stage, r)
+// garbled refuses what is no token, in the time that a forged one takes.
+func (a *Authority) garbled(err error) *InvalidError {
+	if d, err := decode(a.codec, a.decoy, len(a.decoy), decoyCaveats); err == nil {
+		_, _ = a.verify(d.mac, a.dummy)
+	}
+	return &InvalidError{Stage: stageToken, Reason: err.Error()}
+}
+
+// admit judges the caveats of a token that stands.
+func (a *Authority) admit(p *policy, q *query) (engines.Actor, error) {
+	if !p.allows(q) {
+		a.tally.count(stageCaveat, &q.Request)
+		return engines.Actor{}, &DeniedError{
+			TID: p.id.TID, Kid: p.id.Kid, Tenant: p.tenant, Scope: q.Scope, Reasons: p.reasons(q), Fingerprint: p.fingerprint,
+		}
+	}
+	if p.rate > 0 {
+		if ok, wait := a.rated.TakeAt(p.id.TID, q.Now, rateOf(p.rate)); !ok {
+			a.tally.count(stageRate, &q.Request)
+			return engines.Actor{}, &LimitedError{RetryAfter: wait, Stage: stageRate, TID: p.id.TID}
+		}
+	}
+	return p.actor(), nil
+}
+
+func (a *Authority) refuse(r *Request, err *InvalidError) error {
+	a.tally.count(err.Stage, r)
 	return err
 }
 
-func (a *Authority) count(stage string, r Request) {
-	surface := "tcp"
-	if !r.IP.IsValid() {
-		surface = "uds"
-	}
-	a.metrics.Counter("auth_failures_total", r.Service, "stage", stage, "scope", r.Scope, "surface", surface)(1)
+func verifySignature(m *macaroon.Macaroon, key []byte) ([]string, error) {
+	return m.VerifySignature(key, nil)
 }

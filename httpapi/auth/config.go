@@ -10,21 +10,24 @@ import (
 
 // Config holds the limits of tokens.
 type Config struct {
-	DefaultTTL    unit.Duration `toml:"default_ttl"`     // of a token minted without one
-	MaxTTL        unit.Duration `toml:"max_ttl"`         // no token is minted for longer
-	ClockSkew     unit.Duration `toml:"clock_skew"`      // by how much times may be missed
-	MaxTokenBytes int           `toml:"max_token_bytes"` // of the text
-	MaxCaveats    int           `toml:"max_caveats"`
+	DefaultTTL    unit.Duration `toml:"default_ttl" reload:"r"`     // of a token minted without one
+	MaxTTL        unit.Duration `toml:"max_ttl" reload:"r"`         // no token is minted for longer
+	Rotate        unit.Duration `toml:"rotate" reload:"r"`          // how long a key mints before the next one does
+	ClockSkew     unit.Duration `toml:"clock_skew" reload:"r"`      // by how much times may be missed
+	MaxTokenBytes int           `toml:"max_token_bytes" reload:"r"` // of the text
+	MaxCaveats    int           `toml:"max_caveats" reload:"r"`
 }
 
-// longestTTL bounds MaxTTL: root keys are rotated by then.
-const longestTTL = unit.Duration(30 * 24 * time.Hour)
+const (
+	// longestTTL bounds MaxTTL and what Check believes, so that a key can be retired and a revocation forgotten that long after.
+	longestTTL = 30 * 24 * time.Hour
+)
 
 // DefaultConfig is one hour by default, thirty days at most.
 func DefaultConfig() Config {
 	return Config{
-		DefaultTTL: unit.Duration(time.Hour), MaxTTL: longestTTL, ClockSkew: unit.Duration(30 * time.Second),
-		MaxTokenBytes: 4096, MaxCaveats: 64,
+		DefaultTTL: unit.Duration(time.Hour), MaxTTL: unit.Duration(longestTTL), Rotate: unit.Duration(longestTTL),
+		ClockSkew: unit.Duration(30 * time.Second), MaxTokenBytes: 4096, MaxCaveats: 64,
 	}
 }
 
@@ -36,9 +39,10 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("auth.%s = %v: must be %s", key, value, must))
 		}
 	}
-	wrong(c.MaxTTL < unit.Duration(time.Minute) || c.MaxTTL > longestTTL, "max_ttl", c.MaxTTL, "1m..30d")
+	wrong(c.MaxTTL < unit.Duration(time.Minute) || c.MaxTTL > unit.Duration(longestTTL), "max_ttl", c.MaxTTL, "1m..30d")
 	wrong(c.DefaultTTL < unit.Duration(time.Second) || c.DefaultTTL > c.MaxTTL, "default_ttl", c.DefaultTTL, "1s..auth.max_ttl")
-	wrong(c.ClockSkew < 0 || c.ClockSkew > unit.Duration(5*time.Minute), "clock_skew", c.ClockSkew, "0s..5m")
+	wrong(c.Rotate < unit.Duration(time.Hour) || c.Rotate > unit.Duration(longestTTL), "rotate", c.Rotate, "1h..30d")
+	wrong(c.ClockSkew < 0 || c.ClockSkew > unit.Duration(MaxSkew), "clock_skew", c.ClockSkew, "0s..5m")
 	wrong(c.MaxTokenBytes < 512 || c.MaxTokenBytes > 16384, "max_token_bytes", c.MaxTokenBytes, "512..16384")
 	wrong(c.MaxCaveats < 8 || c.MaxCaveats > 256, "max_caveats", c.MaxCaveats, "8..256")
 	return errors.Join(errs...)

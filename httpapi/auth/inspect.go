@@ -1,15 +1,15 @@
 package auth
 
 import (
+	"strings"
 	"time"
-
-	"ronbox/appliance/unit"
 )
 
 // Inspection is what a token says of itself. Nothing of it was verified.
 type Inspection struct {
 	Identifier
 	Caveats     []string  `json:"caveats"`
+	Scopes      []string  `json:"scopes"`              // what all its scope caveats leave
 	ExpiresAt   time.Time `json:"expires_at,omitzero"` // the earliest of all that it says
 	Fingerprint string    `json:"fingerprint"`
 }
@@ -21,42 +21,22 @@ func Inspect(token string) (Inspection, error) {
 	if err != nil {
 		return Inspection{}, err
 	}
-	out := Inspection{Identifier: d.id, Caveats: []string{}, Fingerprint: Fingerprint(token)}
-	for _, cav := range d.mac.Caveats() {
-		text := string(cav.Id)
-		out.Caveats = append(out.Caveats, text)
-		if at, ok := expiry(text, d.id); ok && (out.ExpiresAt.IsZero() || at.Before(out.ExpiresAt)) {
-			out.ExpiresAt = at
-		}
-	}
-	return out, nil
+	texts := d.caveats()
+	p := readPolicy(d.id, texts)
+	return Inspection{
+		Identifier: d.id, Caveats: texts, Scopes: append([]string{}, p.scopes...), ExpiresAt: p.expires, Fingerprint: Fingerprint(token),
+	}, nil
 }
 
-// expiry is the time after which a caveat does not hold any more, if it sets one.
-func expiry(text string, id Identifier) (time.Time, bool) {
-	c, err := parseCaveat(text)
-	if err != nil {
-		return time.Time{}, false
-	}
-	switch c.key + " " + c.op {
-	case "exp <":
-		at, err := parseTime(c.value)
-		return at.UTC(), err == nil
-	case "ttl =":
-		ttl, err := unit.ParseDuration(c.value)
-		return time.Unix(id.IssuedAt, 0).Add(ttl.D()).UTC(), err == nil
-	}
-	return time.Time{}, false
-}
-
-// Attenuate appends caveats to a token, which anyone who holds it can do. ErrSpec says that one is not a caveat, or the token not a token.
+// Attenuate appends caveats to a token, which anyone who holds it can do. ErrSpec says that one is not a caveat or would leave nothing, or
+// that the token is none.
 func Attenuate(token string, caveats ...string) (string, error) {
 	c := DefaultConfig()
 	d, err := decode(newCodec(), token, c.MaxTokenBytes, c.MaxCaveats)
 	if err != nil {
 		return "", specErr("%w", err)
 	}
-	if err := checkCaveats(caveats); err != nil {
+	if err := checkCaveats(d.id, append(d.caveats(), caveats...)); err != nil {
 		return "", err
 	}
 	if err := appendCaveats(d.mac, caveats); err != nil {
@@ -70,4 +50,12 @@ func Attenuate(token string, caveats ...string) (string, error) {
 		return "", specErr("%w", err)
 	}
 	return narrowed, nil
+}
+
+// checkCaveats refuses caveats with which a token would allow nothing.
+func checkCaveats(id Identifier, texts []string) error {
+	if faults := readPolicy(id, texts).faults(); len(faults) > 0 {
+		return specErr("%s", strings.Join(faults, "; "))
+	}
+	return nil
 }

@@ -13,11 +13,11 @@ import (
 type MintSpec struct {
 	Sub     string // the holder, never ""
 	Tenant  string
-	Scopes  []string      // at least one
+	Scopes  []string      // at least one; read, issue, transfer and burn are the wallet's
 	TTL     time.Duration // 0 for the default, at most the maximum
 	Path    string        // "" for any
 	Methods []string      // none for any
-	Extra   []string      // more caveats, "key op value"
+	Caveats []string      // more, "key op value"
 	Now     time.Time     // the zero time for the clock's
 }
 
@@ -26,42 +26,53 @@ func (a *Authority) Mint(spec MintSpec) (token string, id Identifier, err error)
 	if spec.Now.IsZero() {
 		spec.Now = time.Now()
 	}
-	caveats, err := a.caveats(spec)
+	cfg, state := a.cfg.Load(), a.state.Load()
+	id, err = identify(spec, state)
 	if err != nil {
 		return "", Identifier{}, err
 	}
-	id, err = a.identify(spec)
+	caveats, err := spec.caveats(cfg)
 	if err != nil {
 		return "", Identifier{}, err
 	}
-	token, err = a.seal(id, caveats)
+	if err := checkCaveats(id, caveats); err != nil {
+		return "", Identifier{}, err
+	}
+	token, err = a.seal(id, caveats, cfg, state)
 	return token, id, err
 }
 
 // identify draws the token's id and binds it to the active key.
-func (a *Authority) identify(spec MintSpec) (Identifier, error) {
+func identify(spec MintSpec, s *State) (Identifier, error) {
 	tid, err := ulid.New(ulid.Timestamp(spec.Now), rand.Reader)
 	if err != nil {
 		return Identifier{}, specErr("draw a token id: %w", err)
 	}
-	return Identifier{
-		V: identifierVersion, Kid: a.keys.Active(), TID: tid.String(), Sub: spec.Sub, Tenant: spec.Tenant,
-		IssuedAt: spec.Now.Unix(), Epoch: a.keys.Epoch(),
-	}, nil
+	id := Identifier{
+		V: identifierVersion, Kid: s.active, TID: tid.String(), Sub: spec.Sub, Tenant: spec.Tenant, IssuedAt: spec.Now.Unix(), Epoch: s.epoch,
+	}
+	// Seconds are too coarse to tell a token minted after a revocation from those minted before it in the same one.
+	if r, ok := s.Revoked(id); ok && r.At.Unix() == id.IssuedAt {
+		id.IssuedAt++
+	}
+	if r, ok := s.Revoked(id); ok {
+		return Identifier{}, specErr("%s %s is revoked: rotate the key first", r.What, r.Value)
+	}
+	return id, nil
 }
 
 // caveats writes the spec down, scope and expiry first.
-func (a *Authority) caveats(spec MintSpec) ([]string, error) {
+func (spec MintSpec) caveats(cfg *Config) ([]string, error) {
 	ttl := spec.TTL
 	if ttl == 0 {
-		ttl = a.cfg.DefaultTTL.D()
+		ttl = cfg.DefaultTTL.D()
 	}
-	if ttl < time.Second || ttl > a.cfg.MaxTTL.D() {
-		return nil, specErr("ttl %s: must be 1s..%s", ttl, a.cfg.MaxTTL)
+	if ttl < time.Second || ttl > cfg.MaxTTL.D() {
+		return nil, specErr("ttl %s: must be 1s..%s", ttl, cfg.MaxTTL)
 	}
 	scopes := make([]string, 0, len(spec.Scopes))
 	for _, s := range spec.Scopes {
-		n, err := NormalScope(s)
+		n, err := mintScope(s)
 		if err != nil {
 			return nil, specErr("scope %w", err)
 		}
@@ -77,27 +88,12 @@ func (a *Authority) caveats(spec MintSpec) ([]string, error) {
 	if len(spec.Methods) > 0 {
 		out = append(out, "method = "+strings.Join(spec.Methods, ","))
 	}
-	out = append(out, spec.Extra...)
-	return out, checkCaveats(out)
-}
-
-// checkCaveats refuses caveats that every check would deny.
-func checkCaveats(caveats []string) error {
-	for _, text := range caveats {
-		c, err := parseCaveat(text)
-		if err == nil {
-			_, err = new(query).holds(c)
-		}
-		if err != nil {
-			return specErr("caveat %q: %w", text, err)
-		}
-	}
-	return nil
+	return append(out, spec.Caveats...), nil
 }
 
 // seal puts identifier and caveats under the MAC. What Check would not decode is not handed out.
-func (a *Authority) seal(id Identifier, caveats []string) (string, error) {
-	root, ok := a.keys.Root(id.Kid)
+func (a *Authority) seal(id Identifier, caveats []string, cfg *Config, s *State) (string, error) {
+	r, ok := s.keys[id.Kid]
 	if !ok {
 		return "", specErr("no key is active")
 	}
@@ -105,7 +101,7 @@ func (a *Authority) seal(id Identifier, caveats []string) (string, error) {
 	if err != nil {
 		return "", specErr("%w", err)
 	}
-	m, err := macaroon.New(root, raw, "", macaroon.V2)
+	m, err := macaroon.New(r.key, raw, "", macaroon.V2)
 	if err != nil {
 		return "", specErr("%w", err)
 	}
@@ -116,7 +112,7 @@ func (a *Authority) seal(id Identifier, caveats []string) (string, error) {
 	if err != nil {
 		return "", specErr("%w", err)
 	}
-	if _, err := decode(a.codec, token, a.cfg.MaxTokenBytes, a.cfg.MaxCaveats); err != nil {
+	if _, err := decode(a.codec, token, cfg.MaxTokenBytes, cfg.MaxCaveats); err != nil {
 		return "", specErr("%w", err)
 	}
 	return token, nil

@@ -9,10 +9,10 @@ import (
 )
 
 func TestMintWritesWhatItWasAsked(t *testing.T) {
-	a, _ := newTestAuthority()
+	a := newRig()
 	token, id, err := a.Mint(MintSpec{
 		Sub: "ci", Tenant: "acme", Scopes: []string{"registry:propose", "registry.commit"}, TTL: 90 * time.Second, Path: "/registry/*",
-		Methods: []string{"GET", "POST"}, Extra: []string{"aud = registry"}, Now: noon,
+		Methods: []string{"GET", "POST"}, Caveats: []string{"aud = registry"}, Now: noon,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +39,7 @@ func TestMintWritesWhatItWasAsked(t *testing.T) {
 }
 
 func TestMintDefaultTTL(t *testing.T) {
-	a, _ := newTestAuthority()
+	a := newRig()
 	before := time.Now()
 	token, _, err := a.Mint(MintSpec{Sub: "x", Scopes: []string{"a.b"}})
 	if err != nil {
@@ -72,10 +72,10 @@ func TestMintRefuses(t *testing.T) {
 		{"negative ttl", func(s *MintSpec) { s.TTL = -1 }},
 		{"path", func(s *MintSpec) { s.Path = "registry" }},
 		{"method", func(s *MintSpec) { s.Methods = []string{"GET,"} }},
-		{"too many caveats", func(s *MintSpec) { s.Extra = slices.Repeat([]string{"aud = a"}, 63) }},
-		{"too long", func(s *MintSpec) { s.Extra = slices.Repeat([]string{"path = /" + strings.Repeat("x", 900)}, 4) }},
+		{"too many caveats", func(s *MintSpec) { s.Caveats = slices.Repeat([]string{"aud = a"}, 63) }},
+		{"too long", func(s *MintSpec) { s.Caveats = slices.Repeat([]string{"path = /" + strings.Repeat("x", 900)}, 4) }},
 	} {
-		a, _ := newTestAuthority()
+		a := newRig()
 		spec := MintSpec{Sub: "ops", Scopes: []string{"registry.propose"}, Now: noon}
 		if _, _, err := a.Mint(spec); err != nil {
 			t.Fatal(err)
@@ -88,7 +88,7 @@ func TestMintRefuses(t *testing.T) {
 }
 
 func TestAttenuate(t *testing.T) {
-	a, _ := newTestAuthority()
+	a := newRig()
 	wide := mint(t, a)
 	narrow, err := Attenuate(wide, "path = /registry/proposals", "ttl = 5m")
 	if err != nil {

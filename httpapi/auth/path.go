@@ -20,12 +20,3 @@ func parsePath(s string) (string, error) {
 func cleanPath(p string) bool {
 	return strings.HasPrefix(p, "/") && path.Clean(p) == p
 }
-
-// pathMatches says whether a request for p is covered by the pattern.
-func pathMatches(pattern, p string) bool {
-	below, open := strings.CutSuffix(pattern, "*")
-	if !open {
-		return p == pattern
-	}
-	return len(p) > len(below) && strings.HasPrefix(p, below)
-}

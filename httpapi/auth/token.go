@@ -18,6 +18,15 @@ type decoded struct {
 	id  Identifier
 }
 
+// caveats are the texts of the token's caveats.
+func (d decoded) caveats() []string {
+	out := make([]string, 0, len(d.mac.Caveats()))
+	for _, c := range d.mac.Caveats() {
+		out = append(out, string(c.Id))
+	}
+	return out
+}
+
 // decode takes a token in its one spelling.
 func decode(c codec, token string, maxBytes, maxCaveats int) (decoded, error) {
 	if token == "" {

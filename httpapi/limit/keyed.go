@@ -60,7 +60,10 @@ func (t *Keyed[K]) Peek(key K, now time.Time) (ok bool, wait time.Duration) {
 	if !known || t.rate.interval == 0 {
 		return true, 0
 	}
-	_, ok, wait = t.rate.full(t.slots[i].full, now.UnixNano())
+	next, ok, wait := t.rate.full(t.slots[i].full, now.UnixNano())
+	if !ok {
+		t.slots[i].full = next // as it was, or after a jump of the clock what is true from now on
+	}
 	return ok, wait
 }
 

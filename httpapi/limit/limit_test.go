@@ -79,6 +79,14 @@ func TestClockJumpsBack(t *testing.T) {
 	if ok, _ := b.Take(back.Add(500 * time.Millisecond)); !ok {
 		t.Error("did not start over")
 	}
+	table := NewKeyed[int](1, 2, 4)
+	table.Take(1, noon)
+	if ok, wait := table.Peek(1, back); ok || wait != 500*time.Millisecond {
+		t.Errorf("peek: %v, %s: want empty", ok, wait)
+	}
+	if ok, _ := table.Peek(1, back.Add(500*time.Millisecond)); !ok {
+		t.Error("peeking alone does not start over")
+	}
 }
 
 // However callers come, no span holds more than burst + rate·span tokens, and who waits as told is served.

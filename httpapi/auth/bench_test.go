@@ -1,0 +1,66 @@
+package auth
+
+import (
+	"encoding/base64"
+	"net/netip"
+	"testing"
+)
+
+// Four caveats, as most tokens have: the steady use of one token, and its first use.
+func BenchmarkCheck(b *testing.B) {
+	a := newRig()
+	token, r := mint(b, a, "path = /registry/*", "method = GET,POST"), propose()
+	b.Run("proven", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := a.Check(token, r); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("first", func(b *testing.B) {
+		cfg, state := a.cfg.Load(), *a.State()
+		b.ReportAllocs()
+		for b.Loop() {
+			state.proven = newProven()
+			if _, err := a.prove(token, r.Now, cfg, &state); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// What a stranger can measure: the refusal takes about as long whatever is wrong with the token.
+func BenchmarkRefusal(b *testing.B) {
+	a := newRig()
+	good := mint(b, a, "path = /registry/*", "method = GET,POST")
+	raw, err := base64.RawURLEncoding.DecodeString(good)
+	if err != nil {
+		b.Fatal(err)
+	}
+	forged, garbled := append([]byte{}, raw...), append([]byte{}, raw...)
+	forged[len(forged)-1] ^= 1
+	garbled[0] = 9
+	d, err := decode(a.codec, good, 4096, 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	unknown := d.id
+	unknown.Kid = "k9"
+	for _, tt := range []struct{ doc, token string }{
+		{"bad MAC", base64.RawURLEncoding.EncodeToString(forged)},
+		{"unknown kid", appendRaw(b, sealedWith(secret, unknown), d.caveats()...)},
+		{"garbled", base64.RawURLEncoding.EncodeToString(garbled)},
+	} {
+		b.Run(tt.doc, func(b *testing.B) {
+			r := propose()
+			r.IP = netip.Addr{} // else the address is soon turned away
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := a.Check(tt.token, r); err == nil {
+					b.Fatal("passes")
+				}
+			}
+		})
+	}
+}

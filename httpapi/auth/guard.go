@@ -1,0 +1,53 @@
+package auth
+
+import (
+	"net/netip"
+	"time"
+
+	"ronbox/httpapi/limit"
+)
+
+// How often one address may fail: far more than a person or a client that lost its token, and nothing to one that guesses.
+const (
+	failuresPerSecond = 10
+	failuresBurst     = 20
+	maxFailing        = 65536 // addresses remembered, about 6 MB
+)
+
+// guard keeps those who fail too often from having tokens verified. Who does not fail is never counted.
+type guard struct {
+	failures *limit.Keyed[netip.Addr]
+}
+
+func newGuard() *guard {
+	return &guard{failures: limit.NewKeyed[netip.Addr](maxFailing, failuresPerSecond, failuresBurst)}
+}
+
+// closed is for how long nothing from ip is looked at, 0 if it is.
+func (g *guard) closed(ip netip.Addr, now time.Time) time.Duration {
+	if !ip.IsValid() {
+		return 0
+	}
+	_, wait := g.failures.Peek(network(ip), now)
+	return wait
+}
+
+// failed counts one failure. Peers of the admin socket are not counted: they are known by their uid.
+func (g *guard) failed(ip netip.Addr, now time.Time) {
+	if ip.IsValid() {
+		g.failures.Take(network(ip), now)
+	}
+}
+
+// network is the address, or of IPv6 the first address of its /64, which one host has to itself.
+func network(ip netip.Addr) netip.Addr {
+	ip = ip.Unmap().WithZone("")
+	if ip.Is4() {
+		return ip
+	}
+	p, err := ip.Prefix(64)
+	if err != nil {
+		return ip
+	}
+	return p.Addr()
+}
