@@ -82,7 +82,7 @@ func (a *auditFollower) fill(ctx context.Context, from, to uint64) error {
 			}
 			from = row.Seq + 1
 		}
-		if p.Next == 0 || len(p.Rows) == 0 {
+		if len(p.Rows) == 0 {
 			return nil
 		}
 	}
