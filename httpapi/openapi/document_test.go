@@ -190,3 +190,12 @@ func other() any {
 	}
 	return leaf{}
 }
+
+// The document is built once, at start: it must not be what a start waits for.
+func BenchmarkBuild(b *testing.B) {
+	for b.Loop() {
+		if _, err := openapi.Build(info, routes()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

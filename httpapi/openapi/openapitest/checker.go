@@ -101,6 +101,15 @@ func (c *Checker) Operations() []string {
 	return out
 }
 
+// Operation names what answers method and path as Operations does, "" if nothing does.
+func (c *Checker) Operation(method, path string) string {
+	template, op := c.find(method, path)
+	if op == nil {
+		return ""
+	}
+	return method + " " + template
+}
+
 // refused checks the answer to what the document does not have.
 func (c *Checker) refused(method string, status int, h http.Header, body []byte) error {
 	if status < http.StatusBadRequest {

@@ -124,4 +124,10 @@ func TestOperationsAreListed(t *testing.T) {
 	if got := checker(t).Operations(); !slices.Equal(got, want) {
 		t.Errorf("operations %q, want %q", got, want)
 	}
+	if got := checker(t).Operation("GET", "/things/7"); got != want[3] {
+		t.Errorf("operation %q, want %q", got, want[3])
+	}
+	if got := checker(t).Operation("PUT", "/things/7"); got != "" {
+		t.Errorf("operation %q, want none", got)
+	}
 }
