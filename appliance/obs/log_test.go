@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -178,7 +179,19 @@ func TestLinesAreJSON(t *testing.T) {
 }
 
 func BenchmarkInfo(b *testing.B) {
-	l := NewLogger(DefaultLogConfig(), io.Discard).Named("registry")
+	c := NewControl(DefaultLogConfig(), io.Discard)
+	for i := range repeatKinds { // of a table that is full no line is held back
+		c.sink.repeats.pass(kind{event: strconv.Itoa(i)}, time.Now().Add(time.Hour))
+	}
+	logRequests(b, c.Logger().Named("registry"))
+}
+
+// A line that is only counted.
+func BenchmarkInfoRepeated(b *testing.B) {
+	logRequests(b, NewLogger(DefaultLogConfig(), io.Discard).Named("registry"))
+}
+
+func logRequests(b *testing.B, l hclog.Logger) {
 	b.ReportAllocs()
 	for b.Loop() {
 		l.Info("request", "corr_id", "01JTC0000000000000000000AA", "route", "/registry/head", "status", 200, "latency_ms", 0.21)

@@ -1,0 +1,223 @@
+package obs
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"pgregory.net/rapid"
+)
+
+// lines are the JSON lines of text.
+func lines(t testing.TB, text string) []map[string]any {
+	t.Helper()
+	var out []map[string]any
+	for line := range strings.Lines(text) {
+		one := map[string]any{}
+		if err := json.Unmarshal([]byte(line), &one); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// Ten lines of a kind are written each second, one more says how many were not; other kinds are not held up.
+func TestRepeatsAreSummed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		l := NewLogger(DefaultLogConfig(), &out).Named("registry")
+		for i := range 50 {
+			l.Info("http.request", "route", "/registry/head", "status", 429, "n", i)
+		}
+		l.Info("http.request", "route", "/registry/head", "status", 200)
+		l.Warn("http.request", "route", "/registry/head", "status", 429)
+		l.Named("pipeline").With("service", "node").Info("http.request", "route", "/registry/head", "status", 429)
+		if got := lines(t, out.String()); len(got) != 13 {
+			t.Fatalf("%d lines", len(got))
+		}
+		out.Reset()
+		time.Sleep(time.Second)
+		l.Info("something else")
+		got := lines(t, out.String())
+		if len(got) != 2 || got[0]["repeated"] != 40.0 || got[0]["event"] != "http.request" || got[0]["route"] != "/registry/head" ||
+			got[0]["status"] != 429.0 || got[0]["service"] != "registry" || got[0]["level"] != "info" || got[1]["event"] != "something else" {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
+// A storm that lasts gives at most eleven lines a second, and its end shows although nothing else is logged.
+func TestSumsShowByThemselves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pipe{}
+		ring := NewRing(p, nil)
+		l := NewLogger(DefaultLogConfig(), ring).Named("store")
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- ring.Run(ctx) }()
+		const each = 100
+		for range 3 * 1000 / each {
+			for range each {
+				l.Warn("slow disk")
+			}
+			time.Sleep(each * time.Millisecond)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		written, summed, last := 0, 0, time.Time{}
+		for _, one := range lines(t, p.text()) {
+			if n, ok := one["repeated"].(float64); ok {
+				at, err := time.Parse(time.RFC3339, one["ts"].(string))
+				if err != nil || at.Sub(last) < time.Second {
+					t.Errorf("a sum at %s after one at %s: %v", at, last, err)
+				}
+				last, summed = at, summed+int(n)
+			} else {
+				written++
+			}
+		}
+		if written != 30 || written+summed != 3000 {
+			t.Errorf("%d written, %d summed", written, summed)
+		}
+		for range 11 {
+			l.Warn("last")
+		}
+		cancel()
+		if err := <-done; err != nil || !strings.Contains(p.text(), `"event":"last","repeated":1}`) {
+			t.Errorf("the last sum is missing: %v", err)
+		}
+	})
+}
+
+// storm is some lines of one event after a pause.
+type storm struct {
+	pause time.Duration
+	event string
+	lines int
+}
+
+var storms = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) storm {
+	return storm{
+		pause: time.Duration(rapid.IntRange(0, 700).Draw(t, "ms")) * time.Millisecond,
+		event: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "event"), lines: rapid.IntRange(1, 25).Draw(t, "lines"),
+	}
+}), 1, 60)
+
+// Whatever is logged when, every line is written or counted in a sum, and none of a kind beyond ten in a second of its own.
+func TestNothingIsLostInSums(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		all := storms.Draw(rt, "storms")
+		var out bytes.Buffer
+		synctest.Test(t, func(*testing.T) {
+			c := NewControl(DefaultLogConfig(), &out)
+			for _, s := range all {
+				time.Sleep(s.pause)
+				for range s.lines {
+					c.Logger().Info(s.event)
+				}
+			}
+			c.sink.sweep(time.Now(), true)
+		})
+		left, within := map[string]int{}, map[string][]time.Time{}
+		for _, s := range all {
+			left[s.event] += s.lines
+		}
+		for _, one := range lines(t, out.String()) {
+			event := one["event"].(string)
+			if n, ok := one["repeated"].(float64); ok {
+				left[event] -= int(n)
+				continue
+			}
+			left[event]--
+			at, _ := time.Parse(time.RFC3339, one["ts"].(string))
+			within[event] = append(within[event], at)
+		}
+		for event, n := range left {
+			if n != 0 {
+				rt.Fatalf("%d lines of %s are lost", n, event)
+			}
+		}
+		for event, times := range within {
+			for i := 2 * repeatLimit; i < len(times); i++ {
+				if times[i].Sub(times[i-2*repeatLimit]) < time.Second {
+					rt.Fatalf("more than %d lines of %s within a second", 2*repeatLimit, event)
+				}
+			}
+		}
+	})
+}
+
+// A table that is full lets lines through and does not grow.
+func TestRepeatsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		c := NewControl(DefaultLogConfig(), &out)
+		for i := range 2 * repeatKinds {
+			c.Logger().Info(fmt.Sprintf("event %d", i))
+		}
+		if n := len(c.sink.repeats.by); n != repeatKinds || strings.Count(out.String(), "\n") != 2*repeatKinds {
+			t.Errorf("%d kinds, %d lines", n, strings.Count(out.String(), "\n"))
+		}
+		time.Sleep(time.Second)
+		c.Logger().Info("after")
+		if n := len(c.sink.repeats.by); n != 1 {
+			t.Errorf("%d kinds are kept after their second", n)
+		}
+	})
+}
+
+func TestControl(t *testing.T) {
+	var out bytes.Buffer
+	c := NewControl(DefaultLogConfig(), &out)
+	store, registry := c.Logger().Named("store"), c.Logger().Named("registry").Named("pipeline")
+	wrote := func(log hclog.Logger, level hclog.Level, args ...any) bool {
+		out.Reset()
+		log.Log(level, "x", args...)
+		return out.Len() > 0
+	}
+	if err := c.SetLevel("debug", "registry"); err != nil {
+		t.Fatal(err)
+	}
+	if !wrote(registry, hclog.Debug) || wrote(store, hclog.Debug) || !wrote(store, hclog.Debug, "service", "registry") || !registry.IsDebug() {
+		t.Error("debug of registry alone")
+	}
+	if c.Level("registry") != "debug" || c.Level("store") != "info" || c.Levels()["registry"] != "debug" || len(c.Levels()) != 1 {
+		t.Errorf("levels %v", c.Levels())
+	}
+	if err := c.SetLevel("error", "registry"); err != nil || wrote(registry, hclog.Warn) || !wrote(store, hclog.Warn) {
+		t.Errorf("errors of registry alone: %v", err)
+	}
+	if err := c.SetLevel("", "registry"); err != nil || !wrote(registry, hclog.Info) || len(c.Levels()) != 0 {
+		t.Errorf("given back: %v", err)
+	}
+	if err := c.SetLevel("warn", ""); err != nil || wrote(registry, hclog.Info) || !wrote(registry, hclog.Warn) {
+		t.Errorf("all at warn: %v", err)
+	}
+	if c.SetLevel("loud", "store") == nil || c.SetLevel("", "") == nil {
+		t.Error("a level that is none passes")
+	}
+	_ = c.SetLevel("trace", "store")
+	c.Set(LogConfig{Format: "text", Level: "off"})
+	if wrote(store, hclog.Error) || len(c.Levels()) != 0 {
+		t.Error("a new configuration leaves old levels")
+	}
+	c.Set(LogConfig{Format: "text", Level: "info"})
+	if !wrote(store, hclog.Info) || !strings.Contains(out.String(), "INFO store: x") {
+		t.Errorf("the format did not change: %s", out.String())
+	}
+}
+
+// The stack of a panic stands in one line of its own.
+func TestStackIsOneLine(t *testing.T) {
+	got := logged(DefaultLogConfig(), func(l hclog.Logger) { l.Error("task panicked", "stack", "goroutine 1 [running]:\nmain.main()\n") })
+	if strings.Count(got, "\n") != 1 || !strings.Contains(got, `"stack":"goroutine 1 [running]:\nmain.main()\n"`) {
+		t.Error(got)
+	}
+}
