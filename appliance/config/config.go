@@ -18,16 +18,18 @@ import (
 // of it takes: "r" is taken in place, "b" by listening anew, "x" by a restart; on a section it is the default of its keys, and without
 // one anywhere it is "x".
 type Config struct {
-	Node     Node              `toml:"node"`
-	Server   front.Config      `toml:"server"`
-	TLS      front.TLSConfig   `toml:"tls"`
-	UDS      front.UDSConfig   `toml:"uds"`
-	Auth     auth.Config       `toml:"auth"`
-	Store    store.Config      `toml:"store"`
-	Log      obs.LogConfig     `toml:"log"`
-	OTel     obs.OTelConfig    `toml:"otel"`
-	Metrics  obs.MetricsConfig `toml:"metrics"`
-	Registry registry.Config   `toml:"registry"`
+	Node     Node                `toml:"node"`
+	Server   front.Config        `toml:"server"`
+	TLS      front.TLSConfig     `toml:"tls"`
+	UDS      front.UDSConfig     `toml:"uds"`
+	Auth     auth.Config         `toml:"auth"`
+	Amnesia  store.AmnesiaConfig `toml:"amnesia"`
+	Store    store.Config        `toml:"store"`
+	Log      obs.LogConfig       `toml:"log"`
+	Audit    store.AuditConfig   `toml:"audit"`
+	OTel     obs.OTelConfig      `toml:"otel"`
+	Metrics  obs.MetricsConfig   `toml:"metrics"`
+	Registry registry.Config     `toml:"registry"`
 }
 
 // Node is the section [node].
@@ -50,8 +52,10 @@ func Default() *Config {
 		TLS:      front.DefaultTLSConfig(),
 		UDS:      front.DefaultUDSConfig(),
 		Auth:     auth.DefaultConfig(),
+		Amnesia:  store.DefaultAmnesiaConfig(),
 		Store:    store.DefaultConfig(),
 		Log:      obs.DefaultLogConfig(),
+		Audit:    store.DefaultAuditConfig(),
 		OTel:     obs.DefaultOTelConfig(),
 		Metrics:  obs.DefaultMetricsConfig(),
 		Registry: registry.DefaultConfig(),
