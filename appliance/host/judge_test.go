@@ -1,0 +1,106 @@
+package host
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestJudgements(t *testing.T) {
+	const gib = 1 << 30
+	old, fixed := Kernel{Release: "5.12.1", Major: 5, Minor: 12}, Kernel{Release: "6.1.0", Major: 6, Minor: 1}
+	disk := func(kind string) FileSystem { return FileSystem{Type: kind, Source: "/dev/sda1", FastCommit: No} }
+	fast := func(a Answer) FileSystem { f := disk("ext4"); f.FastCommit = a; return f }
+	nfs := FileSystem{Type: "nfs4", Source: "s:/x", Network: true}
+	tmp := FileSystem{Type: "tmpfs", Source: "tmpfs", Memory: true}
+	swap := []SwapArea{{Name: "/dev/sda2", Size: 2 * gib}}
+	zram := []SwapArea{{Name: "/dev/zram0", Size: 2 * gib}}
+	in := Inputs{Bind: "127.0.0.1:80", MaxBytes: 8 * gib, MinFree: gib, MaxConns: 1024}
+	with := func(change func(*Inputs)) Inputs { c := in; change(&c); return c }
+	amnesia := with(func(i *Inputs) { i.Amnesia = true })
+	swapping := with(func(i *Inputs) { i.Amnesia, i.AllowSwap = true, true })
+	running := with(func(i *Inputs) { i.Running = true })
+	remote := with(func(i *Inputs) { i.AllowNetwork = true })
+	taken := &net.OpError{Err: os.NewSyscallError("bind", unix.EADDRINUSE)}
+	for _, tt := range []struct {
+		doc   string
+		got   Finding
+		level Level
+		says  string // in Seen or Advice
+	}{
+		{"private folder", judgeFolder("/d", fs.ModeDir|0o700, 5, 5), OK, "/d (0700)"},
+		{"folder others write to", judgeFolder("/d", fs.ModeDir|0o777, 5, 5), Bad, "chmod 700 /d"},
+		{"folder others read", judgeFolder("/d", fs.ModeDir|0o755, 5, 5), Warn, "chmod 700 /d"},
+		{"folder of another", judgeFolder("/d", fs.ModeDir|0o700, 5, 6), Warn, "uid 5"},
+		{"folder of another, seen by root", judgeFolder("/d", fs.ModeDir|0o700, 5, 0), OK, ""},
+		{"port free", judgePort(in, nil), OK, "free"},
+		{"port taken", judgePort(in, taken), Bad, "RONBOX_SERVER__BIND"},
+		{"port taken by the node", judgePort(running, taken), OK, "running node"},
+		{"port of the privileged", judgePort(in, os.NewSyscallError("bind", unix.EACCES)), Bad, "CAP_NET_BIND_SERVICE"},
+		{"no such address", judgePort(in, errors.New("no such host")), Bad, "no such host"},
+		{"local disk", judgeFileSystem(in, disk("xfs"), old), OK, "xfs on /dev/sda1"},
+		{"unknown disk", judgeFileSystem(in, FileSystem{}, fixed), Warn, "cannot be told"},
+		{"network disk", judgeFileSystem(in, nfs, fixed), Bad, "local disk"},
+		{"network disk, allowed", judgeFileSystem(remote, nfs, fixed), Warn, "store.allow_network"},
+		{"memory disk", judgeFileSystem(in, tmp, fixed), Warn, "lost"},
+		{"memory disk for what is forgotten", judgeFileSystem(amnesia, tmp, fixed), OK, ""},
+		{"fast commits, mended", judgeFileSystem(in, fast(Yes), fixed), OK, ""},
+		{"fast commits, not mended", judgeFileSystem(in, fast(Yes), old), Bad, "tune2fs"},
+		{"fast commits, who knows", judgeFileSystem(in, fast(Unknown), old), Warn, "dumpe2fs"},
+		{"no fast commits", judgeFileSystem(in, fast(No), old), OK, ""},
+		{"much space", judgeSpace(in, FileSystem{Free: 20 * gib, Total: 40 * gib}), OK, "20GiB free of 40GiB"},
+		{"space for some growth", judgeSpace(in, FileSystem{Free: 2 * gib, Total: 40 * gib}), Warn, "may grow to 8GiB"},
+		{"no space", judgeSpace(in, FileSystem{Free: gib - 1, Total: 40 * gib}), Bad, "store.min_free"},
+		{"fast disk", judgeSync(Latency{Median: 90 * time.Microsecond, Most: time.Millisecond, Samples: 32}), OK, "90µs"},
+		{"rotating disk", judgeSync(Latency{Median: slowSync}), Warn, "two syncs"},
+		{"hopeless disk", judgeSync(Latency{Median: hopelessSync}), Bad, "another disk"},
+		{"kernel", judgeKernel(fixed), OK, "Linux 6.1.0"},
+		{"old kernel", judgeKernel(Kernel{Release: "4.19", Major: 4, Minor: 19}), Warn, "5.4"},
+		{"clock", judgeClock(Clock{Synchronised: true, MaxError: 20 * time.Millisecond}), OK, "20ms"},
+		{"clock by itself", judgeClock(Clock{}), Warn, "time daemon"},
+		{"clock far off", judgeClock(Clock{Synchronised: true, MaxError: 16 * time.Second}), Warn, "16s"},
+		{"no swap", judgeSwap(amnesia, nil, Group{}), OK, "none"},
+		{"swap", judgeSwap(in, swap, Group{}), OK, "2GiB"},
+		{"swap of what is forgotten", judgeSwap(amnesia, swap, Group{}), Bad, "amnesia.allow_swap"},
+		{"swap of what is forgotten, allowed", judgeSwap(swapping, swap, Group{}), Warn, "swapoff"},
+		{"swap not for us", judgeSwap(amnesia, swap, Group{Swap: -1}), OK, "none for this"},
+		{"compressed swap", judgeSwap(amnesia, zram, Group{}), OK, "compressed"},
+		{"memory", judgeMemory(in, Memory{Total: 4 * gib, Available: 2 * gib}, Group{}), OK, "4GiB, 2GiB available"},
+		{"little memory", judgeMemory(in, Memory{Total: gib, Available: gib}, Group{Memory: 128 << 20}), Warn, "128MiB for this control group"},
+		{"memory taken by others", judgeMemory(in, Memory{Total: gib, Available: 1 << 20}, Group{}), Warn, "what else"},
+		{"memory for what is forgotten", judgeMemory(amnesia, Memory{Total: 4 * gib, Available: 4 * gib}, Group{}), Bad, "amnesia.max_bytes"},
+		{"files", judgeFiles(in, Limits{Files: 1024, FilesHard: 20000}), OK, "20000"},
+		{"few files", judgeFiles(in, Limits{Files: 1024, FilesHard: 1024}), Bad, "LimitNOFILE=1088"},
+		{"cores", judgeCPU(Limits{Cores: 2}), OK, "2 in use"},
+		{"a quota", judgeCPU(Limits{Cores: 2, Group: Group{CPUs: 1.5}}), OK, "1.5 cores"},
+		{"a quota that throttles", judgeCPU(Limits{Cores: 1, Group: Group{CPUs: 1}}), Warn, "throttled"},
+		{"backlog", judgeBacklog(4096), OK, "4096"},
+		{"short backlog", judgeBacklog(128), Warn, "sysctl"},
+	} {
+		if tt.got.Level != tt.level || !strings.Contains(tt.got.Seen+" "+tt.got.Advice, tt.says) {
+			t.Errorf("%s: %+v", tt.doc, tt.got)
+		}
+		if (tt.got.Advice == "") != (tt.got.Level == OK) || tt.got.Seen == "" || tt.got.Check == "" {
+			t.Errorf("%s: a finding without words: %+v", tt.doc, tt.got)
+		}
+	}
+}
+
+func TestTexts(t *testing.T) {
+	for n, want := range map[int64]string{0: "0B", 512: "512B", 9 << 10: "9KiB", 10<<10 + 5: "10KiB", 71<<30 + 12345: "71GiB", 3 << 30: "3GiB", 12 << 40: "12TiB"} {
+		if got := bytesText(n); got != want {
+			t.Errorf("%d is %s, want %s", n, got, want)
+		}
+	}
+	for d, want := range map[time.Duration]string{0: "0s", 999: "999ns", 92345: "92.35µs", 1234567: "1.23ms", 16 * time.Second: "16s"} {
+		if got := short(d); got != want {
+			t.Errorf("%d is %s, want %s", d, got, want)
+		}
+	}
+}
