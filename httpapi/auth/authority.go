@@ -99,7 +99,7 @@ func (a *Authority) prove(token string, now time.Time, cfg *Config, state *State
 	texts, err := a.verify(d.mac, made.key)
 	if err != nil {
 		if !known {
-			err = fmt.Errorf("unknown key %s", d.id.Kid)
+			err = fmt.Errorf("unknown key %q", d.id.Kid)
 		}
 		return nil, &InvalidError{Stage: stageSignature, Reason: err.Error()}
 	}

@@ -38,6 +38,22 @@ func TestMintWritesWhatItWasAsked(t *testing.T) {
 	}
 }
 
+// A bare verb of the wallet is the wallet's, at mint and nowhere else.
+func TestMintBareScopes(t *testing.T) {
+	a := newRig()
+	token, _, err := a.Mint(MintSpec{Sub: "x", Scopes: []string{"read", "issue", "transfer", "burn", "registry:propose"}, Now: noon})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"wallet.read", "wallet.issue", "wallet.transfer", "wallet.burn", "registry.propose"}
+	if got, err := Inspect(token); err != nil || !slices.Equal(got.Scopes, want) {
+		t.Errorf("%q, %v", got.Scopes, err)
+	}
+	if _, err := Attenuate(token, "scope = read"); !errors.Is(err, ErrSpec) {
+		t.Errorf("bare in a caveat: %v", err)
+	}
+}
+
 func TestMintDefaultTTL(t *testing.T) {
 	a := newRig()
 	before := time.Now()

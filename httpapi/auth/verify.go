@@ -1,6 +1,9 @@
 package auth
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Decision is what a token says and what it would allow, for people: it is never told to who shows the token.
 type Decision struct {
@@ -20,7 +23,9 @@ type Failed struct {
 }
 
 // Verify judges a token like Check, and lists all that fails. It counts nothing, and nothing that Check counts.
+// A scope is taken in either spelling, and without a service names it.
 func (a *Authority) Verify(token string, r Request) Decision {
+	r = r.normal()
 	cfg, state := a.cfg.Load(), a.state.Load()
 	d, err := decode(a.codec, token, cfg.MaxTokenBytes, cfg.MaxCaveats)
 	if err != nil {
@@ -37,6 +42,17 @@ func (a *Authority) Verify(token string, r Request) Decision {
 	out.Failed = p.failed(&q, state, invalid)
 	out.Allowed = len(out.Failed) == 0
 	return out
+}
+
+// normal is the request as a route would put it.
+func (r Request) normal() Request {
+	if scope, err := NormalScope(r.Scope); err == nil {
+		r.Scope = scope
+		if r.Service == "" {
+			r.Service, _, _ = strings.Cut(scope, ".")
+		}
+	}
+	return r
 }
 
 // failed lists all that keeps p from allowing q; invalid is why its MAC is not right.
