@@ -28,6 +28,8 @@ func child() int {
 		return childHold(path)
 	case "write":
 		return childWrite(path)
+	case "migrate":
+		return childMigrate(path)
 	case "limit":
 		return childLimit(path)
 	}

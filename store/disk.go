@@ -11,10 +11,12 @@ import (
 )
 
 // networkFS are the file systems whose locks and syncs cannot be trusted, by number.
-var networkFS = map[int64]string{
-	0x6969: "NFS", 0x517B: "SMB", 0xFF534D42: "CIFS", 0xFE534D42: "SMB2", 0x01021997: "9p", 0x65735546: "FUSE", 0x00C36400: "Ceph",
-	0x5346414F: "AFS", 0x6B414653: "AFS", 0x73757245: "Coda", 0x564C: "NCP", 0x0BD00BD0: "Lustre", 0x47504653: "GPFS", 0x19830326: "BeeGFS",
-	0x20030528: "OrangeFS", 0x01161970: "GFS2", 0x7461636F: "OCFS2", 0x013111A8: "IBRIX", 0xAAD7AAEA: "PanFS", 0xA501FCF5: "VxFS",
+func networkFS() map[int64]string {
+	return map[int64]string{
+		0x6969: "NFS", 0x517B: "SMB", 0xFF534D42: "CIFS", 0xFE534D42: "SMB2", 0x01021997: "9p", 0x65735546: "FUSE", 0x00C36400: "Ceph",
+		0x5346414F: "AFS", 0x6B414653: "AFS", 0x73757245: "Coda", 0x564C: "NCP", 0x0BD00BD0: "Lustre", 0x47504653: "GPFS",
+		0x19830326: "BeeGFS", 0x20030528: "OrangeFS", 0x01161970: "GFS2", 0x7461636F: "OCFS2", 0x013111A8: "IBRIX", 0xAAD7AAEA: "PanFS",
+	}
 }
 
 // ext4 is its number.
@@ -28,11 +30,18 @@ func (s *Store) checkDisk() error {
 		return &os.PathError{Op: "statfs", Path: path, Err: err}
 	}
 	magic := int64(st.Type) & 0xFFFFFFFF
-	if name, network := networkFS[magic]; network && !s.config().AllowNetwork {
-		return fmt.Errorf("%w: %s is on %s; move it to a local disk, or set store.allow_network", ErrNetwork, path, name)
+	if err := judgeDisk(path, magic, networkFS(), s.config().AllowNetwork); err != nil {
+		return err
 	}
 	if magic == ext4 && fastCommits(path) && fastCommitBroken(kernelRelease()) {
 		s.log.Warn("fast_commit", "reason", "this kernel can lose writes on ext4 with fast_commit: use 5.17 or newer, or tune2fs -O ^fast_commit", "kernel", kernelRelease())
+	}
+	return nil
+}
+
+func judgeDisk(path string, magic int64, refused map[int64]string, allow bool) error {
+	if name, network := refused[magic]; network && !allow {
+		return fmt.Errorf("%w: %s is on %s; move it to a local disk, or set store.allow_network", ErrNetwork, path, name)
 	}
 	return nil
 }

@@ -30,6 +30,7 @@ var (
 	testDerived = &Bucket{Name: "test/derived", Class: Derived}
 	testLog     = &Bucket{Name: "test/log", Append: true}
 	otherRows   = &Bucket{Name: "other/rows"}
+	testSubs    = &Bucket{Name: "test/subs", Subs: true}
 	rows        = NewTable(testRows, String[string](), Raw())
 	logRows     = NewTable(testLog, U64(), Raw())
 )
@@ -133,7 +134,7 @@ func testConfig() Config {
 
 func newStore(path string, cfg Config) *Store {
 	s := New(cfg, Options{Path: path, Strict: true})
-	s.Declare("test", testRows, testDerived, testLog)
+	s.Declare("test", testRows, testDerived, testLog, testSubs)
 	s.Declare("other", otherRows)
 	return s
 }

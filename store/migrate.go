@@ -12,10 +12,11 @@ import (
 
 // Migration lifts a file from one schema to the next, in steps that a crash may come between.
 type Migration struct {
-	From int // the schema it begins at; it ends at From+1
+	From int       // the schema it begins at; it ends at From+1
+	Make []*Bucket // that the file may lack
 	// Step does a part of the work, of at most MigrationKeys rows put or deleted, and says where the next step goes on. A nil next is the
-	// end. It sees every bucket of the file, and those declared now that the file did not have. Like a command it uses no clock, randomness,
-	// map order or I/O: a step that was not committed is done again.
+	// end. It sees every bucket of the file. Like a command it uses no clock, randomness, map order or I/O: a step that was not committed
+	// is done again.
 	Step func(r Reader, w *Writes, cursor []byte) (next []byte, err error)
 }
 
@@ -55,7 +56,6 @@ var keyMigration = []byte("migration")
 type migrator struct {
 	db       *bolt.DB
 	dir      string // of the snapshot
-	schema   schema
 	table    migrations
 	now      func() int64 // Unix ns
 	progress func(stage string, done, total int64)
@@ -86,7 +86,7 @@ func (s *Store) migrator(db *bolt.DB) *migrator {
 		dir = filepath.Dir(s.Path())
 	}
 	return &migrator{
-		db: db, dir: dir, schema: s.schema, table: s.migrationTable(), progress: s.opt.Progress,
+		db: db, dir: dir, table: s.migrationTable(), progress: s.opt.Progress,
 		now: func() int64 { return s.now().UnixNano() },
 	}
 }
@@ -112,9 +112,7 @@ func (s *Store) migrateOffline(ctx context.Context) (done Migrated, err error) {
 		return done, err
 	}
 	if err = s.checkUnclean(); err == nil {
-		m := s.migrator(s.db)
-		m.schema = nil // the node makes its buckets when it starts
-		done, err = m.run(ctx)
+		done, err = s.migrator(s.db).run(ctx)
 	}
 	return done, errors.Join(err, s.Close())
 }
@@ -192,9 +190,9 @@ func (m *migrator) lift(ctx context.Context, one Migration) (rows uint64, err er
 
 // step is one transaction: rows, the cursor, and at the end the number of the schema.
 func (m *migrator) step(tx *bolt.Tx, one Migration) (rows uint64, end bool, err error) {
-	if m.schema != nil {
-		if err := makeBuckets(tx, m.schema); err != nil {
-			return 0, false, err
+	for _, b := range one.Make {
+		if _, err := tx.CreateBucketIfNotExists([]byte(b.Name)); err != nil {
+			return 0, false, fmt.Errorf("make bucket %s: %w", b.Name, err)
 		}
 	}
 	meta := tx.Bucket([]byte(metaBucket.Name))
@@ -258,7 +256,12 @@ func (m *migrator) finish(tx *bolt.Tx, at migrationRow) error {
 	}
 	info = *info.with(p)
 	info.Schema = at.From + 1
-	return errors.Join(writeInfo(tx, info), tx.Bucket([]byte(metaBucket.Name)).Delete(keyMigration))
+	meta := tx.Bucket([]byte(metaBucket.Name))
+	if info.Schema == m.table.schema {
+		return errors.Join(writeInfo(tx, info), meta.Delete(keyMigration))
+	}
+	raw, err := encodeCBOR(migrationRow{From: info.Schema}) // the next one goes on behind the same snapshot
+	return errors.Join(err, writeInfo(tx, info), meta.Put(keyMigration, raw))
 }
 
 // snapshot takes the file as it is, once: one of the same state that a run before has taken, and that verifies, serves as well.

@@ -32,17 +32,18 @@ type space struct {
 	capacity int64 // what used may come to: max_bytes less the slack that a growing file wants
 	disk     int64 // free for this process; negative: not known, or without a limit
 	own      int64 // what the file takes of the disk
+	total    int64 // size of the disk
 	minFree  int64 // store.min_free
 	step     int64 // growth step of the file
 }
 
-// reserve is what has to stay free on the disk. min_free is meant for disks of gigabytes; on a small one it would leave nothing to use, so
-// it is never more than an eighth of what file and free space come to together, which does not change as the file grows: whoever has
-// 300 MB free can use 260 of them.
-func (p space) reserve() int64 { return min(p.minFree, (p.disk+p.own)/8) }
+// reserve is what has to stay free on the disk. min_free is meant for disks with gigabytes to spare; elsewhere it would leave nothing to
+// use, so the reserve is never more than an eighth of what file and free space come to together, which does not change as the file grows:
+// whoever has 300 MB free can use 260 of them. It is not less than a growth of the file either.
+func (p space) reserve() int64 { return min(p.minFree, max((p.disk+p.own)/8, p.growth())) }
 
-// growth is the room a full store must see again beyond its reserve: the growth step, or what a small disk has instead.
-func (p space) growth() int64 { return min(p.step, (p.disk+p.own)/8) }
+// growth is the room a full store must see again beyond its reserve: the growth step of the file, or what a tiny disk has instead.
+func (p space) growth() int64 { return min(p.step, p.total/8) }
 
 // short tells what there is too little of; nil: nothing.
 func (p space) short() error {
@@ -100,10 +101,10 @@ func (s *Store) look(db *bolt.DB, size int64, force bool) {
 		minFree: s.config().MinFree.Bytes(), step: s.step(),
 	}
 	if last := m.last.Load(); !force && last != nil && now-m.asked < int64(diskEvery) {
-		p.disk, p.own = last.disk, last.own
+		p.disk, p.own, p.total = last.disk, last.own, last.total
 	} else if !m.memory {
 		m.asked = now
-		p.disk, p.own = diskSpace(m.file)
+		p.disk, p.own, p.total = diskSpace(m.file)
 	}
 	s.judge(p)
 }
@@ -145,7 +146,7 @@ func (s *Store) refused(err error) {
 	if errors.Is(err, berrors.ErrMaxSizeReached) {
 		return
 	}
-	disk, _ := diskSpace(m.file)
+	disk, _, _ := diskSpace(m.file)
 	m.refusal = &refusal{at: s.mono(), disk: disk, reason: err}
 	m.state.Store(&fullness{fullError(err)})
 	s.log.Warn("store_full", "reason", err.Error(), "disk_free_bytes", disk)
@@ -181,15 +182,16 @@ func grows(f *os.File, n int64) bool {
 	return err == nil || errors.Is(err, unix.EOPNOTSUPP)
 }
 
-// diskSpace asks the file system of f for what is free, and what f takes of it. A negative number: it has no limit, or does not say.
-func diskSpace(f *os.File) (free, own int64) {
+// diskSpace asks the file system of f for what is free, what f takes of it, and its size. A negative number: it has no limit, or does not
+// say.
+func diskSpace(f *os.File) (free, own, total int64) {
 	var fs unix.Statfs_t
 	var st unix.Stat_t
 	err := onFile(f, func(fd int) error { return errors.Join(unix.Fstatfs(fd, &fs), unix.Fstat(fd, &st)) })
 	if err != nil || fs.Blocks == 0 {
-		return -1, 0
+		return -1, 0, 0
 	}
-	return int64(fs.Bavail) * fs.Bsize, st.Blocks * 512
+	return int64(fs.Bavail) * fs.Bsize, st.Blocks * 512, int64(fs.Blocks) * fs.Bsize
 }
 
 // onFile runs fn with the descriptor, which stays open meanwhile.

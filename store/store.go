@@ -228,7 +228,8 @@ func (s *Store) boot(db *bolt.DB) (info Info, err error) {
 		if err := makeBuckets(tx, s.schema); err != nil {
 			return err
 		}
-		return tx.Bucket([]byte(metaBucket.Name)).Put(keyClean, cleanFlag(false))
+		meta := tx.Bucket([]byte(metaBucket.Name))
+		return errors.Join(meta.Delete(keyMigration), meta.Put(keyClean, cleanFlag(false))) // a program between the two schemas ends here
 	})
 	if err == nil || !clean(err) {
 		return info, err
