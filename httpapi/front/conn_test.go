@@ -46,7 +46,7 @@ func TestHugeHeadersAreRefused(t *testing.T) {
 }
 
 func TestConnectionsAreCapped(t *testing.T) {
-	r := newRig(t, func(s *setup) { s.cfg.MaxConns = 2 }).listening(t)
+	r := newRig(t, func(s *setup) { s.cfg.MaxConns, s.cfg.Reserved = 2, 0 }).listening(t)
 	get := "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 	first, second := r.dial(t), r.dial(t)
 	for _, c := range []net.Conn{first, second} { // both are accepted before the third knocks
@@ -68,7 +68,7 @@ func TestConnectionsAreCapped(t *testing.T) {
 	if got := readStatus(t, first); got != http.StatusOK {
 		t.Fatal(got)
 	}
-	waitFor(t, "a place to come free", func() bool { return r.tcp.conns.n.Load() == 1 })
+	waitFor(t, "a place to come free", func() bool { return r.Conns() == 1 })
 	c := r.dial(t)
 	_, _ = io.WriteString(c, get)
 	if got := readStatus(t, c); got != http.StatusOK {
@@ -100,7 +100,7 @@ func TestSocketIsTheOwnersOnly(t *testing.T) {
 }
 
 func TestSocketRefusesOthers(t *testing.T) {
-	if !uidAllowed(0) || !uidAllowed(uint32(os.Getuid())) || uidAllowed(uint32(os.Getuid())+1) || uidAllowed(65534) && os.Getuid() != 65534 {
+	if !uidAllowed(0, 0) || !uidAllowed(uint32(os.Getuid()), 0) || uidAllowed(uint32(os.Getuid())+1, 0) || uidAllowed(65534, 0) && os.Getuid() != 65534 {
 		t.Error("the own uid and root are let in, and nobody else")
 	}
 	path := filepath.Join(t.TempDir(), "admin.sock")
@@ -116,7 +116,7 @@ func TestSocketRefusesOthers(t *testing.T) {
 	if got := sum(t, r.metrics, "conn_rejects_total", "reason", rejectPeer); got != 1 {
 		t.Errorf("conn_rejects_total = %v, want 1", got)
 	}
-	waitFor(t, "place to come free", func() bool { return r.admin.conns.n.Load() == 0 })
+	waitFor(t, "place to come free", func() bool { return r.admin.book.open() == 0 })
 }
 
 func TestStaleSocketIsReplacedAndOtherFilesAreNot(t *testing.T) {
@@ -151,7 +151,7 @@ func TestSocketPathThatCannotBe(t *testing.T) {
 	if err := (UDSConfig{Path: long}).Validate(); err == nil {
 		t.Error("Validate took a path of more than 107 bytes")
 	}
-	if _, err := listenSocket(t.Context(), long); err == nil {
+	if _, err := listenSocket(t.Context(), long, access{0o600, 0o700}); err == nil {
 		t.Error("listenSocket took it")
 	}
 }
@@ -175,7 +175,7 @@ func TestTaskComesBackOnItsAddress(t *testing.T) {
 	_ = r2.tcp.close()
 	done := make(chan error, 1)
 	go func() { done <- r2.tcp.run(t.Context()) }()
-	waitFor(t, "listener", func() bool { return !r2.tcp.open.Load().closed.Load() })
+	waitFor(t, "listener", func() bool { return !r2.tcp.generation().socket.closed.Load() })
 	if r2.Addr() != was || addr == was {
 		t.Errorf("came back on %s, was %s", r2.Addr(), was)
 	}
@@ -226,7 +226,7 @@ func TestShutdownSaysWhatRunsOn(t *testing.T) {
 func TestShutdownDoesNotMindSilentConnections(t *testing.T) {
 	r := newRig(t).listening(t)
 	r.dial(t)
-	waitFor(t, "connection", func() bool { return r.tcp.conns.n.Load() == 1 })
+	waitFor(t, "connection", func() bool { return r.Conns() == 1 })
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if err := r.Shutdown(ctx); err != nil {
@@ -263,7 +263,7 @@ func TestShutdownAnswersWhoHasConnected(t *testing.T) {
 	}
 	stopped := make(chan error, 1)
 	go func() { stopped <- r.Shutdown(t.Context()) }()
-	waitFor(t, "shutdown to begin", func() bool { return r.tcp.open.Load().stopping.Load() })
+	waitFor(t, "shutdown to begin", func() bool { return (r.tcp.generation().end.Load() == endStopped) })
 	if err := r.tcp.run(t.Context()); err != nil {
 		t.Errorf("run: %v", err)
 	}

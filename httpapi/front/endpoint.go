@@ -9,93 +9,98 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-
 	"ronbox/appliance/flow"
 )
 
-// endpoint is one address with the server behind it.
+// endpoint is one address and the generations of servers behind it, of which the last accepts.
 type endpoint struct {
 	f       *Front
 	name    string // of its task
 	network string // "tcp" or "unix"
-	bind    string
-	http    *http.Server
-	may     func(uid, gid uint32) bool // which peers of a socket are let in
-	conns   *places
-	calls   atomic.Int64                // handlers running
-	silent  atomic.Int64                // connections that have not asked for anything yet
-	rejects map[string]func(n int)      // by reason
-	open    atomic.Pointer[capListener] // nil before listen
+	book    *book
+	calls   atomic.Int64           // handlers running
+	silent  atomic.Int64           // connections that have not asked for anything yet
+	rejects map[string]func(n int) // by reason
+
+	mu      *flow.Mutex
+	current *generation   // guarded by mu; nil before listen
+	old     []*generation // those before, while they have connections; guarded by mu
+	access  access        // to the socket file; guarded by mu
+	ended   bool          // by shutdown; guarded by mu
 }
 
 // Reasons of conn_rejects_total.
 const (
-	rejectTotal = "total"
-	rejectPeer  = "peer"
+	rejectTotal   = "total"
+	rejectPerIP   = "per_ip"
+	rejectPeer    = "peer"    // may not use the socket
+	rejectReserve = "reserve" // was silent in a reserved place that another needed
 )
 
-func (f *Front) newEndpoint(cfg Config, name, network, bind string, limit int) *endpoint {
+func (f *Front) newEndpoint(name, network string, max limits) *endpoint {
 	m := f.o.Metrics
-	e := &endpoint{f: f, name: name, network: network, bind: bind, may: f.o.SocketMay, conns: newPlaces(limit),
-		rejects: map[string]func(int){
-			rejectTotal: m.Counter("conn_rejects_total", serviceNode, "reason", rejectTotal),
-			rejectPeer:  m.Counter("conn_rejects_total", serviceNode, "reason", rejectPeer),
-		}}
-	m.Gauge("conns_open", serviceNode, func() float64 { return float64(e.conns.n.Load()) }, "listener", name)
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	e.http = &http.Server{
-		Handler:           e,
-		Protocols:         protocols,
-		ReadHeaderTimeout: cfg.ReadTimeout.D(),
-		IdleTimeout:       cfg.IdleTimeout.D(),
-		MaxHeaderBytes:    int(cfg.MaxHeader.Bytes()),
-		ConnContext:       withPeer,
-		// OPTIONS * is counted and carries a correlation id like any other request.
-		DisableGeneralOptionsHandler: true,
-		ErrorLog:                     f.o.Log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
+	e := &endpoint{
+		f: f, name: name, network: network, book: newBook(f.o.Catalog, max), rejects: map[string]func(int){},
+		mu: flow.NewMutex(f.o.Catalog, serviceNode, flow.RankCounters),
 	}
+	for _, reason := range []string{rejectTotal, rejectPerIP, rejectPeer, rejectReserve} {
+		e.rejects[reason] = m.Counter("conn_rejects_total", serviceNode, "reason", reason)
+	}
+	m.Gauge("conns_open", serviceNode, func() float64 { return float64(e.book.open()) }, "listener", name)
 	return e
 }
 
-// withPeer puts who is at the other end into the context of every request of c.
-func withPeer(ctx context.Context, c net.Conn) context.Context {
-	if t, ok := c.(interface{ who() *Peer }); ok {
-		return WithPeer(ctx, t.who())
-	}
-	return ctx
-}
-
-// listen opens the address; a second call after close opens it again.
-func (e *endpoint) listen(ctx context.Context) error {
-	inner, err := e.openSocket(ctx)
+// listen opens the address.
+func (e *endpoint) listen(ctx context.Context, s settings, a access) error {
+	inner, err := e.open(ctx, s.bind, a, nil)
 	if err != nil {
-		return fmt.Errorf("listen on %s: %w", e.bind, err)
+		return fmt.Errorf("listen on %s: %w", s.bind, err)
 	}
-	e.bind = inner.Addr().String() // a restart must come back on the port that 0 gave
-	e.open.Store(newCapListener(inner, e))
+	g := e.newGeneration(s, &socket{Listener: inner, bind: s.bind})
+	e.mu.Lock()
+	e.current, e.access = g, a
+	e.mu.Unlock()
 	return nil
 }
 
-func (e *endpoint) openSocket(ctx context.Context) (net.Listener, error) {
-	if e.network == "unix" {
-		return listenSocket(ctx, e.bind)
+// open binds an address, or takes the socket that was inherited for it, once.
+func (e *endpoint) open(ctx context.Context, bind string, a access, before *socket) (net.Listener, error) {
+	if l := e.f.inherited(e.network); l != nil && before == nil {
+		return l, nil
 	}
-	lc := net.ListenConfig{KeepAlive: keepAlive}
-	return lc.Listen(ctx, e.network, e.bind)
+	if e.network == "unix" {
+		return listenSocket(ctx, bind, a)
+	}
+	return bindTCP(ctx, bind, before)
+}
+
+// generation is the one that accepts.
+func (e *endpoint) generation() *generation {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.current
+}
+
+// all are the generations that have something to finish, the one that accepts first.
+func (e *endpoint) all() []*generation {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.current == nil {
+		return nil
+	}
+	return append([]*generation{e.current}, e.old...)
 }
 
 func (e *endpoint) addr() string {
-	if l := e.open.Load(); l != nil {
-		return l.Addr().String()
+	if g := e.generation(); g != nil {
+		return g.Addr().String()
 	}
 	return ""
 }
 
 func (e *endpoint) close() error {
-	if l := e.open.Load(); l != nil {
-		return l.Close()
+	if g := e.generation(); g != nil {
+		return g.socket.Close()
 	}
 	return nil
 }
@@ -104,43 +109,91 @@ func (e *endpoint) task(doc string) flow.Task {
 	return flow.Task{Service: serviceNode, Name: e.name, Count: 1, Restart: flow.Always, Doc: doc, Run: e.run}
 }
 
-// run accepts until shutdown. A run after a failure finds its listener closed and opens the address anew.
+// run accepts, one generation after the other, until shutdown.
 func (e *endpoint) run(ctx context.Context) error {
-	l := e.open.Load()
-	if l == nil || l.closed.Load() {
-		if err := e.listen(ctx); err != nil {
-			return err
+	defer context.AfterFunc(ctx, e.drop)()
+	for {
+		g, err := e.ready(ctx)
+		if err == nil {
+			err = g.serve()
 		}
-		l = e.open.Load()
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, http.ErrServerClosed):
+			return nil
+		case !errors.Is(err, errEnded):
+			return err
+		case e.generation() == g:
+			return nil // stopped
+		}
 	}
-	stop := context.AfterFunc(ctx, func() { _ = e.http.Close() })
-	defer stop()
-	err := e.http.Serve(l)
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return err
 }
 
-// ServeHTTP counts who is inside.
-func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	e.calls.Add(1)
-	defer e.calls.Add(-1)
-	PeerOf(r).ask()
-	e.f.o.Handler.ServeHTTP(w, r)
+// ready gives the generation to accept for: one that was moved from and has connections waiting, else the current one.
+// That one, when a failure has closed it, is replaced by one that comes back on its address, which is the port that 0 gave.
+func (e *endpoint) ready(ctx context.Context) (*generation, error) {
+	all := e.all()
+	for _, g := range all[1:] {
+		if g.waits() {
+			return g, nil
+		}
+	}
+	g := all[0]
+	if !g.socket.closed.Load() || g.end.Load() != endNone {
+		return g, nil
+	}
+	e.mu.Lock()
+	a, ended := e.access, e.ended
+	e.mu.Unlock()
+	if ended {
+		return nil, http.ErrServerClosed
+	}
+	inner, err := e.open(ctx, g.Addr().String(), a, g.socket)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", g.Addr(), err)
+	}
+	again := e.newGeneration(g.settings, &socket{Listener: inner, bind: g.socket.bind})
+	e.follow(again)
+	return again, nil
+}
+
+// noteAccept says what net/http tries again without a word, such as too many open files.
+func (e *endpoint) noteAccept(err error) {
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		e.f.o.Log.Warn("accept.failed", "listener", e.name, "error", err.Error())
+	}
+}
+
+// drop cuts every connection.
+func (e *endpoint) drop() {
+	for _, g := range e.all() {
+		_ = g.drop()
+	}
 }
 
 // shutdown shuts the door, lets who is inside be answered until ctx ends, then cuts the connections. Only a handler that
 // runs on even so is an error; a connection that never asked is not.
 func (e *endpoint) shutdown(ctx context.Context) error {
-	e.answerLate(ctx)
-	if e.http.Shutdown(ctx) == nil {
+	e.mu.Lock()
+	e.ended = true
+	e.mu.Unlock()
+	all := e.all()
+	if len(all) == 0 {
+		return nil
+	}
+	e.answerLate(ctx, all[0])
+	var err error
+	for _, g := range all {
+		err = errors.Join(err, g.http.Shutdown(ctx))
+	}
+	if err == nil {
 		return e.close()
 	}
-	err := errors.Join(e.http.Close(), e.close())
+	err = e.close()
+	for _, g := range all {
+		err = errors.Join(err, g.drop())
+	}
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), cutGrace)
 	defer cancel()
 	if !settled(grace, &e.calls) {
@@ -151,22 +204,20 @@ func (e *endpoint) shutdown(ctx context.Context) error {
 
 // answerLate lets in who has connected by now and waits a moment for each to ask: once net/http shuts down it drops what
 // has been sent and not been read.
-func (e *endpoint) answerLate(ctx context.Context) {
-	l := e.open.Load()
-	if l == nil || !l.stop() {
+func (e *endpoint) answerLate(ctx context.Context, g *generation) {
+	if g.socket.closed.Load() || !g.retire(endStopped) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, lateGrace)
 	defer cancel()
 	select {
-	case <-l.emptied:
+	case <-g.emptied:
 		settled(ctx, &e.silent)
 	case <-ctx.Done():
 	}
 }
 
 const (
-	keepAlive = 60 * time.Second
 	cutGrace  = 250 * time.Millisecond // for handlers whose context has ended to return
 	lateGrace = 100 * time.Millisecond // for who has connected to ask
 	pollEvery = 2 * time.Millisecond

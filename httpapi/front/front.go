@@ -3,79 +3,183 @@ package front
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/host"
 	"ronbox/appliance/obs"
 )
 
 const (
 	serviceNode = "node"
 	maxPeers    = 128 // connections of the admin socket
+
+	// Names of inherited sockets.
+	inheritHTTP  = "ronbox-http"
+	inheritAdmin = "ronbox-admin"
 )
 
-// Options are the front's neighbours. Handler is needed; Metrics and Log may be nil.
+// Options are the front's neighbours. Handler is needed, all else may be nil.
 type Options struct {
-	Metrics   *obs.Metrics
-	Log       hclog.Logger
-	Handler   http.Handler
-	SocketMay func(uid, gid uint32) bool // which peers of the socket are let in; nil: the own uid and root
+	Catalog *flow.Catalog
+	Metrics *obs.Metrics
+	Log     hclog.Logger
+	Handler http.Handler
+
+	// Bypass tells a probe, which may use a reserved connection. nil: none is.
+	Bypass func(*http.Request) bool
+	// Counted hears the reason of everything that is refused, or given up, before the handler.
+	Counted func(reason string)
+	// Problem words a refusal: the header and body of its answer. nil: an empty one.
+	Problem func(status int, reason, detail string) (http.Header, []byte)
+	// SocketMay tells which peers of the socket are let in. nil: the own uid and root.
+	SocketMay func(uid, gid uint32) bool
+	// Inherited are open listeners that stand in for the first bind, by name: ronbox-http, ronbox-admin.
+	Inherited map[string]net.Listener
+}
+
+func (o Options) normal() Options {
+	if o.Catalog == nil {
+		o.Catalog = flow.NewCatalog(nil, nil)
+	}
+	if o.Log == nil {
+		o.Log = hclog.NewNullLogger()
+	}
+	if o.Bypass == nil {
+		o.Bypass = func(*http.Request) bool { return false }
+	}
+	if o.Counted == nil {
+		o.Counted = func(string) {}
+	}
+	if o.Problem == nil {
+		o.Problem = bare
+	}
+	if o.SocketMay == nil {
+		o.SocketMay = uidAllowed
+	}
+	return o
 }
 
 // Front is the node's listeners.
 type Front struct {
-	o     Options
+	o          Options
+	cfg        Config // owned by the one reload at a time, as are tls and uds
+	tls        TLSConfig
+	uds        UDSConfig
+	live       atomic.Pointer[live]
+	certs      *certs
+	counted    func(reason string)
+	handshakes func(n int) // that failed
+
 	tcp   *endpoint
 	admin *endpoint // nil without a socket
 }
 
 // New wires the listeners and opens none. The configurations are valid, and the socket's path is resolved; without one
 // there is no socket.
-func New(cfg Config, _ TLSConfig, uds UDSConfig, o Options) *Front {
-	if o.Log == nil {
-		o.Log = hclog.NewNullLogger()
+func New(cfg Config, tls TLSConfig, uds UDSConfig, o Options) *Front {
+	o = o.normal()
+	o.Metrics.Declare(obs.Family{
+		Name: "tls_handshake_failures_total", Type: obs.Counter, Help: "TLS handshakes that failed.",
+	})
+	f := &Front{
+		o: o, cfg: cfg, tls: tls, uds: uds, certs: &certs{log: o.Log}, counted: o.Counted,
+		handshakes: o.Metrics.Counter("tls_handshake_failures_total", serviceNode),
 	}
-	if o.SocketMay == nil {
-		o.SocketMay = func(uid, _ uint32) bool { return uidAllowed(uid) }
-	}
-	f := &Front{o: o}
-	f.tcp = f.newEndpoint(cfg, "http", "tcp", cfg.Bind, cfg.MaxConns)
+	f.live.Store(newLive(cfg))
+	f.tcp = f.newEndpoint("http", "tcp", cfg.limits())
 	if uds.Path != "" {
-		f.admin = f.newEndpoint(cfg, "admin_http", "unix", uds.Path, maxPeers)
+		f.admin = f.newEndpoint("admin_http", "unix", limits{total: maxPeers})
 	}
 	return f
 }
 
-// Listen opens the TCP address and the admin socket. It takes over the file of a socket that a dead process left, so
-// the caller must hold the data directory.
+func (c Config) limits() limits {
+	return limits{total: c.MaxConns, perIP: c.PerIP, reserved: c.Reserved}
+}
+
+// settings of the TCP listener, and of the socket.
+func (c Config) settings(tls TLSConfig) settings {
+	return settings{
+		bind: c.Bind, header: c.ReadTimeout.D(), idle: c.IdleTimeout.D(), maxHeader: int(c.MaxHeader.Bytes()), secure: tls.Enabled,
+	}
+}
+
+func (c Config) socketSettings(uds UDSConfig) settings {
+	s := c.settings(TLSConfig{})
+	s.bind = uds.Path
+	return s
+}
+
+// inherited gives the listener that stands in for the first bind of a network, or nil.
+func (f *Front) inherited(network string) net.Listener {
+	if network == "unix" {
+		return f.o.Inherited[inheritAdmin]
+	}
+	return f.o.Inherited[inheritHTTP]
+}
+
+// Listen opens the TCP address and the admin socket, once. It takes over the file of a socket that a dead process left,
+// so the caller must hold the data directory.
 func (f *Front) Listen(ctx context.Context) error {
-	if err := f.tcp.listen(ctx); err != nil {
+	if f.tls.Enabled {
+		p, err := readPair(f.tls)
+		if err != nil {
+			return err
+		}
+		f.certs.put(p)
+	}
+	f.warnBacklog()
+	if err := f.tcp.listen(ctx, f.cfg.settings(f.tls), access{}); err != nil {
 		return err
 	}
 	if f.admin == nil {
 		return nil
 	}
-	if err := f.admin.listen(ctx); err != nil {
+	if err := f.admin.listen(ctx, f.cfg.socketSettings(f.uds), f.uds.access()); err != nil {
 		return errors.Join(err, f.tcp.close())
 	}
 	return nil
+}
+
+// wantBacklog is the queue of the kernel that a burst of clients fits in.
+const wantBacklog = 4096
+
+// warnBacklog says when the kernel lets fewer connections wait than a burst needs. Go asks for all that it lets.
+func (f *Front) warnBacklog() {
+	if n, err := host.ReadSoMaxConn(); err == nil && n < wantBacklog {
+		f.o.Log.Warn("listen.backlog_small", "somaxconn", n, "advice", "set net.core.somaxconn to 4096")
+	}
 }
 
 // Addr is the TCP address in force, once Listen has returned.
 func (f *Front) Addr() string { return f.tcp.addr() }
 
 // URL is where the TCP address is reached.
-func (f *Front) URL() string { return "http://" + f.Addr() }
+func (f *Front) URL() string {
+	if g := f.tcp.generation(); g != nil && g.settings.secure {
+		return "https://" + f.Addr()
+	}
+	return "http://" + f.Addr()
+}
 
 // SocketPath is the admin socket's, "" without one.
 func (f *Front) SocketPath() string {
 	if f.admin == nil {
 		return ""
 	}
-	return f.admin.bind
+	if g := f.admin.generation(); g != nil {
+		return g.settings.bind
+	}
+	return f.uds.Path
 }
+
+// Conns counts the open TCP connections.
+func (f *Front) Conns() int { return f.tcp.book.open() }
 
 // Tasks are the accept loops.
 func (f *Front) Tasks() []flow.Task {
@@ -84,6 +188,14 @@ func (f *Front) Tasks() []flow.Task {
 		out = append(out, f.admin.task("Accepts on the admin socket, peers by uid."))
 	}
 	return out
+}
+
+// ReloadCertificates reads the files of [tls] anew. The certificate in force stays when they cannot be used.
+func (f *Front) ReloadCertificates() error {
+	if !f.tls.Enabled {
+		return nil
+	}
+	return f.certs.reload()
 }
 
 // Shutdown stops accepting, on TCP first, and waits for the calls in hand until ctx ends; then it cuts what is left,

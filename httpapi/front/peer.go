@@ -5,25 +5,16 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
-	"sync/atomic"
 )
 
-// Peer is who is at the other end of a request.
+// Peer is who sent a request.
 type Peer struct {
-	Addr   netip.Addr // of the client; of none over the socket
+	Addr   netip.Addr // of the client; the zero Addr over the socket, and where a proxy does not tell it clearly
 	Socket bool       // over the admin socket, as UID and GID
 	UID    uint32
 	GID    uint32
 
-	silent *atomic.Int64 // the connections of its endpoint that have not asked yet; nil without one
-	asked  atomic.Bool
-}
-
-// ask notes that the peer's first request is here, or never comes.
-func (p *Peer) ask() {
-	if p.silent != nil && !p.asked.Load() && !p.asked.Swap(true) {
-		p.silent.Add(-1)
-	}
+	life *life // of its connection; nil in tests
 }
 
 // String is for logs.
@@ -42,8 +33,22 @@ type peerKey struct{}
 // nobody is the peer of a request that came over no listener of ours, as in a test.
 var nobody = &Peer{}
 
-// PeerOf says who sent r. It is never nil.
+// PeerOf says who sent r: whoever is at the other end of the connection, or whom that one names if it is a trusted proxy.
+// It is never nil, and not to be changed.
 func PeerOf(r *http.Request) *Peer {
+	p := connPeer(r)
+	if p.life == nil || p.Socket || !p.life.e.f.live.Load().trusts(p.Addr) {
+		return p
+	}
+	addr, told := forwarded(r.Header, p.life.e.f.live.Load().trusts)
+	if !told {
+		return p // the proxy asks for itself
+	}
+	return &Peer{Addr: addr, life: p.life}
+}
+
+// connPeer is the other end of the connection.
+func connPeer(r *http.Request) *Peer {
 	if p, ok := r.Context().Value(peerKey{}).(*Peer); ok {
 		return p
 	}

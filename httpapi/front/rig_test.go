@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"sync"
@@ -28,6 +30,28 @@ type rig struct {
 	metrics *obs.Metrics
 	calls   atomic.Int64
 	hold    chan struct{}
+	mu      sync.Mutex
+	reasons map[string]int // of what was counted; guarded by mu
+}
+
+func (r *rig) count(reason string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reasons[reason]++
+}
+
+func (r *rig) counted(reason string) int { return r.tally()[reason] }
+
+func (r *rig) tally() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.reasons)
+}
+
+// problem words a refusal in the simplest way there is.
+func problem(status int, reason, detail string) (http.Header, []byte) {
+	return http.Header{"Content-Type": {"application/problem+json"}, "X-Corr-Id": {"c1"}},
+		fmt.Appendf(nil, `{"status":%d,"reason":%q,"detail":%q}`, status, reason, detail)
 }
 
 func (r *rig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
@@ -53,8 +77,11 @@ type setup struct {
 // newRig makes a front that listens nowhere.
 func newRig(t testing.TB, change ...func(*setup)) *rig {
 	t.Helper()
-	r := &rig{metrics: obs.NewMetrics(), hold: make(chan struct{})}
-	s := &setup{cfg: DefaultConfig(), tls: DefaultTLSConfig(), uds: DefaultUDSConfig(), o: Options{Metrics: r.metrics, Handler: r}}
+	r := &rig{metrics: obs.NewMetrics(), hold: make(chan struct{}), reasons: map[string]int{}}
+	s := &setup{cfg: DefaultConfig(), tls: DefaultTLSConfig(), uds: DefaultUDSConfig(), o: Options{
+		Metrics: r.metrics, Handler: r, Counted: r.count, Problem: problem,
+		Bypass: func(req *http.Request) bool { return req.URL.Path == "/probe" },
+	}}
 	s.cfg.Bind = "127.0.0.1:0"
 	for _, f := range change {
 		f(s)
@@ -102,6 +129,41 @@ func (r *rig) dial(t testing.TB) net.Conn {
 	return c
 }
 
+// dialFrom opens a connection from another address of loopback.
+func (r *rig) dialFrom(t testing.TB, from string) net.Conn {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	c, err := d.DialContext(t.Context(), "tcp", r.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	return c
+}
+
+// ask sends a request and reads its answer.
+func ask(t testing.TB, c net.Conn, path string) (status int, body string, h http.Header) {
+	t.Helper()
+	_, _ = io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n")
+	return answer(t, c)
+}
+
+// answer reads one answer; 0 is a connection that just ends.
+func answer(t testing.TB, c net.Conn) (status int, body string, h http.Header) {
+	t.Helper()
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		return 0, "", nil
+	}
+	raw, _ := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	if resp.Close { // which net/http has taken out of the header
+		resp.Header.Set("Connection", "close")
+	}
+	return resp.StatusCode, string(raw), resp.Header
+}
+
 // sum adds the series of a family that carry the labels.
 func sum(t testing.TB, m *obs.Metrics, family string, pairs ...string) (total float64) {
 	t.Helper()
@@ -136,7 +198,7 @@ func carries(s *dto.Metric, pairs []string) bool {
 }
 
 // readStatus reads one answer's status, 0 when the connection just ends.
-func readStatus(t *testing.T, c net.Conn) int {
+func readStatus(t testing.TB, c net.Conn) int {
 	t.Helper()
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
@@ -151,7 +213,7 @@ func readStatus(t *testing.T, c net.Conn) int {
 }
 
 // waitFor polls what another goroutine is about to do.
-func waitFor(t *testing.T, what string, ok func() bool) {
+func waitFor(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	poll, end := time.NewTicker(time.Millisecond), time.After(5*time.Second)
 	defer poll.Stop()

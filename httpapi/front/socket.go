@@ -4,54 +4,92 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// dialWithin is the wait for whoever may still listen on a socket file: a live peer answers at once.
-const dialWithin = time.Second
+const keepAlive = 60 * time.Second
 
-// listenSocket binds the admin socket, 0600 from its first moment in a directory that only its owner enters. A socket file
-// that nobody answers on was left by a process that is gone; one that is answered is another node's, and stays.
-func listenSocket(ctx context.Context, path string) (net.Listener, error) {
-	if len(path) > maxSocketPath {
-		return nil, fmt.Errorf("socket path has %d bytes, at most %d fit", len(path), maxSocketPath)
+// socket is a bound address, closed once.
+type socket struct {
+	net.Listener
+	bind   string // as it was asked for: the same text is the same socket
+	closed atomic.Bool
+}
+
+// Close ends every Accept. Twice is once.
+func (s *socket) Close() error {
+	if s.closed.Swap(true) {
+		return nil
 	}
-	if err := removeStale(ctx, path); err != nil {
+	return s.Listener.Close()
+}
+
+// wake makes Accept return, until rest.
+func (s *socket) wake() bool { return s.deadline(time.Unix(1, 0)) }
+func (s *socket) rest() bool { return s.deadline(time.Time{}) }
+
+func (s *socket) deadline(t time.Time) bool {
+	d, ok := s.Listener.(interface{ SetDeadline(time.Time) error })
+	return ok && d.SetDeadline(t) == nil
+}
+
+// bindTCP opens a TCP address. One that is in use by before, as 127.0.0.1:80 when 0.0.0.0:80 is wanted, is shared with it
+// for as long as both are open, and with nobody else.
+func bindTCP(ctx context.Context, bind string, before *socket) (net.Listener, error) {
+	lc := net.ListenConfig{KeepAlive: keepAlive}
+	l, err := lc.Listen(ctx, "tcp", bind)
+	if before == nil || before.closed.Load() || !errors.Is(err, unix.EADDRINUSE) || !samePort(bind, before.Addr()) {
+		return l, err
+	}
+	if sharePort(before.Listener, true) != nil {
 		return nil, err
 	}
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "unix", path)
-	if err != nil {
+	defer func() { _ = sharePort(before.Listener, false) }()
+	lc.Control = func(_, _ string, raw syscall.RawConn) error { return setReusePort(raw, true) }
+	if l, err = lc.Listen(ctx, "tcp", bind); err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
+	if err := sharePort(l, false); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }
 
-// removeStale removes a socket that nobody listens on, and nothing that is not one.
-func removeStale(ctx context.Context, path string) error {
-	info, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+func samePort(bind string, a net.Addr) bool {
+	_, port, _ := net.SplitHostPort(bind)
+	tcp, ok := a.(*net.TCPAddr)
+	return ok && port == fmt.Sprint(tcp.Port)
+}
+
+func sharePort(l net.Listener, on bool) error {
+	sc, ok := l.(syscall.Conn)
+	if !ok {
+		return errors.ErrUnsupported
 	}
+	raw, err := sc.SyscallConn()
 	if err != nil {
 		return err
 	}
-	if info.Mode().Type() != fs.ModeSocket {
-		return fmt.Errorf("%s is not a socket", path)
+	return setReusePort(raw, on)
+}
+
+func setReusePort(raw syscall.RawConn, on bool) (err error) {
+	value := 0
+	if on {
+		value = 1
 	}
-	d := net.Dialer{Timeout: dialWithin}
-	if c, err := d.DialContext(ctx, "unix", path); err == nil {
-		return errors.Join(unix.EADDRINUSE, c.Close())
+	if cerr := raw.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, value)
+	}); cerr != nil {
+		return cerr
 	}
-	return os.Remove(path)
+	return err
 }
 
 // peerCred asks the kernel who made the connection. The pid is of no use: it can be another's by now.
@@ -74,4 +112,4 @@ func peerCred(c *net.UnixConn) (uid, gid uint32, err error) {
 }
 
 // uidAllowed lets in who runs the node, and root.
-func uidAllowed(uid uint32) bool { return uid == 0 || uid == uint32(os.Getuid()) }
+func uidAllowed(uid, _ uint32) bool { return uid == 0 || uid == uint32(os.Getuid()) }

@@ -43,3 +43,19 @@ func isPeerName(s string) bool {
 	_, err := strconv.ParseUint(number, 10, 32)
 	return err == nil && (kind == "uid" || kind == "gid")
 }
+
+// namesOthers tells whether anyone but the node's own user and root may be let in.
+func (c UDSConfig) namesOthers() bool {
+	other := func(uid uint32) bool { return !uidAllowed(uid, 0) }
+	if slices.ContainsFunc(c.AllowUIDs, other) {
+		return true
+	}
+	for who := range c.Map {
+		kind, number, _ := strings.Cut(who, ":")
+		id, _ := strconv.ParseUint(number, 10, 32) // Validate has seen it
+		if kind == "gid" || other(uint32(id)) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,138 @@
+package front
+
+import (
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// forwarded reads which client a trusted proxy speaks for: of the addresses in X-Forwarded-For or Forwarded the one
+// furthest to the right that is no trusted proxy itself, since all to its left is only its own word. told is false when
+// neither header is there. What cannot be read, and two headers that disagree, give the zero Addr, which no list allows
+// anything: a client can send both headers, and must not choose between them.
+func forwarded(h http.Header, trusted func(netip.Addr) bool) (client netip.Addr, told bool) {
+	list, std := h["X-Forwarded-For"], h["Forwarded"]
+	switch {
+	case len(list) == 0 && len(std) == 0:
+		return netip.Addr{}, false
+	case len(std) == 0:
+		return rightmost(parseList(list), trusted), true
+	case len(list) == 0:
+		return rightmost(parseForwarded(std), trusted), true
+	}
+	a, b := rightmost(parseList(list), trusted), rightmost(parseForwarded(std), trusted)
+	if a != b {
+		return netip.Addr{}, true
+	}
+	return a, true
+}
+
+// rightmost is the last address that is not trusted, or the first of all when each is.
+func rightmost(hops []string, trusted func(netip.Addr) bool) (at netip.Addr) {
+	for i := len(hops) - 1; i >= 0; i-- {
+		if at = parseHop(hops[i]); !at.IsValid() || !trusted(at) {
+			return at
+		}
+	}
+	return at
+}
+
+// parseHop reads an address, with or without a port. It gives the zero Addr for anything else, such as "unknown".
+func parseHop(s string) netip.Addr {
+	if a, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(s, "["), "]")); err == nil {
+		if strings.HasPrefix(s, "[") != strings.HasSuffix(s, "]") {
+			return netip.Addr{}
+		}
+		return a.Unmap().WithZone("")
+	}
+	if ap, err := netip.ParseAddrPort(s); err == nil {
+		return ap.Addr().Unmap().WithZone("")
+	}
+	return netip.Addr{}
+}
+
+// parseList splits the lines of X-Forwarded-For.
+func parseList(lines []string) []string {
+	var out []string
+	for _, line := range lines {
+		for hop := range strings.SplitSeq(line, ",") {
+			out = append(out, strings.Trim(hop, " \t"))
+		}
+	}
+	return out
+}
+
+// parseForwarded gives the value of "for" of each element of the Forwarded lines (RFC 7239), "" where it has none or
+// more than one. A line that breaks the syntax gives one "" for the rest of it.
+func parseForwarded(lines []string) []string {
+	var out []string
+	for _, line := range lines {
+		for rest, more := line, true; more; {
+			var who string
+			who, rest, more = element(rest)
+			out = append(out, who)
+		}
+	}
+	return out
+}
+
+// element reads the parameters up to the next comma outside quotes.
+func element(s string) (who, rest string, more bool) {
+	seen := 0
+	for {
+		name, value, tail, ok := parameter(s)
+		if !ok {
+			return "", "", false
+		}
+		if strings.EqualFold(name, "for") {
+			who, seen = value, seen+1
+		}
+		if seen > 1 {
+			who = ""
+		}
+		switch tail = strings.TrimLeft(tail, " \t"); {
+		case tail == "":
+			return who, "", false
+		case tail[0] == ',':
+			return who, tail[1:], true
+		case tail[0] == ';':
+			s = tail[1:]
+		default:
+			return "", "", false
+		}
+	}
+}
+
+// parameter reads name=value, where value is a token or quoted. An empty one, as before a stray separator, is none.
+func parameter(s string) (name, value, rest string, ok bool) {
+	name, s, ok = strings.Cut(strings.TrimLeft(s, " \t"), "=")
+	if !ok || !token.MatchString(name) {
+		return "", "", "", false
+	}
+	if quoted, isQuoted := strings.CutPrefix(s, `"`); isQuoted {
+		value, rest, ok = unquote(quoted)
+		return name, value, rest, ok
+	}
+	end := strings.IndexAny(s, " \t,;")
+	if end < 0 {
+		end = len(s)
+	}
+	return name, s[:end], s[end:], end > 0
+}
+
+// unquote reads up to the closing quote.
+func unquote(s string) (value, rest string, ok bool) {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '"':
+			return b.String(), s[i+1:], true
+		case '\\':
+			if i++; i == len(s) {
+				return "", "", false
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return "", "", false
+}

@@ -1,0 +1,237 @@
+package front
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// How a generation stops accepting.
+const (
+	endNone    int32 = iota
+	endHanded        // another one accepts from the same socket
+	endMoved         // another one accepts, from another socket
+	endStopped       // nobody accepts any more
+)
+
+// errEnded is how Accept tells that its generation accepts no more. The connections it has let in live on.
+var errEnded = errors.New("accepts no more")
+
+// generation is one http.Server and the socket it takes connections from. Its settings never change: net/http reads them
+// without a lock, so new settings are a new generation, which takes over while the old one finishes what it has.
+type generation struct {
+	e        *endpoint
+	http     *http.Server
+	socket   *socket
+	settings settings
+	tls      *tls.Config // nil: none
+
+	conns   atomic.Int64  // open
+	end     atomic.Int32  // set once
+	closed  atomic.Bool   // by net/http
+	cut     atomic.Bool   // its connections are dropped
+	drained bool          // the backlog was taken out; owned by Accept, as is late
+	late    []net.Conn    // what was in it and is to be let in
+	emptied chan struct{} // closed once an ended generation has let in everyone
+}
+
+// settings are what a generation is made from.
+type settings struct {
+	bind         string
+	header, idle time.Duration
+	maxHeader    int
+	secure       bool
+}
+
+func (e *endpoint) newGeneration(s settings, socket *socket) *generation {
+	g := &generation{e: e, settings: s, socket: socket, emptied: make(chan struct{})}
+	if s.secure {
+		g.tls = e.f.certs.config()
+	}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	g.http = &http.Server{
+		Handler:           http.HandlerFunc(g.serveHTTP),
+		Protocols:         protocols,
+		ReadHeaderTimeout: s.header,
+		IdleTimeout:       s.idle,
+		MaxHeaderBytes:    s.maxHeader,
+		ConnContext:       withPeer,
+		ConnState:         watchState,
+		// OPTIONS * is counted and carries a correlation id like any other request.
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     e.f.o.Log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
+	}
+	return g
+}
+
+// withPeer puts who is at the other end into the context of every request of c.
+func withPeer(ctx context.Context, c net.Conn) context.Context {
+	if l, ok := c.(interface{ who() *life }); ok {
+		return WithPeer(ctx, &l.who().peer)
+	}
+	return ctx
+}
+
+// watchState learns when an answer is out.
+func watchState(c net.Conn, s http.ConnState) {
+	if s != http.StateIdle {
+		return
+	}
+	if l, ok := c.(interface{ who() *life }); ok {
+		l.who().rest()
+	}
+}
+
+// serveHTTP hands a request on. The last one of a connection is told so: of one in a reserved place, which serves one
+// probe, and of a generation that another has followed.
+func (g *generation) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	g.e.calls.Add(1)
+	defer g.e.calls.Add(-1)
+	l := connPeer(r).life
+	l.begin()
+	if l.over != letIn || g.end.Load() != endNone {
+		w.Header()["Connection"] = []string{"close"}
+	}
+	if l.over != letIn && !g.e.f.o.Bypass(r) {
+		g.e.f.refuse(w, l.over)
+		return
+	}
+	g.e.f.o.Handler.ServeHTTP(w, r)
+}
+
+// retire ends accepting in the way given, once.
+func (g *generation) retire(end int32) bool {
+	return g.end.CompareAndSwap(endNone, end) && g.socket.wake()
+}
+
+// waits tells whether who has connected to a socket that was left is still to be let in.
+func (g *generation) waits() bool { return g.end.Load() == endMoved && !g.closed.Load() }
+
+// serve accepts until the generation has ended, which is errEnded, or is cut.
+func (g *generation) serve() error {
+	return g.http.Serve(g)
+}
+
+// drop cuts every connection.
+func (g *generation) drop() error {
+	g.cut.Store(true)
+	return g.http.Close()
+}
+
+// Accept gives the next connection that has a place.
+func (g *generation) Accept() (net.Conn, error) {
+	for {
+		c, err := g.next()
+		if err != nil {
+			return nil, err
+		}
+		if in := g.e.admit(g, c); in != nil {
+			return in, nil
+		}
+	}
+}
+
+// next gives the next connection. One that waits in the backlog of a socket when it is closed would be reset by the
+// kernel, its request unread; so the backlog is taken out first, and the socket closed in the same breath.
+func (g *generation) next() (net.Conn, error) {
+	for g.end.Load() == endNone {
+		c, err := g.socket.Accept()
+		switch {
+		case err == nil:
+			return c, nil
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			g.e.noteAccept(err)
+			return nil, err
+		}
+		g.socket.rest() // woken, or the one before was and has already gone
+	}
+	if g.end.Load() == endHanded {
+		return nil, errEnded
+	}
+	if !g.drained {
+		g.late, g.drained = backlog(g.socket.Listener, drainMost), true
+		_ = g.socket.Close()
+	}
+	if len(g.late) == 0 {
+		close(g.emptied)
+		return nil, errEnded
+	}
+	c := g.late[0]
+	g.late = g.late[1:]
+	return c, nil
+}
+
+// drainMost bounds what is taken out of a backlog: the kernel's own bound is lower.
+const drainMost = 1 << 16
+
+// Addr is the socket's.
+func (g *generation) Addr() net.Addr { return g.socket.Addr() }
+
+// Close is called by net/http. It leaves a socket alone that another generation has.
+func (g *generation) Close() error {
+	g.closed.Store(true)
+	if g.end.Load() == endHanded {
+		return nil
+	}
+	return g.socket.Close()
+}
+
+// admit wraps a connection that gets a place, and refuses another.
+func (e *endpoint) admit(g *generation, c net.Conn) net.Conn {
+	l := &life{e: e, g: g, raw: c}
+	exempt, probe := true, false
+	switch c := c.(type) {
+	case *net.TCPConn:
+		ap, _ := netip.ParseAddrPort(c.RemoteAddr().String())
+		l.peer.Addr = ap.Addr().Unmap().WithZone("")
+		l.key = placeKey(l.peer.Addr)
+		exempt, probe = e.f.live.Load().trusts(l.peer.Addr), e.f.live.Load().probes(l.peer.Addr)
+	case *net.UnixConn:
+		uid, gid, err := peerCred(c)
+		if err != nil || !e.f.o.SocketMay(uid, gid) {
+			e.rejects[rejectPeer](1)
+			_ = c.Close()
+			return nil
+		}
+		l.peer.Socket, l.peer.UID, l.peer.GID = true, uid, gid
+	}
+	l.peer.life = l
+	e.silent.Add(1)
+	v := e.book.enter(l, exempt, probe)
+	if v != letIn && probe {
+		if yields := e.makeRoom(l, v); yields != nil {
+			e.rejects[rejectReserve](1)
+			_ = yields.raw.Close()
+			v = letIn
+		}
+	}
+	if v != letIn {
+		e.silent.Add(-1)
+		e.turnAway(c, v, g.tls != nil)
+		return nil
+	}
+	g.conns.Add(1)
+	return g.wrap(c, l)
+}
+
+func (g *generation) wrap(c net.Conn, l *life) net.Conn {
+	switch c := c.(type) {
+	case *net.TCPConn:
+		if g.tls != nil {
+			return newSecure(c, l)
+		}
+		return &tcpConn{TCPConn: c, life: l}
+	case *net.UnixConn:
+		return &unixConn{UnixConn: c, life: l}
+	}
+	return c
+}

@@ -1,0 +1,94 @@
+package front
+
+import (
+	"context"
+	"fmt"
+	"os"
+)
+
+// change is what one part of a reload has prepared: swap puts it in force and cannot fail, undo releases it. Exactly one
+// of them is called.
+type change struct{ swap, undo func() }
+
+func (c change) then(next change) change {
+	return change{
+		swap: func() { c.swap(); next.swap() },
+		undo: func() { next.undo(); c.undo() },
+	}
+}
+
+var nothing = func() {}
+
+// prepare makes the generation that follows, on a new socket or on the one in use.
+func (e *endpoint) prepare(ctx context.Context, s settings, a access) (change, error) {
+	now := e.generation()
+	if now == nil || now.settings == s {
+		return change{nothing, nothing}, nil
+	}
+	if now.socket.bind == s.bind {
+		next := e.newGeneration(s, now.socket)
+		return change{func() { e.follow(next) }, nothing}, nil
+	}
+	inner, err := e.open(ctx, s.bind, a, now.socket)
+	if err != nil {
+		return change{}, fmt.Errorf("listen on %s: %w", s.bind, err)
+	}
+	next := e.newGeneration(s, &socket{Listener: inner, bind: s.bind})
+	return change{func() { e.follow(next) }, func() { _ = next.socket.Close() }}, nil
+}
+
+// follow lets next accept from now on. Who has connected to the one before is still let in there, and every connection
+// of its ends with its next answer.
+func (e *endpoint) follow(next *generation) {
+	e.mu.Lock()
+	before, ended := e.current, e.ended
+	if !ended {
+		e.current = next
+		e.old = append(busy(e.old), before)
+	}
+	e.mu.Unlock()
+	switch {
+	case ended && before.socket != next.socket:
+		_ = next.socket.Close()
+	case ended:
+	case before.socket == next.socket:
+		before.retire(endHanded)
+	default:
+		before.retire(endMoved)
+	}
+}
+
+// busy keeps the generations that have connections or are still letting some in.
+func busy(all []*generation) (out []*generation) {
+	for _, g := range all {
+		if g.conns.Load() > 0 || g.waits() {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// prepareAccess opens or closes the socket file to others, before the swap: until then the map of peers keeps them out,
+// and after it.
+func (e *endpoint) prepareAccess(path string, a access) (change, error) {
+	e.mu.Lock()
+	was := e.access
+	e.mu.Unlock()
+	if was == a {
+		return change{nothing, nothing}, nil
+	}
+	if err := a.openDir(path); err != nil {
+		return change{}, err
+	}
+	if err := os.Chmod(path, a.file); err != nil {
+		return change{}, err
+	}
+	return change{
+		swap: func() {
+			e.mu.Lock()
+			e.access = a
+			e.mu.Unlock()
+		},
+		undo: func() { _ = os.Chmod(path, was.file) },
+	}, nil
+}
