@@ -2,6 +2,7 @@ package auth
 
 import (
 	"encoding/base64"
+	"fmt"
 	"net/netip"
 	"testing"
 )
@@ -62,5 +63,20 @@ func BenchmarkRefusal(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// One more revocation beside as many as are kept at most.
+func BenchmarkWith(b *testing.B) {
+	list := make([]Revocation, 100_000)
+	for i := range list {
+		list[i] = Revocation{What: "tid", Value: fmt.Sprintf("01JTC%021d", i), At: noon}
+	}
+	s := NewState(secret, nil, list, 0)
+	one := Revocation{What: "tid", At: noon}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		one.Value = list[i%len(list)].Value + "x"
+		s = s.With(one)
 	}
 }
