@@ -18,9 +18,13 @@ type Config struct {
 	MaxCaveats    int           `toml:"max_caveats" reload:"r"`
 }
 
+// longestTTL bounds MaxTTL and what Check believes, so that a key can be retired and a revocation forgotten that long after.
+const longestTTL = 30 * 24 * time.Hour
+
+// The most that max_token_bytes and max_caveats may be: a token must fit into a request's head.
 const (
-	// longestTTL bounds MaxTTL and what Check believes, so that a key can be retired and a revocation forgotten that long after.
-	longestTTL = 30 * 24 * time.Hour
+	mostTokenBytes = 16384
+	mostCaveats    = 256
 )
 
 // DefaultConfig is one hour by default, thirty days at most.
@@ -43,7 +47,7 @@ func (c Config) Validate() error {
 	wrong(c.DefaultTTL < unit.Duration(time.Second) || c.DefaultTTL > c.MaxTTL, "default_ttl", c.DefaultTTL, "1s..auth.max_ttl")
 	wrong(c.Rotate < unit.Duration(time.Hour) || c.Rotate > unit.Duration(longestTTL), "rotate", c.Rotate, "1h..30d")
 	wrong(c.ClockSkew < 0 || c.ClockSkew > unit.Duration(MaxSkew), "clock_skew", c.ClockSkew, "0s..5m")
-	wrong(c.MaxTokenBytes < 512 || c.MaxTokenBytes > 16384, "max_token_bytes", c.MaxTokenBytes, "512..16384")
-	wrong(c.MaxCaveats < 8 || c.MaxCaveats > 256, "max_caveats", c.MaxCaveats, "8..256")
+	wrong(c.MaxTokenBytes < 512 || c.MaxTokenBytes > mostTokenBytes, "max_token_bytes", c.MaxTokenBytes, "512..16384")
+	wrong(c.MaxCaveats < 8 || c.MaxCaveats > mostCaveats, "max_caveats", c.MaxCaveats, "8..256")
 	return errors.Join(errs...)
 }

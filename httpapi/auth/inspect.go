@@ -14,10 +14,9 @@ type Inspection struct {
 	Fingerprint string    `json:"fingerprint"`
 }
 
-// Inspect decodes a token, which needs no key.
+// Inspect decodes a token, which needs no key, whatever the limits of the node that made it.
 func Inspect(token string) (Inspection, error) {
-	c := DefaultConfig()
-	d, err := decode(newCodec(), token, c.MaxTokenBytes, c.MaxCaveats)
+	d, err := decode(newCodec(), token, mostTokenBytes, mostCaveats)
 	if err != nil {
 		return Inspection{}, err
 	}
@@ -29,7 +28,7 @@ func Inspect(token string) (Inspection, error) {
 }
 
 // Attenuate appends caveats to a token, which anyone who holds it can do. ErrSpec says that one is not a caveat or would leave nothing, or
-// that the token is none.
+// that the token is none, or would be longer than the default limits.
 func Attenuate(token string, caveats ...string) (string, error) {
 	c := DefaultConfig()
 	d, err := decode(newCodec(), token, c.MaxTokenBytes, c.MaxCaveats)

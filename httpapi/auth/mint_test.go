@@ -54,6 +54,21 @@ func TestMintBareScopes(t *testing.T) {
 	}
 }
 
+// A node may allow longer tokens than most; what it mints can be inspected anywhere.
+func TestMintLongTokens(t *testing.T) {
+	a := newRig()
+	cfg := DefaultConfig()
+	cfg.MaxTokenBytes, cfg.MaxCaveats = mostTokenBytes, mostCaveats
+	a.SetConfig(cfg)
+	token := mint(t, a, slices.Repeat([]string{"path = /registry/proposals"}, 200)...)
+	if got, err := Inspect(token); err != nil || len(got.Caveats) != 202 || len(token) < 5000 {
+		t.Errorf("%d caveats in %d bytes, %v", len(got.Caveats), len(token), err)
+	}
+	if _, err := a.Check(token, propose()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestMintDefaultTTL(t *testing.T) {
 	a := newRig()
 	before := time.Now()
