@@ -1,0 +1,211 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func note(reason string, err error) do[int] {
+	return do[int]{"test.audit/1", func(_ Reader, _ Stamp, w *Writes) (int, error) {
+		w.Audit(Event{Event: "test", Decision: "allow", Reason: reason, CorrID: "c", Detail: map[string]string{"k": "\xff", "a": "<b>"}})
+		return 0, err
+	}}
+}
+
+func (r *rig) auditRows() (out []AuditRow) {
+	r.t.Helper()
+	if err := r.View(r.t.Context(), func(rd Reader) (err error) {
+		if _, err := checkAudit(rd, r.Info().position()); err != nil {
+			return err
+		}
+		out, err = Audit(rd, 0, 1000)
+		return err
+	}); err != nil {
+		r.t.Fatal(err)
+	}
+	return out
+}
+
+// The ring follows its setting: a shorter one lets the old rows go as new ones come, a longer one keeps more, and off writes none. The chain
+// holds throughout, also for whoever has the file alone.
+func TestAuditRing(t *testing.T) {
+	path := newFile(t)
+	r := open(t, path)
+	write := func(n int) {
+		for i := range n {
+			mustCommit(r, note(fmt.Sprint(i), nil))
+		}
+	}
+	expect := func(first, last uint64) {
+		t.Helper()
+		got := r.auditRows()
+		if len(got) == 0 || got[0].Seq != first || got[len(got)-1].Seq != last || r.Info().AuditFirst != first {
+			t.Errorf("rows %d, first of Info %d; want %d to %d", len(got), r.Info().AuditFirst, first, last)
+		}
+	}
+	write(10)
+	expect(1, 10)
+	r.SetAudit(AuditConfig{Enabled: true, Retain: 4})
+	expect(1, 10)
+	write(1)
+	expect(8, 11)
+	r.SetAudit(AuditConfig{Enabled: true, Retain: 6})
+	write(3)
+	expect(9, 14)
+	r.SetAudit(AuditConfig{Retain: 6})
+	write(3)
+	expect(9, 14)
+	r.stop()
+	if rep, err := Verify(t.Context(), path, nil, nil, nil); err != nil || !rep.OK || rep.Info.AuditFirst != 9 {
+		t.Errorf("%+v, %v", rep, err)
+	}
+	r = open(t, path)
+	write(1)
+	expect(9, 15)
+	r.stop()
+}
+
+// Rows are told once they are synced, in order, with their hashes; those of a refused command never are.
+func TestAudited(t *testing.T) {
+	var mu sync.Mutex
+	var told []AuditRow
+	s := newStore(newFile(t), testConfig())
+	s.opt.Audited = func(rows []AuditRow) {
+		mu.Lock()
+		defer mu.Unlock()
+		if last := rows[len(rows)-1]; s.Info().AuditSeq != last.Seq {
+			t.Errorf("row %d is told, Info has %d", last.Seq, s.Info().AuditSeq)
+		}
+		told = append(told, rows...)
+	}
+	if err := ready(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	r := (&rig{Store: s, t: t}).start()
+	for i := range 5 {
+		mustCommit(r, note(fmt.Sprint(i), nil))
+		if _, err := Commit(t.Context(), s, Work, note("refused", errRefused)); !errors.Is(err, errRefused) {
+			t.Fatal(err)
+		}
+		mustCommit(r, put{Key: "k"})
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if want := r.auditRows(); fmt.Sprint(told) != fmt.Sprint(want) || len(want) != 5 {
+		t.Errorf("told %v, stored %v", told, want)
+	}
+	r.stop()
+}
+
+// exported gives both forms of an export of one chain.
+func exported(t *testing.T) (asRows, asFile []byte, last AuditRow) {
+	t.Helper()
+	path := newFile(t)
+	r := open(t, path)
+	r.SetAudit(AuditConfig{Enabled: true, Retain: 4})
+	for i := range 6 {
+		mustCommit(r, note(fmt.Sprint(i), nil))
+	}
+	for _, row := range r.auditRows() {
+		line, err := json.Marshal(row)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asRows, last = append(append(asRows, line...), '\n'), row
+	}
+	r.stop()
+	var file bytes.Buffer
+	rows, err := Export(t.Context(), path, &file, nil)
+	if err != nil || int(rows) != bytes.Count(file.Bytes(), []byte("\n")) {
+		t.Fatalf("%d rows, %v", rows, err)
+	}
+	return asRows, file.Bytes(), last
+}
+
+// An export proves itself; whatever is changed in it, taken out or moved is found.
+func TestCheckAudit(t *testing.T) {
+	asRows, asFile, last := exported(t)
+	for name, text := range map[string][]byte{"rows": asRows, "file": asFile} {
+		got, err := CheckAudit(bytes.NewReader(text))
+		if want := (ChainReport{Rows: 4, First: 3, Last: 6, Head: last.Hash}); err != nil || got != want {
+			t.Errorf("%s: %+v, %v; want %+v", name, got, err, want)
+		}
+	}
+	lines := strings.SplitAfter(strings.TrimSpace(string(asRows)), "\n")
+	swapped := slices.Clone(lines)
+	swapped[1], swapped[2] = swapped[2], swapped[1]
+	for name, text := range map[string]string{
+		"a changed reason": strings.Replace(string(asRows), `"reason":"4"`, `"reason":"5"`, 1),
+		"a changed time":   strings.Replace(string(asRows), `"at":"20`, `"at":"19`, 1),
+		"a changed detail": strings.Replace(string(asRows), `"a":`, `"b":`, 1),
+		"a row taken out":  strings.Join(slices.Delete(slices.Clone(lines), 1, 2), ""),
+		"rows exchanged":   strings.Join(swapped, ""),
+		"a row twice":      lines[0] + lines[0],
+		"another member":   strings.Replace(string(asRows), `"seq"`, `"x":1,"seq"`, 1),
+		"no JSON":          "garbage",
+		"a number":         "7\n",
+	} {
+		if got, err := CheckAudit(strings.NewReader(text)); !errors.Is(err, ErrCorrupt) || !strings.HasPrefix(err.Error(), "line ") {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	if got, err := CheckAudit(strings.NewReader("\n")); err != nil || got != (ChainReport{}) {
+		t.Errorf("nothing: %+v, %v", got, err)
+	}
+	if _, err := CheckAudit(strings.NewReader(strings.Repeat("x", maxAuditLine+1))); err == nil {
+		t.Error("a line without an end passes")
+	}
+}
+
+// Every event comes back from its line with the hash it was stored under.
+func TestAuditLineRoundTrip(t *testing.T) {
+	text := rapid.StringN(0, 20, -1)
+	rapid.Check(t, func(t *rapid.T) {
+		e := Event{
+			Event: text.Draw(t, "event"), Decision: text.Draw(t, "decision"), Reason: text.Draw(t, "reason"), UID: text.Draw(t, "uid"),
+			CapID: text.Draw(t, "cap"), Principal: text.Draw(t, "principal"), CorrID: text.Draw(t, "corr"),
+			Detail: rapid.MapOf(text, text).Draw(t, "detail"),
+		}.bounded()
+		at := rapid.Int64Range(0, positionMax).Draw(t, "at")
+		raw, err := encodeCBOR(auditValue{At: at, Prev: make([]byte, 32), Event: e})
+		if err != nil {
+			t.Fatal(err)
+		}
+		row, err := parseAudit(auditKey(7), raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line, err := json.Marshal(row)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, skip, err := parseLine(line)
+		if err != nil || skip || back.Hash != row.Hash || back.At != at {
+			t.Fatalf("%s: %+v, %v", line, back, err)
+		}
+	})
+}
+
+// No line makes the reader panic, and what it takes for a row has the hash it says.
+func FuzzAuditLine(f *testing.F) {
+	f.Add([]byte(`{"bucket":"audit","key":"0000000000000001","value":"AaMB"}`))
+	f.Add([]byte(`{"seq":1,"at":"2026-01-01T00:00:00Z","event":"e","decision":"allow","prev":"b3:","hash":"b3:"}`))
+	f.Add([]byte(`{"bucket":"x"}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		row, skip, err := parseLine(line)
+		if err != nil && !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%q: %v", line, err)
+		}
+		if err == nil && !skip && row.Hash.IsZero() {
+			t.Errorf("%q: %+v", line, row)
+		}
+	})
+}

@@ -1,0 +1,178 @@
+package store
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestKeep(t *testing.T) {
+	at := func(text string) time.Time {
+		v, err := time.Parse("2006-01-02 15:04", text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	now := at("2026-03-15 12:00") // a Sunday
+	for _, tt := range []struct {
+		name   string
+		policy RetainPolicy
+		given  string
+		want   string
+	}{
+		{"none", DefaultRetain(), "", ""},
+		{"the newest whatever the policy", RetainPolicy{}, "2026-03-15 11:00,2025-01-01 00:00", "2026-03-15 11:00"},
+		{"the last of an hour", RetainPolicy{Hourly: 2}, "2026-03-15 11:50,2026-03-15 11:10,2026-03-15 10:59,2026-03-15 09:00",
+			"2026-03-15 11:50,2026-03-15 10:59"},
+		{"the last of a day", RetainPolicy{Daily: 2}, "2026-03-15 11:50,2026-03-15 01:00,2026-03-14 23:00,2026-03-13 23:00",
+			"2026-03-15 11:50,2026-03-14 23:00"},
+		{"the last of a week", RetainPolicy{Weekly: 2}, "2026-03-15 11:50,2026-03-09 00:00,2026-03-08 23:59,2026-03-01 12:00",
+			"2026-03-15 11:50,2026-03-08 23:59"},
+		{"a year has its weeks", RetainPolicy{Weekly: 9}, "2026-01-01 00:00,2025-12-31 00:00,2025-12-28 00:00", "2026-01-01 00:00,2025-12-28 00:00"},
+		{"periods without one do not count", RetainPolicy{Hourly: 2}, "2026-03-15 11:00,2024-01-01 05:00,2023-01-01 05:00",
+			"2026-03-15 11:00,2024-01-01 05:00"},
+		{"what lies after now takes no place", RetainPolicy{Hourly: 1}, "2027-01-01 00:00,2026-03-15 13:00,2026-03-15 11:00,2026-03-15 10:00",
+			"2027-01-01 00:00,2026-03-15 13:00,2026-03-15 11:00"},
+	} {
+		var given, got []time.Time
+		for text := range strings.SplitSeq(tt.given, ",") {
+			if text != "" {
+				given = append(given, at(text))
+			}
+		}
+		slices.Reverse(given)
+		got = tt.policy.Keep(given, now)
+		var text []string
+		for _, g := range got {
+			text = append(text, g.Format("2006-01-02 15:04"))
+		}
+		if strings.Join(text, ",") != tt.want {
+			t.Errorf("%s: kept %v, want %s", tt.name, text, tt.want)
+		}
+	}
+}
+
+// Whatever is there: what is kept is some of it, the newest among it, within the bounds; keeping again keeps all of it; and every hour of the
+// last day that had a snapshot still has one.
+func TestKeepLaws(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var times []time.Time
+		for _, minutes := range rapid.SliceOfN(rapid.IntRange(0, 60*24*60), 0, 60).Draw(t, "minutes before") {
+			times = append(times, day.Add(-time.Duration(minutes)*time.Minute))
+		}
+		p := DefaultRetain()
+		kept := p.Keep(times, day)
+		if len(kept) > p.Hourly+p.Daily+p.Weekly || len(times) > 0 && !kept[0].Equal(slices.MaxFunc(times, time.Time.Compare)) {
+			t.Fatalf("kept %d of %d, the newest %v", len(kept), len(times), kept)
+		}
+		hours := map[string]bool{}
+		for _, k := range kept {
+			hours[k.Format("2006010215")] = true
+			if !slices.ContainsFunc(times, k.Equal) {
+				t.Fatalf("kept %v, which is not there", k)
+			}
+		}
+		for _, at := range times {
+			if at.After(day.Add(-23*time.Hour)) && !hours[at.Format("2006010215")] {
+				t.Fatalf("nothing of the hour of %v", at)
+			}
+		}
+		if again := p.Keep(kept, day); len(again) != len(kept) {
+			t.Fatalf("keeping twice leaves %d of %d", len(again), len(kept))
+		}
+	})
+}
+
+// Retain removes what is too old, what killed snapshots have left, and nothing else; while a snapshot is taken its files stay.
+func TestRetain(t *testing.T) {
+	dir := t.TempDir()
+	write := func(names ...string) {
+		t.Helper()
+		for _, n := range names {
+			if err := os.WriteFile(filepath.Join(dir, n), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	stay := []string{
+		"ronbox-20260301T110000.000Z-7.db", "ronbox-20260301T110000.000Z-7.db.manifest.json", "mine.db", "ronbox.db", "pre-migrate-v1-3.db",
+		"ronbox-20260301T100000.000Z-3.db.bad", "ronbox-20260301T090000.000Z-2.db.bad", "ronbox-20260301T080000.000Z-1.db.bad", "x.partial",
+	}
+	leave := []string{
+		"ronbox-20260301T103000.000Z-6.db", "ronbox-20260301T103000.000Z-6.db.manifest.json", "ronbox-20260201T070000.000Z-1.db.bad",
+	}
+	killed := []string{"ronbox-20260301T120000.000000001Z.partial", "ronbox-20260301T090000.000Z-5.db.manifest.json"}
+	write(append(append(stay, leave...), killed...)...)
+	if err := os.Mkdir(filepath.Join(dir, "ronbox-20250301T110000.000Z-7.db"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	stay = append(stay, "ronbox-20250301T110000.000Z-7.db")
+	folder, err := shareFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sweep := func(want ...string) {
+		t.Helper()
+		removed, err := Retain(dir, day, RetainPolicy{Hourly: 1})
+		for i := range removed {
+			removed[i] = filepath.Base(removed[i])
+		}
+		slices.Sort(removed)
+		slices.Sort(want)
+		if err != nil || !slices.Equal(removed, want) {
+			t.Errorf("removed %v, %v; want %v", removed, err, want)
+		}
+	}
+	sweep(leave...)
+	if err := folder.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sweep(killed...)
+	sweep()
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != len(stay) {
+		t.Errorf("left %v, %v", entries, err)
+	}
+	if newest, err := Newest(dir); err != nil || !newest.Equal(time.Date(2026, 3, 1, 11, 0, 0, 0, time.UTC)) {
+		t.Errorf("newest %v, %v", newest, err)
+	}
+	none := filepath.Join(dir, "none")
+	newest, err := Newest(none)
+	if removed, rerr := Retain(none, day, DefaultRetain()); errors.Join(err, rerr) != nil || len(removed) != 0 || !newest.IsZero() {
+		t.Errorf("no folder: %v, %v, %v", newest, removed, errors.Join(err, rerr))
+	}
+}
+
+// A snapshot of the store is one that Retain knows, and so is a copy that does not verify.
+func TestRetainKnowsSnapshots(t *testing.T) {
+	r := open(t, newFile(t))
+	dir := t.TempDir()
+	m, err := r.Snapshot(t.Context(), dir, SnapshotOptions{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := readShelf(dir)
+	if err != nil || len(s.snapshots) != 1 || len(s.manifests) != 1 || !s.snapshots[m.File].Equal(m.At.Truncate(time.Millisecond)) {
+		t.Errorf("%+v, %v", s, err)
+	}
+	_, err = r.Snapshot(t.Context(), dir, SnapshotOptions{}, func(done, total int64) {
+		if done == total/2 { // copied, not yet verified
+			partial, _ := filepath.Glob(filepath.Join(dir, "*.partial"))
+			overwrite(t, partial[0], 3*PageSize, make([]byte, 64))
+		}
+	})
+	if !errors.Is(err, ErrCorrupt) {
+		t.Errorf("a copy that was damaged: %v", err)
+	}
+	if s, err = readShelf(dir); err != nil || len(s.snapshots) != 1 || len(s.bad) != 1 || len(s.partial) != 0 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	r.stop()
+}
