@@ -21,7 +21,10 @@ const (
 )
 
 // origin is the kind of place a value comes from, and the place.
-type origin struct{ source, where string }
+type origin struct {
+	source, where string
+	inside        func(member string) string // the place of a member, if the value is a table of a file
+}
 
 // Entry is one key as it is in force, for people. Values are spelt as TOML has them, secrets as "***".
 type Entry struct {

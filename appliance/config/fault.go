@@ -7,7 +7,7 @@ import (
 
 // Fault is one thing wrong with the configuration.
 type Fault struct {
-	Where  string // "ronbox.toml:41:3", "RONBOX_STORE__MAX_BYTES", "--bind", or "" for a default
+	Where  string // "ronbox.toml:41:3", "RONBOX_STORE__MAX_BYTES", "flag server.bind", "default", or "" when nothing was loaded
 	Key    string // "store.max_bytes", or "" where no key is to blame
 	Value  string // as it was given, quoted; "" when there is none to show
 	Reason string // "must be at least 1MiB"

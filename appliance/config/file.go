@@ -15,6 +15,8 @@ type entry struct {
 	key   string
 	at    string // file:line:column
 	value any
+	// inside is the place of a member of a value that is a table.
+	inside func(member string) string
 }
 
 // parseFile reads a TOML document into its entries, in the order of the document. known says which keys hold a value:
@@ -27,8 +29,10 @@ func parseFile(name string, data []byte, known func(key string) bool) ([]entry, 
 	at := positions(data)
 	out := flatten(nil, "", doc, known)
 	sort.Slice(out, func(i, j int) bool { return before(at[out[i].key], at[out[j].key], out[i].key < out[j].key) })
+	place := func(key string) string { return fmt.Sprintf("%s:%d:%d", name, at[key].Line, at[key].Column) }
 	for i, e := range out {
-		out[i].at = fmt.Sprintf("%s:%d:%d", name, at[e.key].Line, at[e.key].Column)
+		out[i].at = place(e.key)
+		out[i].inside = func(member string) string { return place(e.key + "." + member) }
 	}
 	return out, nil
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -12,7 +13,7 @@ import (
 	"strings"
 	"syscall"
 
-	"ronbox/httpapi/front"
+	"ronbox/appliance/unit"
 )
 
 const (
@@ -46,22 +47,15 @@ func load(o LoadOptions) *loader {
 	l.variables(env)
 	for _, key := range slices.Sorted(maps.Keys(o.Flags)) {
 		text := o.Flags[key]
-		l.set(key, origin{FromFlag, "flag " + key}, func(v reflect.Value) error { return assignText(v, text) }, quote(text))
+		l.set(key, origin{source: FromFlag, where: "flag " + key}, func(v reflect.Value) error { return assignText(v, text) }, quote(text))
 	}
 	if o.DataDir != "" {
 		l.cfg.Node.DataDir = o.DataDir
-		l.from["node.data_dir"] = origin{FromFlag, "flag data_dir"}
+		l.from["node.data_dir"] = origin{source: FromFlag, where: "flag data_dir"}
 	}
 	l.absolute()
 	l.validate()
 	return l
-}
-
-// Validate joins every fault of cfg, each a *Fault that names its key.
-func Validate(cfg *Config) error {
-	l := &loader{cfg: cfg, all: leaves(cfg)}
-	l.validate()
-	return errors.Join(l.faults...)
 }
 
 type loader struct {
@@ -87,7 +81,14 @@ func (l *loader) set(key string, from origin, assign func(reflect.Value) error, 
 	l.from[key] = from
 	if err := assign(found.value); err != nil {
 		l.bad[key] = true
-		l.faults = append(l.faults, &Fault{Where: from.where, Key: key, Value: shown, Reason: err.Error()})
+		if found.secret() {
+			shown = hidden
+		}
+		where := from.where
+		if m, ok := errors.AsType[*memberError](err); ok && from.inside != nil {
+			where = from.inside(m.member)
+		}
+		l.faults = append(l.faults, &Fault{Where: where, Key: key, Value: shown, Reason: err.Error()})
 	}
 }
 
@@ -116,7 +117,7 @@ func (l *loader) file(o LoadOptions, env []variable) {
 	if path == "" {
 		path = filepath.Join(l.dataDir(o, env), FileName)
 	}
-	data, err := os.ReadFile(path)
+	data, err := readFile(path)
 	if o.File == "" && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)) {
 		return
 	}
@@ -125,6 +126,22 @@ func (l *loader) file(o LoadOptions, env []variable) {
 		return
 	}
 	l.document(path, data)
+}
+
+// maxFile bounds the file: the commented one has some KiB.
+const maxFile = 1 << 20
+
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = fmt.Errorf("is larger than %s", unit.Size(maxFile))
+	}
+	return data, err
 }
 
 func unreadable(path string, err error) *Fault {
@@ -145,7 +162,7 @@ func (l *loader) document(path string, data []byte) {
 		if inner, isTable := e.value.(map[string]any); isTable && len(inner) == 0 && sectionOf(l.all, e.key) {
 			continue // a section header with nothing under it
 		}
-		l.set(e.key, origin{FromFile, e.at}, func(v reflect.Value) error { return assign(v, e.value) }, show(e.value))
+		l.set(e.key, origin{source: FromFile, where: e.at, inside: e.inside}, func(v reflect.Value) error { return assign(v, e.value) }, show(e.value))
 	}
 }
 
@@ -196,7 +213,7 @@ func (l *loader) environment(environ []string) []variable {
 // variables overlays the environment.
 func (l *loader) variables(env []variable) {
 	for _, e := range env {
-		l.set(e.key, origin{FromEnv, envName(e.key)}, func(v reflect.Value) error { return assignText(v, e.text) }, quote(e.text))
+		l.set(e.key, origin{source: FromEnv, where: envName(e.key)}, func(v reflect.Value) error { return assignText(v, e.text) }, quote(e.text))
 	}
 }
 
@@ -213,59 +230,4 @@ func (l *loader) absolute() {
 	l.cfg.Node.DataDir = dir
 }
 
-// validate asks each section for its faults and gives each fault its place.
-func (l *loader) validate() {
-	v := reflect.ValueOf(l.cfg).Elem()
-	for i := range v.NumField() {
-		section, ok := v.Field(i).Addr().Interface().(interface{ Validate() error })
-		if !ok {
-			continue
-		}
-		for _, err := range flattenErrors(section.Validate()) {
-			if f := l.place(v.Type().Field(i).Tag.Get("toml"), err); !l.bad[f.Key] {
-				l.faults = append(l.faults, f)
-			}
-		}
-	}
-	l.validateSocket()
-}
-
-// validateSocket judges the path that the data directory makes of the socket's.
-func (l *loader) validateSocket() {
-	whole := front.UDSConfig{Path: l.cfg.SocketPath()}
-	if err := whole.Validate(); err != nil && l.cfg.UDS.Validate() == nil {
-		f := l.place("uds", err)
-		f.Reason += ": give a shorter one, outside the data directory"
-		l.faults = append(l.faults, f)
-	}
-}
-
-// place turns a section's fault, which begins with the key it is about, into a Fault.
-func (l *loader) place(section string, err error) *Fault {
-	text := err.Error()
-	word := text
-	if end := strings.IndexAny(text, " :="); end >= 0 {
-		word = text[:end]
-	}
-	for _, key := range []string{section + "." + word, word} {
-		if find(l.all, key) == nil {
-			continue
-		}
-		f := &Fault{Where: l.from[key].where, Key: key, Reason: strings.TrimLeft(text[len(word):], " :")}
-		if given, reason, ok := strings.Cut(strings.TrimLeft(text[len(word):], " "), ": "); ok && strings.HasPrefix(given, "= ") {
-			f.Value, f.Reason = strings.TrimPrefix(given, "= "), reason
-		}
-		return f
-	}
-	return &Fault{Key: section, Reason: text}
-}
-
 func quote(s string) string { return fmt.Sprintf("%q", s) }
-
-// show renders a decoded value for a message.
-func show(x any) string {
-	if s, ok := x.(string); ok {
-		return quote(s)
-	}
-	return fmt.Sprint(x)
-}

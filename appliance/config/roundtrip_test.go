@@ -33,11 +33,24 @@ func TestRoundTrip(t *testing.T) {
 		if !reflect.DeepEqual(fromFile, want) {
 			rt.Fatalf("file gives %+v, want %+v", fromFile, want)
 		}
+		fromShown, err := Load(LoadOptions{File: write(t, shown(want))})
+		if err != nil || !reflect.DeepEqual(fromShown, want) {
+			rt.Fatalf("what is shown gives %+v (%v), want %+v", fromShown, err, want)
+		}
 		fromEnv, err := Load(LoadOptions{DataDir: dir, Env: environ(want)})
 		if err != nil || !reflect.DeepEqual(fromEnv, want) {
 			rt.Fatalf("variables give %+v (%v), want %+v", fromEnv, err, want)
 		}
 	})
+}
+
+// shown is every key of c as Explain shows it.
+func shown(c *Config) string {
+	var b strings.Builder
+	for _, l := range leaves(c) {
+		fmt.Fprintf(&b, "%s = %s\n", l.key, l.shown())
+	}
+	return b.String()
 }
 
 func drawConfig(t *rapid.T) *Config {
@@ -47,11 +60,31 @@ func drawConfig(t *rapid.T) *Config {
 	c.Node.AbortGrace = drawDuration(t, 10*time.Millisecond, 5*time.Second)
 	c.Server.Bind = fmt.Sprintf("127.0.0.1:%d", rapid.IntRange(0, 65535).Draw(t, "port"))
 	c.Server.AdminOnTCP = rapid.Bool().Draw(t, "admin_on_tcp")
+	c.Server.Trusted = rapid.SliceOfN(rapid.SampledFrom([]string{"10.0.0.0/8", "fd00::/8", "192.0.2.1/32"}), 0, 3).Draw(t, "trusted")
+	c.Server.CORS.AllowOrigins = rapid.SliceOfN(rapid.SampledFrom([]string{"https://a.example", "https://b.example:8443"}), 0, 1).Draw(t, "origins")
+	c.UDS.AllowUIDs = rapid.SliceOfN(rapid.Uint32(), 0, 3).Draw(t, "allow_uids")
+	c.UDS.Map = rapid.MapOfN(rapid.StringMatching(`(uid|gid):[1-9][0-9]{0,4}`), rapid.Just([]string{"registry.read", "node.admin"}), 0, 3).Draw(t, "map")
+	c.TLS.Enabled = rapid.Bool().Draw(t, "tls")
+	c.TLS.CertPath, c.TLS.KeyPath = drawText(t), drawText(t)
+	c.Auth.MaxTTL = drawDuration(t, time.Hour, 30*24*time.Hour)
+	c.Auth.DefaultTTL = drawDuration(t, time.Second, c.Auth.MaxTTL.D())
 	c.Store.MaxBytes = unit.Size(rapid.Int64Range(1<<30, 1<<40).Draw(t, "max_bytes"))
+	c.Amnesia.Enabled = rapid.Bool().Draw(t, "amnesia")
+	c.Amnesia.PurgeIntervalMS = rapid.IntRange(100, 60_000).Draw(t, "purge_interval_ms")
+	c.Audit.Retain = rapid.IntRange(1, 1_000_000).Draw(t, "retain")
 	c.Log.Format = rapid.SampledFrom([]string{"json", "text"}).Draw(t, "format")
+	c.Log.Level = rapid.SampledFrom([]string{"trace", "debug", "info", "warn", "error", "off"}).Draw(t, "level")
+	c.OTel.SampleReads = rapid.Float64Range(0, 1).Draw(t, "sample_reads")
+	c.OTel.SampleWrites = float64(rapid.IntRange(0, 1).Draw(t, "sample_writes"))
+	c.Metrics.NativeHistograms = rapid.Bool().Draw(t, "native")
 	c.Registry.Origin = rapid.StringMatching(`[a-z]{1,12}\.[a-z]{2,5}/[a-z0-9]{1,26}`).Draw(t, "origin")
 	c.Registry.Bus.ChannelBound = rapid.IntRange(64, 65_536).Draw(t, "channel_bound")
 	return c
+}
+
+// drawText draws a text that is not empty, with whatever letters a path may have.
+func drawText(t *rapid.T) string {
+	return "/" + strings.ReplaceAll(rapid.StringN(0, 12, 40).Draw(t, "text"), "\x00", "")
 }
 
 func drawDuration(t *rapid.T, lo, hi time.Duration) unit.Duration {
@@ -62,19 +95,24 @@ func drawDuration(t *rapid.T, lo, hi time.Duration) unit.Duration {
 func environ(c *Config) []string {
 	var out []string
 	for _, l := range leaves(c) {
-		text := fmt.Sprint(l.value.Interface())
-		switch v := l.value.Interface().(type) {
-		case encoding.TextMarshaler:
-			b, _ := v.MarshalText()
-			text = string(b)
-		case []string:
-			text = strings.Join(v, ",")
-		case map[string][]string:
-			text = "{}" // drawn configurations leave it empty
-		}
-		out = append(out, envName(l.key)+"="+text)
+		out = append(out, variableOf(l))
 	}
 	return out
+}
+
+// variableOf spells a leaf as a variable: a text as it is, a list with commas, the rest as TOML has it.
+func variableOf(l leaf) string {
+	text := l.text()
+	switch v := l.value.Interface().(type) {
+	case encoding.TextMarshaler:
+		b, _ := v.MarshalText()
+		text = string(b)
+	case []string:
+		text = strings.Join(v, ",")
+	case string:
+		text = v
+	}
+	return envName(l.key) + "=" + text
 }
 
 // The commented file names every key once, no other, each with its default.
@@ -116,13 +154,26 @@ func FuzzConfig(f *testing.F) {
 	f.Add("[[node]]\n", "true")
 	f.Add("\"a.b\".c = 1979-05-27T07:32:00Z", "{ a = 1 }")
 	f.Add(Template(nil), "[")
+	f.Add("[uds.map]\n\"uid:5\" = [\"a\"]\n", "1, 2")
+	f.Add("uds = { map = { \"gid:5\" = [] } }", "{ \"uid:1\" = [\"x\"] }")
 	f.Fuzz(func(t *testing.T, text, value string) {
 		l := newLoader()
 		l.document(FileName, []byte(text))
-		l.variables(l.environment([]string{"RONBOX_NODE__PREDRAIN=" + value, "RONBOX_SERVER__METRICS_ALLOW=" + value}))
+		l.variables(l.environment([]string{
+			"RONBOX_NODE__PREDRAIN=" + value, "RONBOX_SERVER__METRICS_ALLOW=" + value, "RONBOX_UDS__ALLOW_UIDS=" + value, "RONBOX_UDS__MAP=" + value,
+			"RONBOX_OTEL__SAMPLE_READS=" + value, "RONBOX_STORE__MAX_BYTES=" + value,
+		}))
 		l.validate()
 		if len(Faults(errors.Join(l.faults...))) != len(l.faults) {
 			t.Errorf("%q is refused without a place: %v", text, l.faults)
+		}
+		if len(l.faults) > 0 {
+			return
+		}
+		again := newLoader()
+		again.document(FileName, []byte(shown(l.cfg)))
+		if len(again.faults) > 0 || len(Diff(l.cfg, again.cfg)) > 0 {
+			t.Errorf("%q and %q are shown as what is not the same: %v", text, value, again.faults)
 		}
 	})
 }

@@ -12,10 +12,19 @@ import (
 	"ronbox/appliance/obs"
 )
 
+// hidden is what a secret is shown as.
+const hidden = `"***"`
+
+// secret says whether the leaf's type or name makes it one.
+func (l leaf) secret() bool {
+	_, typed := l.value.Interface().(obs.Secret)
+	return typed || obs.Hides(l.key)
+}
+
 // shown is the leaf's value as TOML spells it, unless it is a secret.
 func (l leaf) shown() string {
-	if _, secret := l.value.Interface().(obs.Secret); secret || obs.Hides(l.key) {
-		return quote("***")
+	if l.secret() {
+		return hidden
 	}
 	return l.text()
 }
@@ -62,6 +71,29 @@ func tomlTable(v reflect.Value) string {
 		parts = append(parts, tomlString(k)+" = "+members[k])
 	}
 	return "{ " + strings.Join(parts, ", ") + " }"
+}
+
+// show spells a decoded value for a message, as it was given.
+func show(x any) string {
+	switch v := x.(type) {
+	case string:
+		return quote(v)
+	case float64:
+		return tomlFloat(v)
+	case []any:
+		parts := make([]string, len(v))
+		for i, one := range v {
+			parts[i] = show(one)
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	case map[string]any:
+		parts := make([]string, 0, len(v))
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			parts = append(parts, k+" = "+show(v[k]))
+		}
+		return "{" + strings.Join(parts, ", ") + "}"
+	}
+	return fmt.Sprint(x)
 }
 
 // tomlFloat keeps the point that tells a number from a whole one.

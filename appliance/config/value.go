@@ -3,8 +3,10 @@ package config
 import (
 	"encoding"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -85,16 +87,25 @@ func assignSlice(dst reflect.Value, x any) error {
 	return nil
 }
 
+// memberError is what is wrong with one member of a table.
+type memberError struct {
+	member string
+	err    error
+}
+
+func (e *memberError) Error() string { return fmt.Sprintf("member %s %v", e.member, e.err) }
+
 func assignMap(dst reflect.Value, x any) error {
 	items, ok := x.(map[string]any)
 	if !ok {
 		return fmt.Errorf("must be %s", kindName(dst.Type()))
 	}
 	out := reflect.MakeMapWithSize(dst.Type(), len(items))
-	for k, item := range items {
+	for _, k := range slices.Sorted(maps.Keys(items)) {
+		item := items[k]
 		slot := reflect.New(dst.Type().Elem()).Elem()
 		if err := assign(slot, item); err != nil {
-			return fmt.Errorf("member %s %w", k, err)
+			return &memberError{member: k, err: err}
 		}
 		out.SetMapIndex(reflect.ValueOf(k).Convert(dst.Type().Key()), slot)
 	}

@@ -1,0 +1,85 @@
+package config
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+
+	"ronbox/httpapi/front"
+)
+
+// Validate joins every fault of cfg, each a *Fault that names its key.
+func Validate(cfg *Config) error {
+	l := &loader{cfg: cfg, all: leaves(cfg)}
+	l.validate()
+	return errors.Join(l.faults...)
+}
+
+// validate asks each section for its faults and gives each fault its place.
+func (l *loader) validate() {
+	v := reflect.ValueOf(l.cfg).Elem()
+	for i := range v.NumField() {
+		section, ok := v.Field(i).Addr().Interface().(interface{ Validate() error })
+		if !ok {
+			continue
+		}
+		for _, err := range flattenErrors(section.Validate()) {
+			if f := l.place(v.Type().Field(i).Tag.Get("toml"), err); !l.bad[f.Key] {
+				l.faults = append(l.faults, f)
+			}
+		}
+	}
+	l.validateSocket()
+	l.validateAmnesia()
+}
+
+// validateAmnesia refuses to promise to forget and to keep at once.
+func (l *loader) validateAmnesia() {
+	const key = "store.snapshot_every"
+	if every := l.cfg.Store.SnapshotEvery; l.cfg.Amnesia.Enabled && every != 0 {
+		l.faults = append(l.faults, &Fault{
+			Where: l.whence(key), Key: key, Value: quote(every.String()), Reason: "must be 0s while amnesia.enabled is true",
+		})
+	}
+}
+
+// validateSocket judges the path that the data directory makes of the socket's.
+func (l *loader) validateSocket() {
+	whole := front.UDSConfig{Path: l.cfg.SocketPath()}
+	if err := whole.Validate(); err != nil && l.cfg.UDS.Validate() == nil {
+		f := l.place("uds", err)
+		f.Reason += ": give a shorter one, outside the data directory"
+		l.faults = append(l.faults, f)
+	}
+}
+
+// place turns a section's fault, which begins with the key it is about, into a Fault.
+func (l *loader) place(section string, err error) *Fault {
+	text := err.Error()
+	word := text
+	if end := strings.IndexAny(text, " :="); end >= 0 {
+		word = text[:end]
+	}
+	for _, key := range []string{section + "." + word, word} {
+		if find(l.all, key) == nil {
+			continue
+		}
+		f := &Fault{Where: l.whence(key), Key: key, Reason: strings.TrimLeft(text[len(word):], " :")}
+		if given, reason, ok := strings.Cut(strings.TrimLeft(text[len(word):], " "), ": "); ok && strings.HasPrefix(given, "= ") {
+			f.Value, f.Reason = strings.TrimPrefix(given, "= "), reason
+		}
+		return f
+	}
+	return &Fault{Key: section, Reason: text}
+}
+
+// whence is the place of a key's value. A default can be at fault too, when another key bounds it.
+func (l *loader) whence(key string) string {
+	if from, set := l.from[key]; set {
+		return from.where
+	}
+	if l.from == nil {
+		return "" // what is judged was not loaded
+	}
+	return FromDefault
+}
