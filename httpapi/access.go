@@ -74,13 +74,15 @@ func account(s *Server, b *bound, next handler) handler {
 		if err := s.limitIO(c); err != nil {
 			return err // the connection is gone already
 		}
+		var span obs.Span
+		c.base, span = s.d.Tracer.StartRequest(c.r.Context(), c.r, b.route.Service)
 		err := next(c)
 		if err == nil {
-			s.settle(c, b, nil)
+			s.settle(c, b, span, nil)
 			return nil
 		}
 		told := s.tell(c, b, err)
-		s.settle(c, b, err)
+		s.settle(c, b, span, err)
 		if !told {
 			return http.ErrAbortHandler // half an answer must not look like a whole one
 		}
@@ -96,9 +98,9 @@ func (s *Server) limitIO(c *call) error {
 		c.Header().Set("Connection", "close")
 	}
 	control := c.control()
-	err := control.SetWriteDeadline(c.started.Add(c.route.Deadline + s.cfg.WriteTimeout.D()))
+	err := control.SetWriteDeadline(c.started.Add(c.route.Deadline + c.live.write))
 	if err == nil && c.r.ContentLength != 0 {
-		err = control.SetReadDeadline(c.started.Add(s.cfg.ReadTimeout.D()))
+		err = control.SetReadDeadline(c.started.Add(c.live.read))
 	}
 	if errors.Is(err, http.ErrNotSupported) {
 		return nil
@@ -106,8 +108,8 @@ func (s *Server) limitIO(c *call) error {
 	return err
 }
 
-// settle counts and logs a call that has been answered.
-func (s *Server) settle(c *call, b *bound, err error) {
+// settle counts and logs a call that has been answered, and ends its span.
+func (s *Server) settle(c *call, b *bound, span obs.Span, err error) {
 	status := c.status
 	if status == 0 {
 		status = http.StatusOK // net/http says so for a handler that wrote nothing
@@ -121,6 +123,18 @@ func (s *Server) settle(c *call, b *bound, err error) {
 		s.rejected(c.route.Service, reasonDegraded)
 	}
 	s.log(c, b.method, status, took, err)
+	endSpan(c, span, status, err)
+}
+
+// endSpan costs nothing while tracing is off. What the caller did wrong is no failure of the node.
+func endSpan(c *call, span obs.Span, status int, err error) {
+	span.Attr("corr_id", c.corrID)
+	span.Attr("http.route", c.route.Pattern)
+	span.Int("http.response.status_code", status)
+	if status >= http.StatusInternalServerError {
+		span.Fail(err)
+	}
+	span.End()
 }
 
 // log says what was answered: what fails, what is refused for who asks, and what changes something; the rest at debug.
@@ -158,11 +172,12 @@ func logLevel(c *call, status int) hclog.Level {
 	return hclog.Debug
 }
 
+// whoFields name who was let in.
 func whoFields(a engines.Actor) []any {
 	if a.Anonymous() {
 		return nil
 	}
-	return []any{"cap_id", a.CapID, "principal", a.Principal}
+	return append([]any{"cap_id", a.CapID, "principal", a.Principal}, tokenFields("", a.Kid, a.Tenant, a.Fingerprint)...)
 }
 
 // errorFields are what an error keeps from the caller.
@@ -170,14 +185,29 @@ func errorFields(err error) []any {
 	var p *panicError
 	var invalid *auth.InvalidError
 	var denied *auth.DeniedError
+	var limited *auth.LimitedError
 	switch {
 	case errors.As(err, &p):
 		return []any{"stack", string(p.stack)}
 	case errors.As(err, &invalid):
-		return []any{"auth_stage", invalid.Stage, "auth_reason", invalid.Reason, "tid", invalid.TID}
+		return append([]any{"auth_stage", invalid.Stage, "auth_reason", invalid.Reason, "scope", invalid.Scope},
+			tokenFields(invalid.TID, invalid.Kid, invalid.Tenant, invalid.Fingerprint)...)
 	case errors.As(err, &denied):
-		return []any{"tid", denied.TID, "kid", denied.Kid, "tenant", denied.Tenant, "scope", denied.Scope,
-			"auth_reason", strings.Join(denied.Reasons, "; ")}
+		return append([]any{"auth_stage", "caveat", "auth_reason", strings.Join(denied.Reasons, "; "), "scope", denied.Scope},
+			tokenFields(denied.TID, denied.Kid, denied.Tenant, denied.Fingerprint)...)
+	case errors.As(err, &limited):
+		return append([]any{"auth_stage", limited.Stage}, tokenFields(limited.TID, "", "", "")...)
 	}
 	return nil
+}
+
+// tokenFields name a token by what it says of itself, as far as that is known, and by its digest: never the token.
+func tokenFields(tid, kid, tenant, b3 string) []any {
+	var out []any
+	for _, f := range [...][2]string{{"tid", tid}, {"kid", kid}, {"tenant", tenant}, {"token_b3", b3}} {
+		if f[1] != "" {
+			out = append(out, f[0], f[1])
+		}
+	}
+	return out
 }

@@ -5,11 +5,14 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"ronbox/httpapi/front"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/julienschmidt/httprouter"
+
+	"ronbox/httpapi/front"
 )
 
 // headBody is as large as a HEAD is.
@@ -125,35 +128,39 @@ func BenchmarkHead(b *testing.B) {
 	b.ReportMetric(float64(n)/tPlain.Seconds(), "bare-req/s")
 }
 
-// BenchmarkStage is what each stage adds to a read, without a network.
-func BenchmarkStage(b *testing.B) {
-	r := newRig(b)
-	route := &Route{
-		Method: http.MethodGet, Pattern: "/x", Service: serviceRegistry, Class: ClassRead, Deadline: defaultDeadline,
-		Endpoint: endpointRead, Scope: "registry.read",
+// BenchmarkStages is what each stage adds to a read and to a write with a token, without a network: the bare handler, then
+// each stage around it that the route has, outermost last, as what it costs together with all before it.
+func BenchmarkStages(b *testing.B) {
+	for _, path := range []string{"GET /registry/head", "POST /registry/commit/:id"} {
+		method, pattern, _ := strings.Cut(path, " ")
+		b.Run(path, func(b *testing.B) { benchStages(b, method, pattern) })
 	}
-	req, _ := http.NewRequest(http.MethodGet, "/x", nil)
-	req.Header.Set("Authorization", "Bearer good")
-	for _, st := range stages() {
-		b.Run(st.name, func(b *testing.B) {
-			bd := r.bind(&Route{Method: "GET", Pattern: "/x", Service: serviceRegistry, handle: func(*call) error { return nil }}, "GET")
-			bd.route = route
-			h := st.wrap(r.Server, bd, func(*call) error { return nil })
-			benchCall(b, req, route, h)
-		})
-	}
-	b.Run("all", func(b *testing.B) {
-		all, _ := r.router.registry[http.MethodGet].match("/registry/head")
-		benchCall(b, req, all.route, all.run)
-	})
 }
 
-func benchCall(b *testing.B, req *http.Request, route *Route, h handler) {
-	w := &recorder{header: http.Header{}}
+func benchStages(b *testing.B, method, pattern string) {
+	r := newRig(b)
+	req, _ := http.NewRequest(method, pattern, nil)
+	req.Header.Set("Authorization", "Bearer good")
+	bd, _ := r.router.all[method].match(strings.Replace(pattern, ":id", proposal, 1))
+	h := bd.route.handle
+	b.Run("handler", func(b *testing.B) { benchCall(b, r, req, bd.route, h) })
+	all := stages()
+	for i := len(all) - 1; i >= 0; i-- {
+		if !all[i].on(bd.route) {
+			continue
+		}
+		h = all[i].wrap(r.Server, bd, h)
+		b.Run("+"+all[i].name, func(b *testing.B) { benchCall(b, r, req, bd.route, h) })
+	}
+}
+
+func benchCall(b *testing.B, r *rig, req *http.Request, route *Route, h handler) {
+	w, peer, now := &recorder{header: http.Header{}}, &front.Peer{}, r.live.Load()
+	params := httprouter.Params{{Key: paramProposal, Value: proposal}}
 	b.ReportAllocs()
 	for b.Loop() {
 		w.body.Reset()
-		c := &call{w: w, r: req, route: route, peer: &front.Peer{}, started: time.Now()}
+		c := &call{w: w, r: req, route: route, peer: peer, live: now, base: req.Context(), params: params, started: time.Now()}
 		if err := h(c); err != nil {
 			b.Fatal(err)
 		}
@@ -162,7 +169,7 @@ func benchCall(b *testing.B, req *http.Request, route *Route, h handler) {
 
 // BenchmarkDispatch finds the row of a path.
 func BenchmarkDispatch(b *testing.B) {
-	set := newRig(b).router.registry[http.MethodGet]
+	set := newRig(b).router.hand[http.MethodGet+registryPrefix]
 	for _, path := range []string{"/registry/head", "/registry/123", "/registry/proposals/" + proposal + "/payload"} {
 		b.Run(path, func(b *testing.B) {
 			b.ReportAllocs()

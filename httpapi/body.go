@@ -8,25 +8,41 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"ronbox/httpapi/inflate"
 )
 
 var (
 	errLength    = errors.New("Content-Length is required")
-	errMediaType = errors.New("body must be application/json, not encoded")
+	errMediaType = errors.New("body must be application/json in UTF-8")
+	errEncoding  = errors.New("body may be encoded with gzip or zstd only")
+	errNested    = errors.New("body may be encoded once only")
 	errBodyCap   = errors.New("body is too large")
 	errBodySlow  = errors.New("body did not arrive in time")
 	errBodyCut   = errors.New("body is cut short")
 	errNoBody    = errors.New("this route takes no body")
 )
 
+// registryRatio is by how much a body of the registry may inflate: its records hold digests and signatures, which no
+// encoding shrinks to a quarter.
+const registryRatio = 4
+
 // checkContent refuses what the headers of a body already tell.
-func checkContent(s *Server, b *bound, next handler) handler {
+func checkContent(_ *Server, b *bound, next handler) handler {
 	return func(c *call) error {
-		if err := checkFraming(c.r, b.route.Body, s.maxBody); err != nil {
+		if err := checkFraming(c.r, b.route.Body, c.maxBody()); err != nil {
 			return err
 		}
 		return next(c)
 	}
+}
+
+// maxBody is the node's cap, or what the caller's token allows if that is less.
+func (c *call) maxBody() int64 {
+	if most, limited := c.actor.Grant.MaxBytes(); limited {
+		return min(most, c.live.maxBody)
+	}
+	return c.live.maxBody
 }
 
 func checkFraming(r *http.Request, want Body, limit int64) error {
@@ -42,27 +58,44 @@ func checkFraming(r *http.Request, want Body, limit int64) error {
 	case r.ContentLength > limit:
 		return errBodyCap
 	}
-	return nil
+	return checkEncoding(r)
 }
 
-// isJSON tells whether the body is declared as plain JSON.
+// isJSON tells whether the body is declared as JSON.
 func isJSON(r *http.Request) bool {
-	if r.Header.Get("Content-Encoding") != "" {
-		return false
-	}
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil || kind != "application/json" {
+	if err != nil || kind != typeJSON {
 		return false
 	}
 	charset, ok := params["charset"]
 	return !ok || strings.EqualFold(charset, "utf-8")
 }
 
-// readBody takes the body in, at most the cap, within the read timeout that account has set. A chunked body is read to
-// the cap too, so that an endless one is told what it is.
-func readBody(s *Server, b *bound, next handler) handler {
+// checkEncoding lets through what expand can undo.
+func checkEncoding(r *http.Request) error {
+	lines := r.Header["Content-Encoding"]
+	switch {
+	case len(lines) == 0:
+		return nil
+	case len(lines) > 1 || strings.Contains(lines[0], ","):
+		return errNested
+	}
+	probe, err := inflate.Reader(nil, lines[0], 1, 1)
+	if err != nil {
+		return errEncoding
+	}
+	return probe.Close()
+}
+
+// readBody takes the body in, at most the cap as it is sent and, if it is encoded, as it is after that. The read timeout
+// that account has set is for all of it: one that began anew with each byte would let a drip hold its place for days.
+func readBody(_ *Server, b *bound, next handler) handler {
+	most := func(c *call) int { return c.live.ratio }
+	if b.route.Service == serviceRegistry {
+		most = func(c *call) int { return min(registryRatio, c.live.ratio) }
+	}
 	return func(c *call) error {
-		body, err := readCapped(c.r.Body, c.r.ContentLength, s.maxBody)
+		body, err := c.take(most(c))
 		if err != nil {
 			c.Header().Set("Connection", "close")
 			return err
@@ -79,23 +112,52 @@ func readBody(s *Server, b *bound, next handler) handler {
 	}
 }
 
-// readCapped reads r, of the told length or less than zero, to its end.
-func readCapped(r io.Reader, length, limit int64) ([]byte, error) {
-	var body []byte
-	var err error
-	if length >= 0 {
-		body = make([]byte, length) // bounded: checkContent refused more than the cap
-		_, err = io.ReadFull(r, body)
-	} else {
-		body, err = io.ReadAll(io.LimitReader(r, limit+1))
+// take reads the whole body. A chunked one is read to the cap too, so that an endless one is told what it is.
+func (c *call) take(ratio int) ([]byte, error) {
+	sent := &wireBody{r: c.r.Body, left: c.maxBody()}
+	if encoding := c.r.Header.Get("Content-Encoding"); encoding != "" {
+		return expand(sent, encoding, ratio, c.live.maxInflated)
 	}
+	if c.r.ContentLength < 0 {
+		return io.ReadAll(sent)
+	}
+	body := make([]byte, c.r.ContentLength) // bounded: checkContent refused more than the cap
+	_, err := io.ReadFull(sent, body)
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		err = errBodyCut
+	}
+	return body, err
+}
+
+// expand undoes the encoding, counting as it goes.
+func expand(sent io.Reader, encoding string, ratio int, most int64) ([]byte, error) {
+	r, err := inflate.Reader(sent, encoding, ratio, most)
+	if err != nil {
+		return nil, errEncoding
+	}
+	body, err := io.ReadAll(r)
+	return body, errors.Join(err, r.Close())
+}
+
+// wireBody is a body as it is sent. It gives at most left bytes, and says in our words why it ends early.
+type wireBody struct {
+	r    io.Reader
+	left int64
+}
+
+func (b *wireBody) Read(p []byte) (int, error) {
+	if int64(len(p)) > b.left+1 {
+		p = p[:b.left+1] // one byte more tells that there is more
+	}
+	n, err := b.r.Read(p)
+	b.left -= int64(n)
 	switch {
+	case b.left < 0:
+		return 0, errBodyCap
+	case err == nil || err == io.EOF:
+		return n, err
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, errBodySlow
-	case err != nil:
-		return nil, errBodyCut
-	case int64(len(body)) > limit:
-		return nil, errBodyCap
+		return n, errBodySlow
 	}
-	return body, nil
+	return n, errBodyCut
 }

@@ -20,6 +20,7 @@ type call struct {
 	route  *Route
 	params httprouter.Params
 	peer   *front.Peer
+	live   *live // the settings, from its first moment to its last
 
 	corrID   string
 	actor    engines.Actor
@@ -30,6 +31,7 @@ type call struct {
 	reason   string    // of the problem told, if any
 	started  time.Time
 
+	base   context.Context // the request's, within its span
 	ctx    context.Context // nil until someone waits
 	cancel context.CancelFunc
 }
@@ -38,7 +40,7 @@ type call struct {
 // nothing, and pays no timer.
 func (c *call) context() context.Context {
 	if c.ctx == nil {
-		c.ctx = c.r.Context()
+		c.ctx = c.base
 		if !c.deadline.IsZero() {
 			c.ctx, c.cancel = context.WithDeadline(c.ctx, c.deadline)
 		}

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -17,7 +18,6 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/record"
-	"ronbox/httpapi/front"
 	"ronbox/httpapi/wire"
 	"ronbox/store"
 )
@@ -47,7 +47,7 @@ func realRig(t *testing.T, change ...func(*registry.Config)) *rig {
 	})
 	e := registry.New(cfg, registry.Deps{Catalog: cat, Store: st, Metrics: m, Board: obs.NewBoard(m)})
 	sup := flow.NewSupervisor(context.Background(), cat, flow.Hooks{})
-	if err := st.Open(t.Context()); err != nil {
+	if err := errors.Join(st.Open(t.Context()), st.Prepare(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	sup.Start(st.Tasks()...)
@@ -67,8 +67,8 @@ func realRig(t *testing.T, change ...func(*registry.Config)) *rig {
 			t.Error(err)
 		}
 	})
-	r := newRig(t, func(_ *front.Config, d *Deps) {
-		d.Registry, d.Metrics, d.SSE, d.Inflight = e, m, cfg.SSE, cfg.Limits.Inflight
+	r := newRig(t, func(c *Settings, d *Deps) {
+		d.Registry, d.Metrics, c.SSE, c.Limits[serviceRegistry] = e, m, cfg.SSE, Limits{Inflight: cfg.Limits.Inflight}
 	})
 	r.metrics, r.store = m, st
 	return r

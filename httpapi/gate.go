@@ -81,7 +81,7 @@ func (r *Route) passesDrain() bool {
 		return true
 	case ClassAdmin:
 		return r.Method == http.MethodGet || r.Pattern == patternDrain
-	case ClassWrite, ClassBypass, ClassStream:
+	case ClassWrite, ClassBypass, ClassStream, ClassStatic:
 	}
 	return false
 }

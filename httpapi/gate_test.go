@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"net/http"
-	"ronbox/httpapi/front"
 	"testing"
 	"time"
 )
@@ -51,14 +50,14 @@ func TestDrainClosesConnectionsAndSaysWhenToComeBack(t *testing.T) {
 
 func TestDrainRetryAfterCountsDown(t *testing.T) {
 	now := time.Unix(1000, 0)
-	r := newRig(t, func(_ *front.Config, d *Deps) { d.Now = func() time.Time { return now } })
+	r := newRig(t, func(_ *Settings, d *Deps) { d.Now = func() time.Time { return now } })
 	r.SetGate(GateDraining)
 	for _, tt := range []struct {
 		after time.Duration
 		want  int
 	}{{0, 10}, {2 * time.Second, 8}, {time.Minute, 5}} {
 		now = time.Unix(1000, 0).Add(tt.after)
-		if got := r.retryAfter(waitDrain); got != tt.want {
+		if got := r.retryAfter(waitDrain, nil); got != tt.want {
 			t.Errorf("%s into the drain: Retry-After %d, want %d", tt.after, got, tt.want)
 		}
 	}

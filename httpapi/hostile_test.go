@@ -11,7 +11,6 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/unit"
 	"ronbox/engines/registry"
-	"ronbox/httpapi/front"
 )
 
 // A length beside the chunks was dropped unseen by net/http, so that no other request may follow on the connection,
@@ -49,13 +48,13 @@ func TestOptionsOfTheServerIsAnsweredLikeAnyOther(t *testing.T) {
 
 // What does not exist on TCP has no methods there either.
 func TestHiddenRoutesHaveNoMethods(t *testing.T) {
-	admin := newRig(t, func(c *front.Config, _ *Deps) { c.AdminOnTCP = true })
+	admin := newRig(t, func(c *Settings, _ *Deps) { c.Server.AdminOnTCP = true })
 	for _, tt := range []struct {
 		r            *rig
 		method, path string
 		tcp, socket  int
 	}{
-		{newRig(t), "DELETE", "/admin/v1/status", 404, 405}, {newRig(t), "GET", "/admin/v1/tokens", 404, 405},
+		{newRig(t), "DELETE", "/admin/v1/status", 404, 405}, {newRig(t), "DELETE", "/admin/v1/tokens", 404, 405}, {newRig(t), "GET", "/admin/v1/keys/k1/retire", 404, 405},
 		{newRig(t), "GET", "/admin/v1/registry/genesis", 404, 405},
 		{admin, "DELETE", "/admin/v1/status", 405, 405}, {admin, "GET", "/admin/v1/registry/genesis", 404, 405},
 	} {
@@ -99,21 +98,21 @@ func TestStreamIsSilentAboutLagThatMissedNothing(t *testing.T) {
 	for v := uint64(4); v <= 23; v++ {
 		r.commit(v)
 	}
-	c := &call{w: &recorder{header: http.Header{}}, r: newRequest(t), route: &Route{}, peer: &front.Peer{}}
-	st := &stream{s: r.Server, c: c, sub: sub, out: openSSE(c, time.Second), sent: 23} // as after a replay
+	rec := &recorder{header: http.Header{}}
+	st := r.feed(t, rec, sub, 23) // as after a replay
 	for !drained(st) {
 		if err := st.next(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := c.w.(*recorder).body.String() + string(st.out.buf); got != "" {
+	if got := rec.body.String() + string(st.out.buf); got != "" {
 		t.Errorf("told %q", got)
 	}
 }
 
 // A client that stops reading is dropped within the write timeout, and its place is free again.
 func TestStalledStreamIsClosed(t *testing.T) {
-	r := newRig(t, func(c *front.Config, _ *Deps) { c.WriteTimeout = unit.Duration(100 * time.Millisecond) }).listening(t)
+	r := newRig(t, func(c *Settings, _ *Deps) { c.Server.WriteTimeout = unit.Duration(100 * time.Millisecond) }).listening(t)
 	r.reg.since = func(after uint64, limit int) ([]registry.Event, error) {
 		return []registry.Event{{Version: after + 1, CorrID: strings.Repeat("x", 1<<20)}}, nil
 	}

@@ -2,13 +2,18 @@ package httpapi
 
 import (
 	"net/http"
-	"net/netip"
 	"strconv"
 	"strings"
 
 	"ronbox/engines"
 	"ronbox/httpapi/auth"
-	"ronbox/httpapi/front"
+)
+
+// Scopes of the node itself, beside auth.ScopeAdmin, which implies them.
+const (
+	scopeMetrics = "node.metrics"
+	scopeDrain   = "node.drain"
+	scopeToken   = "node.token"
 )
 
 // authorize decides who calls, before a byte of the body is read.
@@ -21,35 +26,48 @@ func authorize(s *Server, b *bound, next handler) handler {
 	}
 }
 
-// identify lets a peer of the admin socket do everything, as its uid, and a TCP peer what its token says. A socket
-// peer that shows a token is held to it too. What is for the socket only does not exist on TCP.
+// identify lets a peer of the admin socket do what the uid map gives it, and a TCP peer what its token says. A socket
+// peer that shows a token needs both. What is for the socket only does not exist on TCP.
 func (s *Server) identify(c *call, r *Route) (engines.Actor, error) {
-	if s.hidden(c.peer, r) {
+	if hidden(c, r) {
 		return engines.Actor{}, errNoRoute
 	}
-	overSocket := c.peer.Socket
 	token, given := bearer(c.r)
-	if overSocket && !given {
-		return socketActor(c.peer), nil
+	if !c.peer.Socket {
+		return s.d.Auth.Check(token, s.asked(c, r))
 	}
-	actor, err := s.d.Auth.Check(token, auth.Request{
+	actor, err := s.socketActor(c, r)
+	if err != nil || !given {
+		return actor, err
+	}
+	held, err := s.d.Auth.Check(token, s.asked(c, r))
+	held.UID = actor.UID
+	return held, err
+}
+
+// asked is what a token must allow.
+func (s *Server) asked(c *call, r *Route) auth.Request {
+	return auth.Request{
 		Method: r.Method, // HEAD asks for no more than GET
 		Path:   c.r.URL.Path, Service: r.Service, Scope: r.Scope, Now: s.now(), IP: c.peer.Addr,
-	})
-	if err == nil && overSocket {
-		actor.UID = socketActor(c.peer).UID
+		Bytes: max(0, c.r.ContentLength),
 	}
-	return actor, err
 }
 
-// hidden tells whether r does not exist for p.
-func (s *Server) hidden(p *front.Peer, r *Route) bool {
-	return !p.Socket && (r.Socket || r.Class == ClassAdmin && !s.cfg.AdminOnTCP)
+// hidden tells whether r does not exist for the peer of c.
+func hidden(c *call, r *Route) bool {
+	return !c.peer.Socket && (r.Socket || r.Admin && !c.live.adminOnTCP)
 }
 
-func socketActor(p *front.Peer) engines.Actor {
-	uid := p.UID
-	return engines.Actor{UID: &uid, Principal: "uid:" + strconv.FormatUint(uint64(uid), 10)}
+// socketActor is the peer of a socket, if the map in force gives it the scope of r.
+func (s *Server) socketActor(c *call, r *Route) (engines.Actor, error) {
+	uid := c.peer.UID
+	scopes, _ := c.live.peers.Scopes(uid, c.peer.GID)
+	if !auth.Implies(scopes, r.Scope) {
+		s.d.Metrics.Counter("auth_failures_total", r.Service, "stage", "peer", "scope", r.Scope, "surface", "uds")(1)
+		return engines.Actor{}, &auth.DeniedError{Scope: r.Scope, Reasons: []string{"uds.map gives " + c.peer.String() + " no such scope"}}
+	}
+	return engines.Actor{UID: &uid, Admin: auth.Implies(scopes, auth.ScopeAdmin), Principal: "uid:" + strconv.FormatUint(uint64(uid), 10)}, nil
 }
 
 // bearer reads the token of the Authorization header. What is not one such token is the empty one, which auth refuses.
@@ -65,21 +83,11 @@ func bearer(r *http.Request) (token string, given bool) {
 	return token, true
 }
 
-// mayScrape tells whether the peer may read the metrics.
+// mayScrape tells whether the peer may read the metrics: by its network, or by the scope.
 func (s *Server) mayScrape(c *call) error {
-	if c.peer.Socket || s.allowed(c.peer.Addr) {
+	if !c.peer.Socket && c.live.mayScrape(c.peer.Addr) {
 		return nil
 	}
-	_, err := s.identify(c, &Route{Method: http.MethodGet, Service: serviceNode, Scope: "node.metrics", Class: ClassRead})
+	_, err := s.identify(c, &Route{Method: http.MethodGet, Service: serviceNode, Scope: scopeMetrics, Class: ClassRead})
 	return err
-}
-
-func (s *Server) allowed(a netip.Addr) bool {
-	a = a.Unmap()
-	for _, p := range s.metricsAllow {
-		if p.Contains(a) {
-			return true
-		}
-	}
-	return false
 }

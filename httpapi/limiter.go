@@ -9,14 +9,18 @@ var errInflight = errors.New("too many requests in flight")
 
 // limiter bounds how many calls are inside at once. It never waits: who finds it full is refused.
 type limiter struct {
-	max int64
+	max atomic.Int64
 	n   atomic.Int64
 }
 
-func newLimiter(limit int) *limiter { return &limiter{max: int64(limit)} }
+func newLimiter(limit int) *limiter {
+	l := &limiter{}
+	l.max.Store(int64(limit))
+	return l
+}
 
 func (l *limiter) enter() bool {
-	if l.n.Add(1) <= l.max {
+	if l.n.Add(1) <= l.max.Load() {
 		return true
 	}
 	l.n.Add(-1)

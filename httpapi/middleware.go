@@ -19,13 +19,19 @@ type stage struct {
 func stages() []stage {
 	return []stage{
 		{"corr_id", every, correlate},
+		{"headers", every, harden},
 		{"access", every, account},
 		{"recover", every, recovered},
+		{"shape", every, checkShape},
 		{"bypass", bypassing, limitBypass},
+		{"deprecated", deprecated, announce},
 		{"gate", guarded, passGate},
 		{"deadline", guarded, limitTime},
 		{"inflight", takesPlace, limitInflight},
+		{"rate", guarded, limitRate},
+		{"cors", guarded, share},
 		{"auth", protected, authorize},
+		{"caller", protected, limitCaller},
 		{"content", guarded, checkContent},
 		{"body", takesBody, readBody},
 		{"query", every, checkQuery},
@@ -34,9 +40,10 @@ func stages() []stage {
 
 func every(*Route) bool        { return true }
 func bypassing(r *Route) bool  { return r.Class == ClassBypass }
-func guarded(r *Route) bool    { return r.Class != ClassBypass }
-func takesPlace(r *Route) bool { return r.Class != ClassBypass && r.Class != ClassStream }
-func protected(r *Route) bool  { return guarded(r) && (r.Scope != "" || r.Class == ClassAdmin) }
+func deprecated(r *Route) bool { return r.Deprecated != nil }
+func guarded(r *Route) bool    { return r.Class != ClassBypass && r.Class != ClassStatic }
+func takesPlace(r *Route) bool { return guarded(r) && r.Class != ClassStream }
+func protected(r *Route) bool  { return guarded(r) && r.Scope != "" }
 func takesBody(r *Route) bool  { return guarded(r) && r.Body != NoBody }
 
 // fit wraps the handler of b in its stages.
@@ -92,7 +99,7 @@ func limitBypass(s *Server, _ *bound, next handler) handler { return s.bypass.ar
 
 // limitInflight holds one of the service's places while the call runs.
 func limitInflight(s *Server, b *bound, next handler) handler {
-	return s.inflight[b.route.Service].around(next)
+	return s.services[b.route.Service].inflight.around(next)
 }
 
 // passGate asks the drain gate.

@@ -2,6 +2,8 @@ package httpapi
 
 import (
 	"context"
+	"io"
+	"net"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -12,21 +14,61 @@ import (
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/record"
 	"ronbox/httpapi/auth"
-	"ronbox/httpapi/front"
 	"ronbox/httpapi/wire"
 )
 
-// Node is what the admin routes ask of the appliance.
+// Node is what the admin routes ask of the appliance. by is who asks, for the audit chain. Progress functions are called
+// on the goroutine of the call, at any rate.
 type Node interface {
+	NodeState
+	NodeTokens
+	NodeFile
+	NodeAudit
+}
+
+// NodeState is what the node is and does.
+type NodeState interface {
 	Status() wire.Status
 	Version() wire.VersionInfo
 	// Drain begins the shutdown and returns at once.
 	Drain(by engines.Actor, corrID, reason string)
-	// Snapshot calls progress on its own goroutine, at any rate.
-	Snapshot(ctx context.Context, by engines.Actor, corrID, dir string, progress func(done, total int64)) (wire.Snapshot, error)
-	DBInfo(ctx context.Context) (wire.DBInfo, error)
-	AcceptRestore(ctx context.Context, by engines.Actor, corrID string) error
+	Config(ctx context.Context) (wire.ConfigShow, error)
+	Reload(ctx context.Context, by engines.Actor, corrID string) (wire.Reloaded, error)
+	Tasks() wire.TaskList
+	Queues() wire.QueueList
+	LogLevel() wire.LogLevel
+	SetLogLevel(ctx context.Context, by engines.Actor, corrID string, l wire.LogLevel) (wire.LogLevel, error)
+	// Profile writes the profile called name; one that runs for a while runs for d.
+	Profile(ctx context.Context, name string, d time.Duration, w io.Writer) error
+}
+
+// NodeTokens makes and ends tokens and their root keys.
+type NodeTokens interface {
 	Mint(ctx context.Context, by engines.Actor, corrID string, m wire.MintRequest) (wire.Token, error)
+	Tokens(ctx context.Context, cursor string, limit int) (wire.TokenList, error)
+	// Revoke returns once the revocation is in force.
+	Revoke(ctx context.Context, by engines.Actor, corrID string, r wire.RevokeRequest) (wire.Revoked, error)
+	VerifyToken(ctx context.Context, r wire.VerifyRequest) (wire.Verdict, error)
+	Keys(ctx context.Context) (wire.KeyList, error)
+	RotateKey(ctx context.Context, by engines.Actor, corrID string) (wire.KeyInfo, error)
+	RetireKey(ctx context.Context, by engines.Actor, corrID, kid string) (wire.KeyInfo, error)
+}
+
+// NodeFile looks after the database file.
+type NodeFile interface {
+	DBInfo(ctx context.Context) (wire.DBInfo, error)
+	DBStats(ctx context.Context) (wire.DBStats, error)
+	AcceptRestore(ctx context.Context, by engines.Actor, corrID string) error
+	Snapshot(
+		ctx context.Context, by engines.Actor, corrID string, r wire.SnapshotRequest, progress func(done, total int64),
+	) (wire.Snapshot, error)
+	CheckDB(ctx context.Context, by engines.Actor, corrID string, progress func(wire.CheckLine)) (wire.CheckLine, error)
+}
+
+// NodeAudit shows the audit chain.
+type NodeAudit interface {
+	Audit(ctx context.Context, from uint64, limit int) (wire.AuditPage, error)
+	SubscribeAudit(consumer string) *flow.Subscription[wire.AuditRow]
 }
 
 // RegistryReader answers the reads of /registry.
@@ -73,19 +115,18 @@ type Authority interface {
 	Check(token string, r auth.Request) (engines.Actor, error)
 }
 
-// Deps are the server's neighbours. All are needed, but Metrics, Log and Catalog may be nil.
+// Deps are the server's neighbours. All are needed, but Metrics, Log, Catalog, Tracer and Inherited may be nil.
 type Deps struct {
+	Version   string // of the program
 	Catalog   *flow.Catalog
 	Metrics   *obs.Metrics
 	Log       hclog.Logger
+	Tracer    *obs.Tracer
 	Board     *obs.Board
 	Auth      Authority
 	Node      Node
 	Registry  Registry
 	Lifecycle *flow.Watch[flow.Phase]
 	Now       func() time.Time
-	UDS       front.UDSConfig    // no socket when its path is empty
-	SSE       registry.SSEConfig // bounds of /registry/stream
-	Inflight  int                // registry requests at once
-	DrainCap  time.Duration      // the longest drain of any service
+	Inherited map[string]net.Listener // from the service manager, by name
 }

@@ -13,7 +13,7 @@ import (
 // getHealthz serves GET /healthz: the process answers.
 func getHealthz(c *call) error {
 	h := c.Header()
-	h["Content-Type"] = []string{"text/plain; charset=utf-8"}
+	h["Content-Type"] = []string{typeText}
 	h["Cache-Control"] = []string{cacheNone}
 	_, _ = c.Write([]byte("ok\n"))
 	return nil
@@ -22,7 +22,7 @@ func getHealthz(c *call) error {
 // getReadyz serves GET /readyz?service=&plane=.
 func (s *Server) getReadyz(c *call) error {
 	service, plane := c.query.Get("service"), c.query.Get("plane")
-	if plane != "" && plane != "read" && plane != "write" {
+	if c.query.Has("plane") && plane != "read" && plane != "write" {
 		return &QueryError{"plane", "must be read or write"}
 	}
 	r := s.d.Board.Report(service, plane)
@@ -51,7 +51,7 @@ func (s *Server) applyGate(r *obs.Report, plane string) {
 	r.ReadReady = r.ReadReady && g == GateDraining
 	r.Ready = r.Ready && plane == "read" && g == GateDraining
 	if g != GateStarting {
-		r.RetryAfter = s.retryAfter(waitDrain)
+		r.RetryAfter = s.retryAfter(waitDrain, nil)
 	} else if r.RetryAfter == 0 {
 		r.RetryAfter = degradedRetry
 	}
@@ -69,7 +69,11 @@ func readyBody(r obs.Report) wire.Ready {
 }
 
 // getVersionInfo serves GET /version.
-func (s *Server) getVersionInfo(c *call) error { return respond(c, http.StatusOK, s.d.Node.Version()) }
+func (s *Server) getVersionInfo(c *call) error {
+	v := s.d.Node.Version()
+	v.Deprecations = append(deprecations(s.routes), v.Deprecations...)
+	return respond(c, http.StatusOK, v)
+}
 
 // getMetrics serves GET /metrics to who may scrape.
 func (s *Server) getMetrics() handler {

@@ -94,8 +94,8 @@ func TestBypassHasItsOwnLimit(t *testing.T) {
 }
 
 func TestInflightIsBounded(t *testing.T) {
-	r := newRig(t, func(_ *front.Config, d *Deps) { d.Inflight = 1 })
-	r.inflight[serviceRegistry].enter()
+	r := newRig(t, func(c *Settings, _ *Deps) { c.Limits[serviceRegistry] = Limits{Inflight: 1} })
+	r.services[serviceRegistry].inflight.enter()
 	w := r.do("POST", "/registry/commit/"+proposal, "", writer)
 	if p := problemIn(t, w.Body.String()); w.Code != 429 || p.Reason != "inflight" {
 		t.Errorf("%d %+v", w.Code, p)
@@ -103,11 +103,11 @@ func TestInflightIsBounded(t *testing.T) {
 	if w := r.do("HEAD", "/registry/stream", "", nil); w.Code != 200 {
 		t.Errorf("a stream takes no place, got %d", w.Code)
 	}
-	r.inflight[serviceRegistry].leave()
+	r.services[serviceRegistry].inflight.leave()
 	if w := r.do("POST", "/registry/commit/"+proposal, "", writer); w.Code != 201 {
 		t.Errorf("%d after the place came free", w.Code)
 	}
-	if got := r.inflight[serviceRegistry].n.Load(); got != 0 {
+	if got := r.services[serviceRegistry].inflight.n.Load(); got != 0 {
 		t.Errorf("%d left inside", got)
 	}
 }

@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/obs"
+	"ronbox/engines"
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/record"
 	"ronbox/httpapi/auth"
+	"ronbox/httpapi/inflate"
 	"ronbox/store"
 )
 
@@ -35,7 +39,12 @@ const (
 	reasonRevoked      = "revoked_key"
 	reasonQuorum       = "quorum"
 	reasonClock        = "clock_skew"
+	reasonRatioCap     = "ratio_cap"
+	reasonInflateCap   = "decompress_cap"
+	reasonReload       = "reload_refused"
+	reasonAmnesia      = "amnesia"
 	reasonBusy         = "busy"
+	reasonRate         = "rate_limit"
 	reasonInflight     = "inflight"
 	reasonStreams      = "conn_cap"
 	reasonCanceled     = "canceled"
@@ -52,6 +61,7 @@ const (
 const (
 	hintForbidden = "what was sent does not allow this; `ronbox token inspect` shows what a token allows"
 	hintDrain     = "nothing was done; the node is on its way down"
+	hintRate      = "nothing was begun; send it again after Retry-After"
 	hintLate      = "the deadline passed before it was begun: nothing was written"
 )
 
@@ -62,6 +72,7 @@ const (
 	waitNone     wait = iota
 	waitBusy          // 1 or 2 s, so that the refused do not come back together
 	waitDegraded      // 5 s
+	waitToken         // until the bucket that refused has a token, at least 1 s
 	waitDrain         // what is left of the drain, and 5 s to start again
 )
 
@@ -86,6 +97,7 @@ type row struct {
 func problemRows() []row {
 	out := requestRows()
 	out = append(out, accessRows()...)
+	out = append(out, nodeRows()...)
 	out = append(out, recordRows()...)
 	out = append(out, registryRows()...)
 	out = append(out, storeRows()...)
@@ -106,13 +118,20 @@ func requestRows() []row {
 		bad.when(as[*QueryError]).with(field(func(e *QueryError) string { return e.Param })),
 		bad.when(is(errNoBody)),
 		bad.when(is(errBodyCut)),
-		bad.when(is(auth.ErrSpec)),
+		bad.when(is(errNested)),
+		bad.when(is(inflate.ErrStream)).told("the body is not what its Content-Encoding says"),
+		bad.when(is(inflate.ErrRatio)).because(reasonRatioCap).told("the body inflates by too much; send it as it is"),
+		bad.when(is(inflate.ErrTooLarge)).because(reasonInflateCap).told("the inflated body is too large"),
+		bad.when(either(is(auth.ErrSpec), is(engines.ErrAmount))),
 		bad.when(as[*HeaderError]).because(reasonBadHeader).with(field(func(e *HeaderError) string { return e.Header })),
+		{is: is(errTarget), status: http.StatusRequestURITooLong, reason: reasonMalformed, code: "Malformed", title: "URI too long"},
+		{is: is(errHeaders), status: http.StatusRequestHeaderFieldsTooLarge, reason: reasonBadHeader, code: "Malformed",
+			title: "Too many headers"},
 		{is: is(errLength), status: http.StatusLengthRequired, reason: reasonLength, code: "LengthRequired",
 			title: "Length required"},
 		{is: is(errBodyCap), status: http.StatusRequestEntityTooLarge, reason: reasonBodyCap, code: "PayloadTooLarge",
 			title: "Body too large"},
-		{is: is(errMediaType), status: http.StatusUnsupportedMediaType, reason: reasonMediaType, code: "UnsupportedType",
+		{is: either(is(errMediaType), is(errEncoding), is(inflate.ErrEncoding)), status: http.StatusUnsupportedMediaType, reason: reasonMediaType, code: "UnsupportedType",
 			title: "Unsupported media type"},
 		{is: is(errBodySlow), status: http.StatusRequestTimeout, reason: reasonTimeout, code: "Timeout",
 			title: "Request too slow", retry: true, more: outcome("none")},
@@ -125,19 +144,35 @@ func accessRows() []row {
 	full := row{status: http.StatusTooManyRequests, code: "Busy", title: "Too many requests", retry: true, wait: waitBusy}
 	return []row{
 		absent.when(is(errNoRoute)),
+		absent.when(is(ErrNoSuch)),
 		{is: as[*methodError], status: http.StatusMethodNotAllowed, reason: reasonMethod, code: "MethodNotAllowed",
 			title: "Method not allowed"},
 		{is: is(auth.ErrUnauthenticated), status: http.StatusUnauthorized, reason: reasonUnauth, code: "Unauthorized",
 			title: "Not authenticated",
 			hint:  "send a token in force as 'Authorization: Bearer …'; `ronbox token mint` makes one"},
-		{is: as[*auth.DeniedError], status: http.StatusForbidden, reason: reasonForbidden,
+		{is: either(as[*auth.DeniedError], as[*engines.GrantError]), status: http.StatusForbidden, reason: reasonForbidden,
 			code: "Forbidden", title: "Not allowed", hint: hintForbidden},
+		{is: either(as[*rateError], as[*auth.LimitedError]), status: http.StatusTooManyRequests, reason: reasonRate, code: "Busy",
+			title: "Too many requests", retry: true, wait: waitToken, hint: hintRate},
 		full.when(is(errInflight)).because(reasonInflight),
 		full.when(is(errStreams)).because(reasonStreams),
 		{is: is(errDraining), status: http.StatusServiceUnavailable, reason: reasonDraining, code: "Draining",
 			title: "Node is draining", retry: true, wait: waitDrain, hint: hintDrain},
 		{is: is(errStarting), status: http.StatusServiceUnavailable, reason: reasonDegraded, code: "NotReady",
 			title: "Not ready", retry: true, wait: waitDegraded, more: func(error) details { return details{"cause": "starting"} }},
+	}
+}
+
+// nodeRows are what the node itself refuses.
+func nodeRows() []row {
+	clash := row{status: http.StatusConflict, reason: reasonConflict, code: "Conflict", title: "Not in this state"}
+	return []row{
+		clash.when(as[*ConflictError]),
+		clash.when(is(obs.ErrNotRecording)).told("the flight recorder is off"),
+		{is: as[*ReloadError], status: http.StatusUnprocessableEntity, reason: reasonReload, code: "ReloadRefused",
+			title: "Configuration refused", more: detail(func(e *ReloadError) details {
+				return details{"cause": e.Reason, "keys": slices.Concat([]string{}, e.Keys)}
+			})},
 	}
 }
 
@@ -209,6 +244,8 @@ func storeRows() []row {
 			title: "Restored, not yet accepted", retry: true, wait: waitDegraded,
 			hint: "reads go on; `ronbox db accept-restore` lets writes in",
 			more: func(error) details { return details{"cause": reasonRestored} }},
+		{is: is(store.ErrAmnesia), status: http.StatusServiceUnavailable, reason: reasonAmnesia, code: "NotReady",
+			title: "Not in memory mode", hint: "the file lives in memory, by amnesia.enabled, and leaves nothing on a disk"},
 		{is: is(store.ErrTimeout), status: http.StatusGatewayTimeout, reason: reasonTimeout, code: "Timeout",
 			title: "Deadline passed", retry: true, hint: hintLate, more: outcome("none")},
 	}
@@ -233,6 +270,7 @@ func waitingRows() []row {
 
 func (r row) when(is func(error) bool) row      { r.is = is; return r }
 func (r row) because(reason string) row         { r.reason = reason; return r }
+func (r row) told(hint string) row              { r.hint = hint; return r }
 func (r row) called(code, title string) row     { r.code, r.title = code, title; return r }
 func (r row) with(more func(error) details) row { r.more = more; return r }
 func is(target error) func(error) bool          { return func(err error) bool { return errors.Is(err, target) } }

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"net/url"
-	"slices"
 	"strconv"
 )
 
@@ -27,7 +26,7 @@ func checkQuery(_ *Server, b *bound, next handler) handler {
 			return &QueryError{"", "is malformed"}
 		}
 		for name, values := range q {
-			if !slices.Contains(b.route.Query, name) {
+			if !b.route.knows(name) {
 				return &QueryError{clip(name), "is not known here"}
 			}
 			if len(values) > 1 {

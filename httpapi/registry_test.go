@@ -14,9 +14,9 @@ const approvalBody = `{"signer_id":"org:a#1","algo":"ed25519","sig":"x","signed_
 func TestRegistryReads(t *testing.T) {
 	r := newRig(t)
 	for _, tt := range []struct{ path, body, cache, etag string }{
-		{"/registry/head", `{"version":3}`, cacheAsk, `"b3:3"`},
-		{"/registry/2", `{"version":2,"items":[]}`, cacheForever, `"v2"`},
-		{"/registry/2?items=0", `{"version":2}`, cacheForever, `"v2"`},
+		{"/registry/head", headJSON(3), cacheAsk, `"b3:3"`},
+		{"/registry/2", versionJSON(2, `"items":[],`), cacheForever, `"v2"`},
+		{"/registry/2?items=0", versionJSON(2, ""), cacheForever, `"v2"`},
 		{"/registry/2/payload", `{"payload":2}`, cacheForever, tagOf([]byte(`{"payload":2}`))},
 		{"/registry/2/entry", `{"entry":2}`, cacheForever, tagOf([]byte(`{"entry":2}`))},
 		{"/registry/2/status", `{"pruned":false,"covered_by":2}`, cacheAsk, ""},
@@ -46,7 +46,7 @@ func TestRegistryReads(t *testing.T) {
 func TestRegistryProposals(t *testing.T) {
 	r := newRig(t)
 	list := r.do(http.MethodGet, "/registry/proposals?limit=7&cursor="+proposal, "", nil).Body.String()
-	for _, want := range []string{`"proposal_id":"` + proposal, `"version":7`, `"kind":"` + proposal, `"payload_url":"/registry/proposals/`} {
+	for _, want := range []string{`"proposal_id":"` + proposal, `"version":7`, `"next":"` + proposal, `"payload_url":"/registry/proposals/`} {
 		if !strings.Contains(list, want) {
 			t.Errorf("list %s lacks %s", list, want)
 		}

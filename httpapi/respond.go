@@ -13,6 +13,10 @@ const (
 	cacheAsk       = "no-cache"
 	cacheForever   = "public, max-age=31536000, immutable"
 	typeJSON       = "application/json"
+	typeLines      = "application/x-ndjson"
+	typeEvents     = "text/event-stream"
+	typeBytes      = "application/octet-stream"
+	typeText       = "text/plain; charset=utf-8"
 	replayedHeader = "Idempotent-Replayed"
 )
 

@@ -2,11 +2,11 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -22,13 +22,19 @@ import (
 	"ronbox/engines/registry/record"
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/front"
-	"ronbox/httpapi/wire"
 	"ronbox/store"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const proposal = "p_01ARZ3NDEKTSV4RRFFQ69G5FAV"
+// Values of their kinds.
+const (
+	someULID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+	proposal = "p_" + someULID
+	someTime = "2026-01-01T00:00:00.000Z"
+	someB3   = "b3:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	someRoot = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+)
 
 // fakeRegistry answers from its fields; err, when set, is what every call gets.
 type fakeRegistry struct {
@@ -67,8 +73,18 @@ func (f *fakeRegistry) moveHead(v uint64) {
 func headView(v uint64) registry.HeadView {
 	return registry.HeadView{
 		Head: record.Head{Version: v}, MinVersion: 1, Incarnation: "01INCARNATION",
-		JSON: []byte(`{"version":` + formatUint(v) + "}\n"), ETag: `"b3:` + formatUint(v) + `"`,
+		JSON: []byte(headJSON(v) + "\n"), ETag: `"b3:` + formatUint(v) + `"`,
 	}
+}
+
+func headJSON(v uint64) string {
+	return fmt.Sprintf(`{"version":%d,"payload_b3":%q,"committed_at":%q,"hash":%q,"epoch":1,"min_version":1,"checkpoint_size":0,`+
+		`"incarnation":"01INCARNATION"}`, v, someB3, someTime, someB3)
+}
+
+func versionJSON(v uint64, items string) string {
+	return fmt.Sprintf(`{"schema_version":"1.0.0","version":%d,%s"payload_b3":%q,"approvals":[],"prev_hash":%q,"committed_at":%q,`+
+		`"hash":%q,"kind":"update","items_root":%q,"epoch":1}`, v, items, someB3, someB3, someTime, someB3, someRoot)
 }
 
 func (f *fakeRegistry) Head() *registry.HeadView {
@@ -79,9 +95,9 @@ func (f *fakeRegistry) Head() *registry.HeadView {
 }
 
 func (f *fakeRegistry) Version(ctx context.Context, v uint64, items bool) (registry.VersionDoc, error) {
-	body := `{"version":` + formatUint(v) + `}`
+	body := versionJSON(v, "")
 	if items {
-		body = `{"version":` + formatUint(v) + `,"items":[]}`
+		body = versionJSON(v, `"items":[],`)
 	}
 	return registry.VersionDoc{Version: v, Body: []byte(body), ETag: `"v` + formatUint(v) + `"`}, f.call(ctx, engines.Actor{})
 }
@@ -103,11 +119,19 @@ func (f *fakeRegistry) Diff(ctx context.Context, _, _ uint64) (registry.Diff, er
 }
 
 func (f *fakeRegistry) Proposals(ctx context.Context, cursor string, limit int) (registry.ProposalList, error) {
-	return registry.ProposalList{Proposals: []registry.Proposal{{ID: proposal, Version: uint64(limit), Kind: cursor}}}, f.call(ctx, engines.Actor{})
+	p := pending(proposal)
+	p.Version = uint64(limit)
+	return registry.ProposalList{Proposals: []registry.Proposal{p}, Next: cursor}, f.call(ctx, engines.Actor{})
 }
 
 func (f *fakeRegistry) Proposal(ctx context.Context, id string) (registry.Proposal, error) {
-	return registry.Proposal{ID: id, State: registry.StatePending}, f.call(ctx, engines.Actor{})
+	return pending(id), f.call(ctx, engines.Actor{})
+}
+
+func pending(id string) registry.Proposal {
+	return registry.Proposal{
+		ID: id, State: registry.StatePending, Kind: "update", Mode: "full", CreatedAt: someTime, ExpiresAt: someTime, ItemsRoot: someRoot,
+	}
 }
 
 func (f *fakeRegistry) ProposalPayload(ctx context.Context, _ string) ([]byte, error) {
@@ -123,7 +147,7 @@ func (f *fakeRegistry) Approve(ctx context.Context, by engines.Actor, _ string, 
 }
 
 func (f *fakeRegistry) Commit(ctx context.Context, by engines.Actor, _, _ string) (registry.Committed, error) {
-	return registry.Committed{Version: 2, Replayed: f.replay}, f.call(ctx, by)
+	return registry.Committed{Version: 2, CommittedAt: someTime, Replayed: f.replay}, f.call(ctx, by)
 }
 
 func (f *fakeRegistry) Withdraw(ctx context.Context, by engines.Actor, _, _ string) error {
@@ -131,7 +155,7 @@ func (f *fakeRegistry) Withdraw(ctx context.Context, by engines.Actor, _, _ stri
 }
 
 func (f *fakeRegistry) Genesis(ctx context.Context, by engines.Actor, _ []byte, _ []record.Approval, _ string) (registry.Committed, error) {
-	return registry.Committed{Version: 1}, f.call(ctx, by)
+	return registry.Committed{Version: 1, CommittedAt: someTime}, f.call(ctx, by)
 }
 
 func (f *fakeRegistry) Subscribe(consumer string) *flow.Subscription[registry.Event] {
@@ -140,31 +164,6 @@ func (f *fakeRegistry) Subscribe(consumer string) *flow.Subscription[registry.Ev
 
 func (f *fakeRegistry) Since(_ context.Context, after uint64, limit int) ([]registry.Event, error) {
 	return f.since(after, limit)
-}
-
-// fakeNode is a node that does what it is told at once.
-type fakeNode struct {
-	err     error
-	drained chan string
-	steps   int // of progress
-}
-
-func (n *fakeNode) Status() wire.Status                     { return wire.Status{NodeID: "n1", Phase: "Running"} }
-func (n *fakeNode) Version() wire.VersionInfo               { return wire.VersionInfo{Version: "v0"} }
-func (n *fakeNode) Drain(_ engines.Actor, _, reason string) { n.drained <- reason }
-func (n *fakeNode) DBInfo(context.Context) (wire.DBInfo, error) {
-	return wire.DBInfo{File: "ronbox.db"}, n.err
-}
-func (n *fakeNode) AcceptRestore(context.Context, engines.Actor, string) error { return n.err }
-func (n *fakeNode) Mint(_ context.Context, _ engines.Actor, _ string, m wire.MintRequest) (wire.Token, error) {
-	return wire.Token{Token: strings.Join(m.Scopes, "+")}, n.err
-}
-
-func (n *fakeNode) Snapshot(_ context.Context, _ engines.Actor, _, dir string, progress func(done, total int64)) (wire.Snapshot, error) {
-	for i := range n.steps {
-		progress(int64(i+1), int64(n.steps))
-	}
-	return wire.Snapshot{File: filepath.Join(dir, "s.db"), B3: "b3:1", Seq: 7}, n.err
 }
 
 // fakeAuth lets in the token "good", knows "bad", and nothing else.
@@ -182,6 +181,7 @@ func (fakeAuth) Check(token string, r auth.Request) (engines.Actor, error) {
 
 type rig struct {
 	*Server
+	t       testing.TB
 	reg     *fakeRegistry
 	node    *fakeNode
 	metrics *obs.Metrics
@@ -189,10 +189,25 @@ type rig struct {
 	store   *store.Store // under a real engine only
 	client  *http.Client
 	url     string
+
+	undescribed bool // answers are of errors that no such route can meet, so the document does not have them
+}
+
+// testSettings let uid 7 do everything over the socket, and limit no rate.
+func testSettings() Settings {
+	cfg := Settings{
+		Server: front.DefaultConfig(), TLS: front.DefaultTLSConfig(), UDS: front.DefaultUDSConfig(),
+		Limits:   map[string]Limits{serviceRegistry: {Inflight: 1024}},
+		SSE:      registry.SSEConfig{Ping: unit.Duration(time.Minute), MaxClients: 256, MaxPerIP: 8, ReplayMax: 1000},
+		DrainCap: 5 * time.Second,
+	}
+	cfg.Server.Bind = "127.0.0.1:0"
+	cfg.UDS.Map = map[string][]string{"uid:7": {auth.ScopeAdmin}}
+	return cfg
 }
 
 // newRig makes a server with an open gate that listens nowhere.
-func newRig(t testing.TB, change ...func(*front.Config, *Deps)) *rig {
+func newRig(t testing.TB, change ...func(*Settings, *Deps)) *rig {
 	t.Helper()
 	m := obs.NewMetrics()
 	cat := flow.NewCatalog(m, nil)
@@ -203,19 +218,20 @@ func newRig(t testing.TB, change ...func(*front.Config, *Deps)) *rig {
 	phase := flow.NewWatch(cat, flow.Spec{
 		Service: "node", Name: "lifecycle", Cap: 1, Policy: flow.LastWins, Producers: []string{"supervisor"}, Consumers: []string{"http"},
 	}, flow.Running)
-	node := &fakeNode{drained: make(chan string, 1)}
-	cfg, d := front.DefaultConfig(), Deps{
-		Catalog: cat, Metrics: m, Board: obs.NewBoard(m), Auth: fakeAuth{}, Node: node, Registry: reg, Lifecycle: phase,
-		SSE:      registry.SSEConfig{Ping: unit.Duration(time.Minute), MaxClients: 256, MaxPerIP: 8, ReplayMax: 1000},
-		Inflight: 1024, DrainCap: 5 * time.Second,
+	node := newFakeNode(cat)
+	d := Deps{
+		Version: "v0", Catalog: cat, Metrics: m, Board: obs.NewBoard(m), Auth: fakeAuth{}, Node: node, Registry: reg, Lifecycle: phase,
 	}
-	cfg.Bind = "127.0.0.1:0"
+	cfg := testSettings()
 	for _, f := range change {
 		f(&cfg, &d)
 	}
-	s := New(cfg, d)
+	s, err := New(cfg, d)
+	if err != nil {
+		t.Fatal(err)
+	}
 	s.SetGate(GateOpen)
-	return &rig{Server: s, reg: reg, node: node, metrics: m, phase: phase}
+	return &rig{Server: s, t: t, reg: reg, node: node, metrics: m, phase: phase}
 }
 
 // listening starts the rig's tasks, joined at the end of the test.
@@ -236,7 +252,7 @@ func (r *rig) listening(t testing.TB) *rig {
 		}()
 	}
 	transport := &http.Transport{DisableCompression: true}
-	r.client, r.url = &http.Client{Transport: transport}, "http://"+r.Addr()
+	r.client, r.url = &http.Client{Transport: describedTransport{transport, r}}, "http://"+r.Addr()
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
 		stop, end := context.WithTimeout(context.Background(), time.Second)
@@ -260,13 +276,13 @@ func (r *rig) socket(method, target, body string, h header) *httptest.ResponseRe
 	return r.as(&front.Peer{Socket: true, UID: 7}, method, target, body, h)
 }
 
-func (r *rig) as(p *front.Peer, method, target, body string, h header) *httptest.ResponseRecorder {
+func (r *rig) as(p *front.Peer, method, target, content string, h header) *httptest.ResponseRecorder {
 	var in io.Reader
-	if body != "" {
-		in = strings.NewReader(body)
+	if content != "" {
+		in = strings.NewReader(content)
 	}
 	req := httptest.NewRequest(method, target, in)
-	if body != "" {
+	if content != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	for k, v := range h {
@@ -274,6 +290,11 @@ func (r *rig) as(p *front.Peer, method, target, body string, h header) *httptest
 	}
 	w := httptest.NewRecorder()
 	r.Handler().ServeHTTP(w, req.WithContext(front.WithPeer(req.Context(), p)))
+	body := w.Body.Bytes()
+	if method == http.MethodHead {
+		body = nil // as net/http sends it
+	}
+	r.described(req, w.Code, w.Header(), body)
 	return w
 }
 

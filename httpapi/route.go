@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"ronbox/httpapi/openapi"
 )
 
 // Class says which gates and limits a route meets.
@@ -15,10 +17,11 @@ const (
 	ClassBypass              // never behind a queue, a limiter or a drain
 	ClassStream              // stays open; has its own caps and no place in flight
 	ClassAdmin               // for the operator, over the socket
+	ClassStatic              // the same bytes from the first moment to the last; holds nothing
 )
 
 func (c Class) String() string {
-	return [...]string{"read", "write", "bypass", "stream", "admin"}[c]
+	return [...]string{"read", "write", "bypass", "stream", "admin", "static"}[c]
 }
 
 // Body says what a route reads of a request.
@@ -31,18 +34,27 @@ const (
 	OptionJSON             // JSON, or nothing at all
 )
 
-// Route is one row of the table that feeds the router, the metric labels, the scopes, the limits and the tests.
+// Route is one row of the table that feeds the router, the metric labels, the scopes, the limits, the document and the
+// tests.
 type Route struct {
-	Method   string        // HEAD comes with every GET
-	Pattern  string        // also the metric label: /registry/:v/payload
-	Service  string        // whose limits and codes apply
-	Scope    string        // a token's; "" is public
-	Class    Class         //
-	Deadline time.Duration // of the work; a caller may shorten it
-	Body     Body          //
-	Endpoint string        // label of busy_rejections_total
-	Query    []string      // parameters it knows; any other is refused
-	Socket   bool          // the admin socket only, whatever the configuration says
+	Method   string          // HEAD comes with every GET
+	Pattern  string          // also the metric label: /registry/:v/payload
+	Service  string          // whose limits and codes apply
+	Scope    string          // a token's; "" is public
+	Class    Class           //
+	Deadline time.Duration   // of the work; a caller may shorten it
+	Body     Body            //
+	Endpoint string          // label of busy_rejections_total
+	Query    []openapi.Param // parameters it knows; any other is refused
+	Socket   bool            // the admin socket only, whatever the configuration says
+	Admin    bool            // the same, unless the configuration opens it on TCP
+
+	Summary    string
+	Headers    []openapi.Param // of the request, that only some routes know
+	In         any             // zero value of the body
+	Answers    []openapi.Answer
+	Problems   []int        // statuses of refusals of its own, beside those of its class
+	Deprecated *Deprecation // nil: it stays
 
 	handle handler
 }
@@ -60,6 +72,11 @@ func (r *Route) methods() []string {
 
 // writes tells whether the route changes anything.
 func (r *Route) writes() bool { return r.Method != http.MethodGet }
+
+// knows tells whether the route has a query parameter.
+func (r *Route) knows(name string) bool {
+	return slices.ContainsFunc(r.Query, func(p openapi.Param) bool { return p.Name == name })
+}
 
 // Routes lists the table in its order.
 func (s *Server) Routes() []Route { return slices.Clone(s.routes) }

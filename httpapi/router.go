@@ -3,7 +3,6 @@ package httpapi
 import (
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/julienschmidt/httprouter"
@@ -16,14 +15,20 @@ type methodError struct{ allow []string }
 
 func (e *methodError) Error() string { return "method not allowed" }
 
-// catchAll is the one GET row that httprouter can hold where fixed names stand beside parameters.
-const catchAll = "/registry/*path"
+// The prefixes under which httprouter cannot hold the rows of one method, since fixed names stand beside parameters:
+// each is one row there, and what is below it is matched by hand.
+const (
+	registryPrefix = "/registry/"
+	adminPrefix    = "/admin/v1/"
+	catchAll       = "*path"
+)
 
 // router finds the row of a request. Nothing is cleaned or redirected: a path is a row's, or there is none.
 type router struct {
-	tree     *httprouter.Router
-	registry map[string]*templates // by method: the rows under catchAll
-	none     map[string]*bound     // by service and method: what has no row
+	tree *httprouter.Router
+	hand map[string]*templates // by method and prefix: the rows under a catch-all
+	all  map[string]*templates // by method: every row
+	none map[string]*bound     // by service and method: what has no row
 }
 
 // newRouter registers every row under its methods.
@@ -31,7 +36,7 @@ func (s *Server) newRouter(routes []Route) *router {
 	t := httprouter.New()
 	t.RedirectTrailingSlash, t.RedirectFixedPath = false, false
 	t.HandleOPTIONS, t.HandleMethodNotAllowed = false, false
-	rt := &router{tree: t, registry: map[string]*templates{}, none: map[string]*bound{}}
+	rt := &router{tree: t, hand: map[string]*templates{}, all: map[string]*templates{}, none: map[string]*bound{}}
 	for i := range routes {
 		var all []*bound
 		for _, m := range routes[i].methods() {
@@ -57,33 +62,55 @@ func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (rt *router) add(s *Server, b *bound) {
-	if b.method == b.route.Method && b.route.Method != http.MethodGet || !strings.HasPrefix(b.route.Pattern, "/registry/") {
+	set(rt.all, b.method).add(b)
+	prefix := handPrefix(b)
+	if prefix == "" {
 		rt.tree.Handle(b.method, b.route.Pattern, func(w http.ResponseWriter, r *http.Request, p httprouter.Params) {
 			s.serve(w, r, b, p)
 		})
 		return
 	}
-	if rt.registry[b.method] == nil {
-		set := &templates{fixed: map[string]*bound{}}
-		rt.registry[b.method] = set
-		rt.tree.Handle(b.method, catchAll, func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) {
-			b, params := set.match(r.URL.Path)
-			if b == nil {
-				b = rt.missing(r)
-			}
-			s.serve(w, r, b, params)
-		})
+	_, there := rt.hand[b.method+prefix]
+	rows := set(rt.hand, b.method+prefix)
+	rows.add(b)
+	if there {
+		return
 	}
-	rt.registry[b.method].add(b)
+	rt.tree.Handle(b.method, prefix+catchAll, func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) {
+		b, params := rows.match(r.URL.Path)
+		if b == nil {
+			b = rt.missing(r)
+		}
+		s.serve(w, r, b, params)
+	})
+}
+
+// handPrefix is the prefix under which b is matched by hand, "" for none.
+func handPrefix(b *bound) string {
+	switch {
+	case strings.HasPrefix(b.route.Pattern, adminPrefix):
+		return adminPrefix
+	case strings.HasPrefix(b.route.Pattern, registryPrefix) && b.route.Method == http.MethodGet:
+		return registryPrefix
+	}
+	return ""
+}
+
+func set(all map[string]*templates, key string) *templates {
+	t, ok := all[key]
+	if !ok {
+		t = &templates{fixed: map[string]*bound{}}
+		all[key] = t
+	}
+	return t
 }
 
 // addMissing binds the pseudo-rows of requests that have none, one for each service. Their methods are a closed set,
 // since they are labels.
 func (rt *router) addMissing(s *Server) {
-	refuse := func(c *call) error { return rt.refuse(s, c) }
 	for _, service := range []string{serviceNode, serviceRegistry} {
 		route := &Route{
-			Pattern: "unmatched", Service: service, Class: ClassBypass, Deadline: bypassDeadline, handle: refuse,
+			Pattern: "unmatched", Service: service, Class: ClassBypass, Deadline: bypassDeadline, handle: rt.refuse,
 		}
 		for _, m := range []string{
 			http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
@@ -94,21 +121,24 @@ func (rt *router) addMissing(s *Server) {
 	}
 }
 
-// refuse tells which methods the path has, unless it does not exist for the peer.
-func (rt *router) refuse(s *Server, c *call) error {
-	path := c.r.URL.Path
-	hidden := slices.ContainsFunc(s.routes, func(r Route) bool { return r.Pattern == path && s.hidden(c.peer, &r) })
-	if allow := rt.allowed(path); len(allow) > 0 && !hidden {
-		return &methodError{allow}
+// refuse tells which methods the path has for the peer, or that there is no such path. A browser of an allowed origin
+// that asks ahead is answered.
+func (rt *router) refuse(c *call) error {
+	allow := rt.allowed(c)
+	switch {
+	case len(allow) == 0:
+		return errNoRoute
+	case c.live.cors.preflight(c):
+		return nil
 	}
-	return errNoRoute
+	return &methodError{allow}
 }
 
 const otherMethod = "other"
 
 func (rt *router) missing(r *http.Request) *bound {
 	service := serviceNode
-	if strings.HasPrefix(r.URL.Path, "/registry/") {
+	if strings.HasPrefix(r.URL.Path, registryPrefix) {
 		service = serviceRegistry
 	}
 	if b, ok := rt.none[service+r.Method]; ok {
@@ -117,35 +147,17 @@ func (rt *router) missing(r *http.Request) *bound {
 	return rt.none[service+otherMethod]
 }
 
-// allowed lists the methods that have a row for path.
-func (rt *router) allowed(path string) []string {
+// allowed lists the methods that have a row for the path of c which is not hidden from its peer.
+func (rt *router) allowed(c *call) []string {
 	var out []string
-	for _, m := range []string{http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodPost} {
-		if rt.has(m, path) {
-			out = append(out, m)
+	for _, m := range []string{http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut} {
+		if rows, ok := rt.all[m]; ok {
+			if b, _ := rows.match(c.r.URL.Path); b != nil && !hidden(c, b.route) {
+				out = append(out, m)
+			}
 		}
 	}
 	return out
-}
-
-func (rt *router) has(method, path string) bool {
-	if !strings.HasPrefix(path, "/") {
-		return false
-	}
-	h, params, _ := rt.tree.Lookup(method, path)
-	if h == nil {
-		return false
-	}
-	for _, p := range params {
-		if p.Key == "path" {
-			b, _ := rt.registry[method].match(path)
-			return b != nil
-		}
-		if !validParam(p.Key, p.Value) {
-			return false
-		}
-	}
-	return true
 }
 
 // templates are the rows that are matched by hand: fixed ones by name, the others segment by segment.
@@ -200,6 +212,21 @@ func (t template) take(got []string) (httprouter.Params, bool) {
 	return params, true
 }
 
+// namePattern is what isName takes.
+const namePattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
+
+// isName tells a word of letters, digits and "._-" that begins with one of the first two.
+func isName(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !alnum && (i == 0 || c != '.' && c != '_' && c != '-') {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 128
+}
+
 // validParam tells whether v is the one spelling of a value of this kind.
 func validParam(name, v string) bool {
 	switch name {
@@ -207,6 +234,8 @@ func validParam(name, v string) bool {
 		return canonicalInt(v)
 	case paramProposal:
 		return isProposalID(v)
+	case paramKid, paramSchema, paramProfile:
+		return isName(v)
 	}
 	return false
 }

@@ -108,7 +108,7 @@ func FuzzDispatch(f *testing.F) {
 	} {
 		f.Add(s)
 	}
-	set := newRig(f).router.registry[http.MethodGet]
+	set := newRig(f).router.hand[http.MethodGet+registryPrefix]
 	f.Fuzz(func(t *testing.T, path string) {
 		b, params := set.match(path)
 		if b == nil {

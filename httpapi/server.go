@@ -3,8 +3,8 @@ package httpapi
 import (
 	"context"
 	"net/http"
-	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -19,32 +19,58 @@ const (
 	serviceNode     = "node"
 	serviceRegistry = "registry"
 
-	bypassDeadline = 5 * time.Second
 	bypassInflight = 64
 	adminInflight  = 64
 )
 
 // Server answers HTTP on one TCP address and on the admin socket.
 type Server struct {
-	cfg          front.Config
-	d            Deps
-	metricsAllow []netip.Prefix
-	maxBody      int64
+	d    Deps
+	live atomic.Pointer[live] // what a reload may change; each request reads it once
 
-	routes   []Route
-	rows     []row
-	router   *router
-	gate     *gate
-	bypass   *limiter
-	inflight map[string]*limiter // by service
-	streams  *streams
-	refusals sync.Map // service and reason to the counter of rejected_total
+	routes       []Route
+	rows         []row
+	router       *router
+	doc          *document
+	gate         *gate
+	bypass       *limiter
+	services     map[string]*service
+	streams      *streams // of the registry
+	auditStreams *streams
+	refusals     sync.Map // service and reason to the counter of rejected_total
 
 	front *front.Front
 }
 
 // New wires a server; it opens nothing. cfg is valid.
-func New(cfg front.Config, d Deps) *Server {
+func New(cfg Settings, d Deps) (*Server, error) {
+	d = withDefaults(d)
+	now, err := newLive(cfg)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		d: d, rows: problemRows(), gate: newGate(), bypass: newLimiter(bypassInflight),
+		services: map[string]*service{}, streams: newStreams(d.Catalog), auditStreams: newStreams(d.Catalog),
+	}
+	s.live.Store(now)
+	for _, name := range []string{serviceNode, serviceRegistry} {
+		s.services[name] = newService(limitsOf(cfg, name))
+	}
+	d.Metrics.Declare(obs.Family{
+		Name: "registry_sse_clients", Type: obs.Gauge, Help: "Clients of the registry's event stream.",
+	})
+	d.Metrics.Gauge("registry_sse_clients", serviceRegistry, s.streams.count)
+	s.routes = s.table()
+	s.router = s.newRouter(s.routes)
+	if s.doc, err = newDocument(d.Version, s.routes); err != nil {
+		return nil, err
+	}
+	s.front = front.New(cfg.Server, cfg.TLS, cfg.UDS, s.frontOptions())
+	return s, nil
+}
+
+func withDefaults(d Deps) Deps {
 	if d.Log == nil {
 		d.Log = hclog.NewNullLogger()
 	}
@@ -55,23 +81,54 @@ func New(cfg front.Config, d Deps) *Server {
 	if d.Now == nil {
 		d.Now = time.Now
 	}
-	allow, _ := front.ParseNetworks(cfg.MetricsAllow) // Validate has seen them
-	s := &Server{
-		cfg: cfg, d: d, metricsAllow: allow, maxBody: cfg.MaxBody.Bytes(),
-		rows: problemRows(), gate: newGate(), bypass: newLimiter(bypassInflight),
-		inflight: map[string]*limiter{
-			serviceNode: newLimiter(adminInflight), serviceRegistry: newLimiter(d.Inflight),
-		},
-		streams: newStreams(d.Catalog, d.SSE.MaxClients, d.SSE.MaxPerIP),
+	return d
+}
+
+// limitsOf gives the node's own service a default: its places are the operator's alone.
+func limitsOf(cfg Settings, name string) Limits {
+	l, ok := cfg.Limits[name]
+	if !ok && name == serviceNode {
+		return Limits{Inflight: adminInflight}
 	}
-	d.Metrics.Declare(obs.Family{
-		Name: "registry_sse_clients", Type: obs.Gauge, Help: "Clients of the registry's event stream.",
-	})
-	d.Metrics.Gauge("registry_sse_clients", serviceRegistry, s.streams.count)
-	s.routes = s.table()
-	s.router = s.newRouter(s.routes)
-	s.front = front.New(cfg, front.DefaultTLSConfig(), d.UDS, front.Options{Metrics: d.Metrics, Log: d.Log, Handler: s.router})
-	return s
+	return l
+}
+
+// frontOptions is what the listeners know of the server.
+func (s *Server) frontOptions() front.Options {
+	bypass := map[string]bool{}
+	for _, r := range s.routes {
+		bypass[r.Pattern] = r.Class == ClassBypass
+	}
+	return front.Options{
+		Catalog: s.d.Catalog, Metrics: s.d.Metrics, Log: s.d.Log, Handler: s.router, Inherited: s.d.Inherited,
+		Bypass:  func(r *http.Request) bool { return bypass[r.URL.Path] },
+		Counted: func(reason string) { s.rejected(serviceNode, reason) },
+		Problem: s.frontProblem,
+		SocketMay: func(uid, gid uint32) bool {
+			_, ok := s.live.Load().peers.Scopes(uid, gid)
+			return ok
+		},
+	}
+}
+
+// Prepare readies a change of the settings: swap puts it in force and cannot fail, undo lets go of what was made ready.
+// One of them is called, once.
+func (s *Server) Prepare(ctx context.Context, cfg Settings) (swap, undo func(), err error) {
+	next, err := newLive(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	change, undo, err := s.front.Prepare(ctx, cfg.Server, cfg.TLS, cfg.UDS)
+	if err != nil {
+		return nil, nil, err
+	}
+	return func() {
+		s.live.Store(next)
+		for name, sv := range s.services {
+			sv.set(limitsOf(cfg, name))
+		}
+		change()
+	}, undo, nil
 }
 
 func (s *Server) now() time.Time { return s.d.Now() }
@@ -84,7 +141,7 @@ func (s *Server) Handler() http.Handler { return s.router }
 
 // serve runs one request through its stages.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, b *bound, p httprouter.Params) {
-	c := &call{w: w, r: r, route: b.route, params: p, peer: front.PeerOf(r), started: time.Now()}
+	c := &call{w: w, r: r, route: b.route, params: p, peer: front.PeerOf(r), live: s.live.Load(), started: time.Now()}
 	if err := b.run(c); err != nil {
 		panic(http.ErrAbortHandler) // how net/http is told to drop the connection
 	}
@@ -95,6 +152,15 @@ func (s *Server) Listen(ctx context.Context) error { return s.front.Listen(ctx) 
 
 // Addr is the TCP address in force, once Listen has returned.
 func (s *Server) Addr() string { return s.front.Addr() }
+
+// URL is where the TCP address is reached.
+func (s *Server) URL() string { return s.front.URL() }
+
+// Conns counts the open TCP connections.
+func (s *Server) Conns() int { return s.front.Conns() }
+
+// ReloadCertificates reads the certificate's files again; the old one is kept if they are wrong.
+func (s *Server) ReloadCertificates() error { return s.front.ReloadCertificates() }
 
 // SocketPath is the admin socket's, "" without one.
 func (s *Server) SocketPath() string { return s.front.SocketPath() }

@@ -8,20 +8,18 @@ import (
 
 // sse writes frames, each within its own write deadline: a client that stalls is dropped, whatever it has read before.
 type sse struct {
-	c       *call
-	control *http.ResponseController
-	limit   time.Duration
-	buf     []byte
+	out *rolling
+	buf []byte
 }
 
 // openSSE writes the headers.
-func openSSE(c *call, limit time.Duration) *sse {
+func openSSE(c *call) *sse {
 	h := c.Header()
-	h.Set("Content-Type", "text/event-stream")
+	h.Set("Content-Type", typeEvents)
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // nginx would hold frames back
 	c.WriteHeader(http.StatusOK)
-	return &sse{c: c, control: c.control(), limit: limit}
+	return &sse{out: newRolling(c)}
 }
 
 // retry tells the client how long to wait before it comes back.
@@ -47,12 +45,7 @@ func (s *sse) ping() { s.buf = append(s.buf, ": ping\n\n"...) }
 
 // flush sends what was added.
 func (s *sse) flush() error {
-	if err := s.control.SetWriteDeadline(time.Now().Add(s.limit)); err != nil {
-		return err
-	}
-	if _, err := s.c.Write(s.buf); err != nil {
-		return err
-	}
+	_, err := s.out.Write(s.buf)
 	s.buf = s.buf[:0]
-	return s.control.Flush()
+	return err
 }

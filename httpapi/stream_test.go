@@ -70,9 +70,11 @@ func (f *frames) want(all ...string) {
 	}
 }
 
-const hello3 = `event: hello|data: {"incarnation":"01INCARNATION","head":{"version":3}}`
+var hello3 = `event: hello|data: {"incarnation":"01INCARNATION","head":` + headJSON(3) + "}"
 
-func event(v uint64) registry.Event { return registry.Event{Version: v, Kind: "update"} }
+func event(v uint64) registry.Event {
+	return registry.Event{Version: v, Kind: "update", CommittedAt: someTime}
+}
 
 // commit moves HEAD, then tells, as the engine does.
 func (r *rig) commit(v uint64) {
@@ -114,7 +116,7 @@ func TestStreamResumes(t *testing.T) {
 		{"over a page", "1", 150, []string{"id: 2|"}},
 		{"from the beginning", "0", 2, []string{"id: 1|", "id: 2|"}},
 		{"exactly a thousand", "7", 1007, []string{"id: 8|"}},
-		{"more than a thousand", "7", 1008, []string{`id: 1008|event: lagged|data: {"missed":1001,"from":8,"to":1008,"head":{"version":1008}}`}},
+		{"more than a thousand", "7", 1008, []string{`id: 1008|event: lagged|data: {"missed":1001,"from":8,"to":1008,"head":` + headJSON(1008) + "}"}},
 		{"ahead of a restored node", "9", 3, []string{`id: 3|event: lagged|data: {"missed":0,`}},
 	} {
 		r := newRig(t).listening(t)
@@ -168,15 +170,14 @@ func TestStreamTellsLag(t *testing.T) {
 		r.commit(v)
 	}
 	rec := &recorder{header: http.Header{}}
-	c := &call{w: rec, r: newRequest(t), route: &Route{}, peer: &front.Peer{}}
-	st := &stream{s: r.Server, c: c, sub: sub, out: openSSE(c, time.Second), sent: 3}
+	st := r.feed(t, rec, sub, 3)
 	for !drained(st) {
 		if err := st.next(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	got := strings.Join(strings.Split(rec.body.String()+string(st.out.buf), "\n"), "|")
-	if got != `id: 23|event: lagged|data: {"missed":20,"from":4,"to":23,"head":{"version":23}}||` {
+	if got != `id: 23|event: lagged|data: {"missed":20,"from":4,"to":23,"head":`+headJSON(23)+"}||" {
 		t.Errorf("told %s", got)
 	}
 	r.commit(24)
@@ -185,7 +186,14 @@ func TestStreamTellsLag(t *testing.T) {
 	}
 }
 
-func drained(st *stream) bool { return st.sub.Stats().Pending == 0 }
+// feed is a stream to rec that has told all up to sent.
+func (r *rig) feed(t *testing.T, rec *recorder, sub *flow.Subscription[registry.Event], sent uint64) *feed[registry.Event] {
+	c := &call{w: rec, r: newRequest(t), route: &Route{}, peer: &front.Peer{}, live: r.live.Load()}
+	c.base = c.r.Context()
+	return &feed[registry.Event]{source: r.registrySource(c), s: r.Server, c: c, sub: sub, out: openSSE(c), sent: sent}
+}
+
+func drained(st *feed[registry.Event]) bool { return st.sub.Stats().Pending == 0 }
 
 func newRequest(t *testing.T) *http.Request {
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/registry/stream", nil)
@@ -210,7 +218,7 @@ func (r *recorder) FlushError() error                { return nil }
 
 func TestStreamPings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, func(_ *front.Config, d *Deps) { d.SSE.Ping = unit.Duration(15 * time.Second) })
+		r := newRig(t, func(c *Settings, _ *Deps) { c.SSE.Ping = unit.Duration(15 * time.Second) })
 		rec := &recorder{header: http.Header{}}
 		ctx, cancel := context.WithTimeout(t.Context(), 46*time.Second)
 		defer cancel()
@@ -250,7 +258,7 @@ func TestStreamEndsWithTheNode(t *testing.T) {
 }
 
 func TestStreamsAreCapped(t *testing.T) {
-	r := newRig(t, func(_ *front.Config, d *Deps) { d.SSE.MaxClients, d.SSE.MaxPerIP = 3, 2 }).listening(t)
+	r := newRig(t, func(c *Settings, _ *Deps) { c.SSE.MaxClients, c.SSE.MaxPerIP = 3, 2 }).listening(t)
 	first, second := r.stream(t, ""), r.stream(t, "")
 	first.want("retry: 3000", hello3)
 	second.want("retry: 3000", hello3)
@@ -262,7 +270,7 @@ func TestStreamsAreCapped(t *testing.T) {
 		t.Errorf("registry_sse_clients = %v, want 2", got)
 	}
 	overSocket := &front.Peer{Socket: true}
-	if !r.streams.enter(overSocket) || r.streams.enter(overSocket) {
+	if !r.streams.enter(overSocket, r.live.Load().sse) || r.streams.enter(overSocket, r.live.Load().sse) {
 		t.Error("a socket peer takes the last place, and no one the one after")
 	}
 	r.streams.leave(overSocket)

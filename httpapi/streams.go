@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"ronbox/appliance/flow"
+	"ronbox/engines/registry"
 	"ronbox/httpapi/front"
 )
 
@@ -12,22 +13,20 @@ var errStreams = errors.New("too many open streams")
 
 // streams bounds the open event streams, all and per address. It never waits.
 type streams struct {
-	max, perIP int
-
 	mu   *flow.Mutex
 	n    int                // guarded by mu
 	byIP map[netip.Addr]int // guarded by mu; only addresses with a stream
 }
 
-func newStreams(c *flow.Catalog, most, perIP int) *streams {
-	return &streams{max: most, perIP: perIP, mu: flow.NewMutex(c, serviceNode, flow.RankCounters), byIP: map[netip.Addr]int{}}
+func newStreams(c *flow.Catalog) *streams {
+	return &streams{mu: flow.NewMutex(c, serviceNode, flow.RankCounters), byIP: map[netip.Addr]int{}}
 }
 
-// enter takes a place for the peer. Peers of the socket have one address, and only the common bound.
-func (s *streams) enter(p *front.Peer) bool {
+// enter takes one of the places of cfg for the peer. Peers of the socket have one address, and only the common bound.
+func (s *streams) enter(p *front.Peer, cfg registry.SSEConfig) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.n >= s.max || !p.Socket && s.byIP[p.Addr] >= s.perIP {
+	if s.n >= cfg.MaxClients || !p.Socket && s.byIP[p.Addr] >= cfg.MaxPerIP {
 		return false
 	}
 	s.n++

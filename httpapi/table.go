@@ -4,7 +4,10 @@ import (
 	"net/http"
 	"time"
 
-	"ronbox/httpapi/auth"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"ronbox/httpapi/openapi"
+	"ronbox/httpapi/wire"
 )
 
 // Names of path parameters; each has one kind of value.
@@ -12,14 +15,20 @@ const (
 	paramVersion  = "v"
 	paramEpoch    = "epoch"
 	paramProposal = "id"
+	paramKid      = "kid"
+	paramProfile  = "profile"
+	paramSchema   = "name"
 )
 
 const (
-	patternDrain = "/admin/v1/drain"
+	patternDrain    = "/admin/v1/drain"
+	patternDocument = "/openapi.json"
 
+	bypassDeadline   = 5 * time.Second
 	defaultDeadline  = 5 * time.Second
 	proposeDeadline  = 2 * time.Second
 	commitDeadline   = 4 * time.Second
+	reloadDeadline   = 30 * time.Second // it tries again after 1, 2, 4 and 8 s
 	snapshotDeadline = time.Hour
 
 	endpointRead = "read"
@@ -28,88 +37,74 @@ const (
 // table is every route of the node.
 func (s *Server) table() []Route {
 	out := s.bypassRoutes()
+	out = append(out, s.staticRoutes()...)
 	out = append(out, s.registryReads()...)
 	out = append(out, s.registryWrites()...)
 	return append(out, s.adminRoutes()...)
 }
 
+// answers with JSON, and with nothing or with what is no JSON of ours.
+func answers(status int, body any) openapi.Answer {
+	return openapi.Answer{Status: status, Type: typeJSON, Body: body}
+}
+
+func answersRaw(kind, doc string) openapi.Answer {
+	return openapi.Answer{Status: http.StatusOK, Type: kind, Doc: doc}
+}
+
+func answersNothing(doc string) openapi.Answer {
+	return openapi.Answer{Status: http.StatusNoContent, Doc: doc}
+}
+
+// tagged are the answers of a read that has a validator.
+func tagged(body any) []openapi.Answer {
+	tag := openapi.Param{Name: "ETag", Doc: "of these bytes", Required: true}
+	if body == nil {
+		body = jsontext.Value(nil)
+	}
+	full := answers(http.StatusOK, body)
+	full.Headers = []openapi.Param{tag}
+	return []openapi.Answer{full, {Status: http.StatusNotModified, Doc: "these are the bytes of If-None-Match", Headers: full.Headers}}
+}
+
+func ifNoneMatch() []openapi.Param {
+	return []openapi.Param{{Name: "If-None-Match", Doc: "tags of what the caller has"}}
+}
+
 func (s *Server) bypassRoutes() []Route {
-	row := func(pattern string, h handler, query ...string) Route {
+	row := func(pattern, summary string, h handler, answer ...openapi.Answer) Route {
 		return Route{
-			Method: http.MethodGet, Pattern: pattern, Service: serviceNode, Class: ClassBypass,
-			Deadline: bypassDeadline, Query: query, handle: h,
+			Method: http.MethodGet, Pattern: pattern, Service: serviceNode, Class: ClassBypass, Deadline: bypassDeadline,
+			Summary: summary, Answers: answer, handle: h,
 		}
 	}
+	ready := row("/readyz", "Whether the node can take requests, and what it lacks", s.getReadyz,
+		answers(http.StatusOK, wire.Ready{}), answers(http.StatusServiceUnavailable, wire.Ready{}))
+	ready.Query = []openapi.Param{
+		{Name: "service", Doc: "judge this service alone, over all its keys"},
+		{Name: "plane", Doc: "judge reads or writes alone", Enum: []string{"read", "write"}},
+	}
+	metrics := row("/metrics", "All series, for Prometheus", s.getMetrics(), answersRaw("text/plain", "text exposition format"))
+	metrics.Answers = append(metrics.Answers, answersRaw("application/openmetrics-text", "on request, where configured"),
+		answersRaw("application/vnd.google.protobuf", "on request, where native histograms are"))
+	metrics.Scope = scopeMetrics // of who is not let in by metrics_allow
+	metrics.Problems = []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound}
 	return []Route{
-		row("/healthz", getHealthz),
-		row("/readyz", s.getReadyz, "service", "plane"),
-		row("/version", s.getVersionInfo),
-		row("/metrics", s.getMetrics()),
+		row("/healthz", "Whether the process answers", getHealthz, answersRaw("text/plain", "ok")),
+		ready,
+		row("/version", "What runs here", s.getVersionInfo, answers(http.StatusOK, wire.VersionInfo{})),
+		metrics,
 	}
 }
 
-func (s *Server) registryReads() []Route {
-	reg := s.d.Registry
-	row := func(pattern string, h handler, query ...string) Route {
+func (s *Server) staticRoutes() []Route {
+	row := func(pattern, summary string, h handler) Route {
 		return Route{
-			Method: http.MethodGet, Pattern: "/registry/" + pattern, Service: serviceRegistry, Class: ClassRead,
-			Deadline: defaultDeadline, Endpoint: endpointRead, Query: query, handle: h,
+			Method: http.MethodGet, Pattern: pattern, Service: serviceNode, Class: ClassStatic, Deadline: bypassDeadline,
+			Summary: summary, Headers: ifNoneMatch(), Answers: tagged(nil), handle: h,
 		}
 	}
-	stream := row("stream", s.getStream)
-	stream.Class, stream.Deadline, stream.Endpoint = ClassStream, 0, "stream"
-	return []Route{
-		row("head", getHead(reg)),
-		row(":v", getVersion(reg), "items"),
-		row(":v/payload", getBytes(reg.PayloadBytes)),
-		row(":v/entry", getBytes(reg.EntryBytes)),
-		row(":v/status", getStatus(reg)),
-		row("diff", getDiff(reg), "from", "to"),
-		row("proposals", getProposals(reg), "cursor", "limit"),
-		row("proposals/:id", getProposal(reg)),
-		row("proposals/:id/payload", getProposalPayload(reg)),
-		row("signers", getSigners(reg)),
-		row("signers/:epoch", getSigners(reg)),
-		stream,
-	}
-}
-
-func (s *Server) registryWrites() []Route {
-	reg := s.d.Registry
-	row := func(method, pattern, verb string, d time.Duration, b Body, h handler) Route {
-		return Route{
-			Method: method, Pattern: "/registry/" + pattern, Service: serviceRegistry, Scope: "registry." + verb,
-			Class: ClassWrite, Deadline: d, Body: b, Endpoint: verb, handle: h,
-		}
-	}
-	withdraw := row(http.MethodDelete, "proposals/:id", "propose", proposeDeadline, NoBody, deleteProposal(reg))
-	withdraw.Endpoint = "withdraw"
-	return []Route{
-		row(http.MethodPost, "proposals", "propose", proposeDeadline, SizedJSON, postProposal(reg)),
-		row(http.MethodPost, "approvals/:id", "approve", proposeDeadline, SizedJSON, postApproval(reg)),
-		row(http.MethodPost, "commit/:id", "commit", commitDeadline, NoBody, postCommit(reg)),
-		withdraw,
-	}
-}
-
-func (s *Server) adminRoutes() []Route {
-	row := func(method, pattern string, b Body, h handler) Route {
-		return Route{
-			Method: method, Pattern: "/admin/v1/" + pattern, Service: serviceNode, Scope: auth.ScopeAdmin,
-			Class: ClassAdmin, Deadline: defaultDeadline, Body: b, Endpoint: "admin", handle: h,
-		}
-	}
-	snapshot := row(http.MethodPost, "db/snapshot", JSONBody, s.postSnapshot)
-	snapshot.Deadline = snapshotDeadline
-	genesis := row(http.MethodPost, "registry/genesis", JSONBody, postGenesis(s.d.Registry))
-	genesis.Service, genesis.Deadline, genesis.Socket, genesis.Endpoint = serviceRegistry, commitDeadline, true, "genesis"
-	return []Route{
-		row(http.MethodGet, "status", NoBody, s.getNodeStatus),
-		row(http.MethodPost, "drain", OptionJSON, s.postDrain),
-		row(http.MethodGet, "db/info", NoBody, s.getDBInfo),
-		snapshot,
-		row(http.MethodPost, "db/accept-restore", NoBody, s.postAcceptRestore),
-		row(http.MethodPost, "tokens", JSONBody, s.postToken),
-		genesis,
-	}
+	schema := row("/schema/:name", "The JSON Schema of one body", s.getSchema)
+	schema.Problems = []int{http.StatusNotFound}
+	return []Route{row(patternDocument, "This document", s.getDocument), schema}
 }

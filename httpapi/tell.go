@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"ronbox/httpapi/auth"
 	"ronbox/httpapi/wire"
 )
 
@@ -46,33 +47,45 @@ func (s *Server) writeProblem(c *call, r row, err error) {
 		body = []byte(`{"status":500}`)
 	}
 	h := c.Header()
-	h.Set("Content-Type", wire.ProblemType)
-	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	h.Del("Etag")
-	if p.RetryAfter > 0 {
-		h.Set("Retry-After", strconv.Itoa(p.RetryAfter))
-	}
+	problemHeaders(h, p, len(body))
 	if r.reason == reasonDraining {
 		h.Set("Connection", "close")
-	}
-	if r.status == http.StatusUnauthorized {
-		h.Set("WWW-Authenticate", `Bearer realm="ronbox"`)
 	}
 	var m *methodError
 	if errors.As(err, &m) {
 		h.Set("Allow", strings.Join(m.allow, ", "))
 	}
+	if errors.Is(err, errEncoding) {
+		h.Set("Accept-Encoding", "gzip, zstd")
+	}
 	c.WriteHeader(r.status)
 	_, _ = c.Write(body) // who does not read it has left
+}
+
+// problemHeaders are those that the body calls for.
+func problemHeaders(h http.Header, p *wire.Problem, size int) {
+	h.Set("Content-Type", wire.ProblemType)
+	h.Set("Cache-Control", cacheNone)
+	h.Set("Content-Length", strconv.Itoa(size))
+	h.Del("Etag")
+	if p.RetryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(p.RetryAfter))
+	}
+	if p.Status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", `Bearer realm="ronbox"`)
+	}
+}
+
+func problemType(service, reason string) string {
+	return "urn:ronbox:problem:" + service + ":" + reason
 }
 
 func (s *Server) problem(c *call, r row, err error) *wire.Problem {
 	service := c.route.Service
 	p := &wire.Problem{
-		Type: "urn:ronbox:problem:" + service + ":" + r.reason, Title: r.title, Status: r.status,
+		Type: problemType(service, r.reason), Title: r.title, Status: r.status,
 		Detail: r.hint, Instance: instance(c.corrID), Code: r.code, Reason: r.reason, Service: service,
-		Retryable: r.retry, CorrID: c.corrID, RetryAfter: s.retryAfter(r.wait),
+		Retryable: r.retry, CorrID: c.corrID, RetryAfter: s.retryAfter(r.wait, err),
 	}
 	switch {
 	case r.hint != "":
@@ -96,15 +109,17 @@ func instance(corrID string) string {
 }
 
 // retryAfter is in seconds, 0 for none.
-func (s *Server) retryAfter(w wait) int {
+func (s *Server) retryAfter(w wait, err error) int {
 	switch w {
 	case waitBusy:
 		return 1 + rand.IntN(2)
 	case waitDegraded:
 		return degradedRetry
 	case waitDrain:
-		left := s.d.DrainCap - s.gate.draining(s.now())
+		left := s.live.Load().drainCap - s.gate.draining(s.now())
 		return int(max(left, 0).Round(time.Second)/time.Second) + degradedRetry
+	case waitToken:
+		return max(1, int((tokenWait(err)+time.Second-1)/time.Second))
 	case waitNone:
 	}
 	return 0
@@ -118,4 +133,17 @@ func (s *Server) rejected(service, reason string) {
 		f, _ = s.refusals.LoadOrStore(key, s.d.Metrics.Counter("rejected_total", service, "reason", reason))
 	}
 	f.(func(int))(1)
+}
+
+// tokenWait is how long the bucket that refused takes to its next token.
+func tokenWait(err error) time.Duration {
+	var empty *rateError
+	var failed *auth.LimitedError
+	switch {
+	case errors.As(err, &empty):
+		return empty.wait
+	case errors.As(err, &failed):
+		return failed.RetryAfter
+	}
+	return 0
 }
