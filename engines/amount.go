@@ -14,9 +14,6 @@ var ErrAmount = errors.New("not an amount: must be a decimal string of at most 3
 // Amount is a number of minor units, 0 to 2^128-1. The zero Amount is 0, and == compares.
 type Amount struct{ hi, lo uint64 }
 
-// NewAmount is n minor units.
-func NewAmount(n uint64) Amount { return Amount{lo: n} }
-
 // ParseAmount takes the one spelling of an amount, as String gives it.
 func ParseAmount(s string) (Amount, error) {
 	if s == "" || len(s) > maxDigits || s[0] == '0' && s != "0" {

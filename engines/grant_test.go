@@ -35,7 +35,7 @@ func names() *rapid.Generator[string] {
 }
 
 func asks() *rapid.Generator[ask] {
-	small := rapid.Custom(func(t *rapid.T) Amount { return NewAmount(rapid.Uint64Range(0, 20).Draw(t, "n")) })
+	small := rapid.Custom(func(t *rapid.T) Amount { return units(rapid.Uint64Range(0, 20).Draw(t, "n")) })
 	return rapid.Custom(func(t *rapid.T) ask {
 		return ask{
 			account: names().Draw(t, "account"), asset: names().Draw(t, "asset"), tenant: names().Draw(t, "tenant"), epoch: names().Draw(t, "epoch"),
@@ -59,9 +59,9 @@ func (g *Grant) narrow(t *rapid.T) bool {
 	case 3:
 		return g.NarrowEpoch(name)
 	case 4:
-		g.NarrowCeiling(NewAmount(n))
+		g.NarrowCeiling(units(n))
 	case 5:
-		g.NarrowDaily(NewAmount(n))
+		g.NarrowDaily(units(n))
 	case 6:
 		g.NarrowRuns(n)
 	case 7:
@@ -102,9 +102,9 @@ func TestGrant(t *testing.T) {
 			t.Fatalf("a step said the opposite: %+v", g)
 		}
 	}
-	g.NarrowCeiling(NewAmount(50))
-	g.NarrowCeiling(NewAmount(70))
-	g.NarrowDaily(NewAmount(100))
+	g.NarrowCeiling(units(50))
+	g.NarrowCeiling(units(70))
+	g.NarrowDaily(units(100))
 	g.NarrowRuns(2)
 	g.NarrowBytes(10)
 	most, limited := g.MaxBytes()
@@ -119,8 +119,8 @@ func TestGrant(t *testing.T) {
 		"account": {g.Account("shop:till7"), ""}, "other account": {g.Account("shop:till70"), "account"}, "a pattern": {g.Account("shop:till7*"), "account"},
 		"asset": {g.Asset("ron"), ""}, "other asset": {g.Asset("eur"), "asset"}, "no asset": {g.Asset(""), "asset"},
 		"tenant": {g.Tenant("acme"), ""}, "no tenant": {g.Tenant(""), "tenant"}, "epoch": {g.Epoch("e1"), ""}, "other epoch": {g.Epoch("e2"), "epoch"},
-		"amount": {g.Amount(NewAmount(50)), ""}, "amount over": {g.Amount(NewAmount(51)), "ceiling"},
-		"day": {g.Daily(NewAmount(60), NewAmount(40)), ""}, "day over": {g.Daily(NewAmount(60), NewAmount(41)), "ceiling_daily"},
+		"amount": {g.Amount(units(50)), ""}, "amount over": {g.Amount(units(51)), "ceiling"},
+		"day": {g.Daily(units(60), units(40)), ""}, "day over": {g.Daily(units(60), units(41)), "ceiling_daily"},
 		"day over all": {g.Daily(huge, huge), "ceiling_daily"},
 		"run":          {g.Run(1), ""}, "run over": {g.Run(2), "max_runs"}, "body": {g.Bytes(10), ""}, "body over": {g.Bytes(11), "max_bytes"},
 	} {

@@ -52,10 +52,10 @@ func identify(spec MintSpec, s *State) (Identifier, error) {
 		V: identifierVersion, Kid: s.active, TID: tid.String(), Sub: spec.Sub, Tenant: spec.Tenant, IssuedAt: spec.Now.Unix(), Epoch: s.epoch,
 	}
 	// Seconds are too coarse to tell a token minted after a revocation from those minted before it in the same one.
-	if r, ok := s.Revoked(id); ok && r.At.Unix() == id.IssuedAt {
+	if r, ok := s.revoked.find(id, id.Tenant); ok && r.At.Unix() == id.IssuedAt {
 		id.IssuedAt++
 	}
-	if r, ok := s.Revoked(id); ok {
+	if r, ok := s.revoked.find(id, id.Tenant); ok {
 		return Identifier{}, specErr("%s %s is revoked: rotate the key first", r.What, r.Value)
 	}
 	return id, nil

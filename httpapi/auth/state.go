@@ -47,14 +47,6 @@ func (s *State) With(more ...Revocation) *State {
 	return &next
 }
 
-// Active is the kid that mints, "" for none.
-func (s *State) Active() string { return s.active }
-
-// Revoked finds what voids a token of this identifier.
-func (s *State) Revoked(id Identifier) (Revocation, bool) {
-	return s.revoked.find(id, id.Tenant)
-}
-
 // root finds the key that made a token, if it may still verify at now.
 func (s *State) root(kid string, now time.Time, skew time.Duration) (root, bool) {
 	r, ok := s.keys[kid]

@@ -17,8 +17,8 @@ func TestRotation(t *testing.T) {
 	a.keys[1].State, a.keys[1].VerifyUntil = KeyActive, time.Time{}
 	a.reload()
 	young := mint(t, a)
-	if got, err := Inspect(young); err != nil || got.Kid != "k2" || a.State().Active() != "k2" {
-		t.Errorf("minted by %s, active is %s, %v", got.Kid, a.State().Active(), err)
+	if got, err := Inspect(young); err != nil || got.Kid != "k2" || a.State().active != "k2" {
+		t.Errorf("minted by %s, active is %s, %v", got.Kid, a.State().active, err)
 	}
 	for _, tt := range []struct {
 		doc   string
@@ -53,10 +53,10 @@ func TestNewestActiveKeyMints(t *testing.T) {
 		{Kid: "a", Salt: []byte("a"), State: KeyActive, CreatedAt: noon}, {Kid: "b", Salt: []byte("b"), State: KeyActive, CreatedAt: noon.Add(1)},
 		{Kid: "c", Salt: []byte("c"), State: KeyActive, CreatedAt: noon.Add(-1)},
 	}
-	if got := NewState(secret, keys, nil, 0).Active(); got != "b" {
+	if got := NewState(secret, keys, nil, 0).active; got != "b" {
 		t.Errorf("active is %s", got)
 	}
-	if s := NewState(nil, keys, nil, 0); s.Active() != "" || len(s.keys) != 0 {
+	if s := NewState(nil, keys, nil, 0); s.active != "" || len(s.keys) != 0 {
 		t.Error("keys without a secret")
 	}
 }
@@ -96,7 +96,7 @@ func TestRevokeUntilThen(t *testing.T) {
 		if _, err := a.Check(after, propose()); err != nil {
 			t.Errorf("%s: after it: %v", r.What, err)
 		}
-		if got, ok := a.State().Revoked(id); ok {
+		if got, ok := a.State().revoked.find(id, id.Tenant); ok {
 			t.Errorf("%s: %+v", r.What, got)
 		}
 		spec.Now = noon.Add(-time.Minute) // the clock went back
@@ -152,8 +152,8 @@ func TestWithIsNew(t *testing.T) {
 		for i := range 10 {
 			for sec := range 5 {
 				id := Identifier{TID: fmt.Sprint(i), Kid: fmt.Sprint(i + 1), Tenant: fmt.Sprint(i + 2), Epoch: uint64(i + 3), IssuedAt: noon.Unix() + int64(sec) - 1}
-				a, okA := s.Revoked(id)
-				b, okB := whole.Revoked(id)
+				a, okA := s.revoked.find(id, id.Tenant)
+				b, okB := whole.revoked.find(id, id.Tenant)
 				if a != b || okA != okB {
 					t.Fatalf("%+v: %+v one by one, %+v at once", id, a, b)
 				}
@@ -171,7 +171,7 @@ func TestManyRevocations(t *testing.T) {
 		}
 	}
 	for i := range 3*maxFresh + 7 {
-		if _, ok := s.Revoked(Identifier{TID: fmt.Sprint(i)}); !ok {
+		if _, ok := s.revoked.find(Identifier{TID: fmt.Sprint(i)}, ""); !ok {
 			t.Fatalf("%d is lost", i)
 		}
 	}

@@ -70,12 +70,21 @@ func reachOf(a *Authority, token string, r Request) reach {
 	g := out.actor.Grant
 	for question, err := range map[string]error{
 		"alice": g.Account("alice"), "alan": g.Account("alan"), "bob": g.Account("bob"), "ron": g.Asset("ron"), "eur": g.Asset("eur"),
-		"60": g.Amount(engines.NewAmount(60)), "daily 60": g.Daily(engines.NewAmount(20), engines.NewAmount(40)), "run": g.Run(1),
+		"60": g.Amount(units(60)), "daily 60": g.Daily(units(20), units(40)), "run": g.Run(1),
 		"e1": g.Epoch("e1"), "e2": g.Epoch("e2"), "acme": g.Tenant("acme"), "other": g.Tenant("other"), "bytes": g.Bytes(100),
 	} {
 		out.grants[question] = err == nil
 	}
 	return out
+}
+
+// units is n as an amount.
+func units(n uint64) engines.Amount {
+	a, err := engines.ParseAmount(fmt.Sprint(n))
+	if err != nil {
+		panic(err)
+	}
+	return a
 }
 
 // widerThan says what r allows that was does not, "" for nothing.

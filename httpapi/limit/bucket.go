@@ -5,20 +5,13 @@ import (
 	"time"
 )
 
-// Bucket is one token bucket. The zero Bucket has no limit. It is safe for concurrent use, never waits and allocates nothing but in Set.
+// Bucket is one token bucket, full at first. The zero Bucket has no limit. It is safe for concurrent use, never waits and allocates nothing but in Set.
 type Bucket struct {
 	rate atomic.Pointer[Rate]
 	full atomic.Int64 // when the bucket is full again, Unix nanoseconds
 }
 
-// NewBucket is a full bucket of rps tokens each second and room for burst.
-func NewBucket(rps float64, burst int) *Bucket {
-	b := &Bucket{}
-	b.Set(rps, burst)
-	return b
-}
-
-// Set changes the rate from now on, as Per reads it. What was taken stays taken.
+// Set changes the rate from now on: rps tokens each second with room for burst, as Per reads them. What was taken stays taken.
 func (b *Bucket) Set(rps float64, burst int) {
 	r := Per(rps, burst)
 	b.rate.Store(&r)

@@ -14,8 +14,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
+func newBucket(rps float64, burst int) *Bucket {
+	b := &Bucket{}
+	b.Set(rps, burst)
+	return b
+}
+
 func TestBucket(t *testing.T) {
-	b := NewBucket(10, 3)
+	b := newBucket(10, 3)
 	for i, tt := range []struct {
 		at   time.Duration
 		ok   bool
@@ -38,7 +44,7 @@ func TestOff(t *testing.T) {
 	table := NewKeyed[string](4, 0, 0)
 	for range 1000 {
 		a, _ := zero.Take(noon)
-		b, _ := NewBucket(0, 5).Take(noon)
+		b, _ := newBucket(0, 5).Take(noon)
 		c, _ := table.Take("x", noon)
 		d, _ := table.Peek("x", noon)
 		if !a || !b || !c || !d {
@@ -51,7 +57,7 @@ func TestOff(t *testing.T) {
 }
 
 func TestSet(t *testing.T) {
-	b := NewBucket(1, 100)
+	b := newBucket(1, 100)
 	for range 100 {
 		b.Take(noon)
 	}
@@ -70,7 +76,7 @@ func TestSet(t *testing.T) {
 
 // A clock that jumps back by a day does not close a bucket for a day.
 func TestClockJumpsBack(t *testing.T) {
-	b := NewBucket(2, 4)
+	b := newBucket(2, 4)
 	b.Take(noon)
 	back := noon.Add(-24 * time.Hour)
 	if ok, wait := b.Take(back); ok || wait != 500*time.Millisecond {
@@ -93,7 +99,7 @@ func TestClockJumpsBack(t *testing.T) {
 func TestNeverMoreThanItsRate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rps, burst := rapid.Float64Range(.1, 5000).Draw(t, "rps"), rapid.IntRange(1, 500).Draw(t, "burst")
-		b, table := NewBucket(rps, burst), NewKeyed[int](1, rps, burst)
+		b, table := newBucket(rps, burst), NewKeyed[int](1, rps, burst)
 		now, taken := noon, []time.Time{}
 		for _, step := range rapid.SliceOfN(rapid.Int64Range(0, int64(2*time.Second/time.Duration(1+rps))), 1, 200).Draw(t, "steps") {
 			now = now.Add(time.Duration(step))
@@ -207,7 +213,7 @@ func touch(order []int, key, room int) []int {
 }
 
 func TestManyAtOnce(t *testing.T) {
-	b, table := NewBucket(1, 100), NewKeyed[int](4, 1, 100)
+	b, table := newBucket(1, 100), NewKeyed[int](4, 1, 100)
 	var alone, keyed atomic.Int64
 	var all sync.WaitGroup
 	for range 8 {
@@ -229,7 +235,7 @@ func TestManyAtOnce(t *testing.T) {
 }
 
 func TestNoAllocations(t *testing.T) {
-	b, table := NewBucket(1000, 10), NewKeyed[[16]byte](64, 1000, 10)
+	b, table := newBucket(1000, 10), NewKeyed[[16]byte](64, 1000, 10)
 	for i := range 64 {
 		table.Take([16]byte{byte(i)}, noon)
 	}
@@ -245,7 +251,7 @@ func TestNoAllocations(t *testing.T) {
 }
 
 func BenchmarkBucket(b *testing.B) {
-	k, now := NewBucket(1e9, 1000), time.Now()
+	k, now := newBucket(1e9, 1000), time.Now()
 	b.ReportAllocs()
 	b.RunParallel(func(p *testing.PB) {
 		for p.Next() {
