@@ -16,7 +16,8 @@ type Flight struct {
 	rec *trace.FlightRecorder // nil while stopped; guarded by mu
 }
 
-// The window of a Flight: long enough to hold a commit that was slow for two seconds, at most 4 MiB of memory.
+// The window of a Flight: long enough to hold a commit that was slow for two seconds. The bytes are a hint to the runtime, which drops
+// whole generations of about a second only: a busy node keeps up to 12 MB.
 const (
 	flightAge   = 5 * time.Second
 	flightBytes = 4 << 20
