@@ -78,7 +78,7 @@ func (h host) group() (Group, error) {
 }
 
 // groupDirs are the folders of a group and of those above it, as far as they are mounted.
-func groupDirs(m membership, mounts []Mount) []string {
+func groupDirs(m membership, mounts []mount) []string {
 	var out []string
 	for _, at := range mounts {
 		v2 := len(m.controllers) == 0 && at.Type == "cgroup2"

@@ -89,7 +89,7 @@ func fastCommit(device string) Answer {
 		return Unknown
 	}
 	defer f.Close()
-	on, err := ParseFastCommit(f)
+	on, err := parseFastCommit(f)
 	switch {
 	case err != nil:
 		return Unknown
@@ -109,8 +109,8 @@ const (
 	compatFast   = 0x400 // COMPAT_FAST_COMMIT
 )
 
-// ParseFastCommit reads from an ext4 file system whether fast commits are on.
-func ParseFastCommit(r io.ReaderAt) (bool, error) {
+// parseFastCommit reads from an ext4 file system whether fast commits are on.
+func parseFastCommit(r io.ReaderAt) (bool, error) {
 	var super [superSize]byte
 	if _, err := r.ReadAt(super[:], superAt); err != nil {
 		return false, fmt.Errorf("superblock: %w", err)

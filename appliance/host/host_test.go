@@ -154,7 +154,7 @@ func TestClock(t *testing.T) {
 }
 
 func TestFacts(t *testing.T) {
-	if k, err := ReadKernel(); err != nil || !k.AtLeast(3, 2) {
+	if k, err := ReadKernel(); err != nil || !k.atLeast(3, 2) {
 		t.Errorf("%+v, %v", k, err)
 	}
 	if m, err := ReadMemory(); err != nil || m.Available > m.Total {

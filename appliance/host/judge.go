@@ -124,7 +124,7 @@ func judgeSync(l Latency) Finding {
 }
 
 func judgeKernel(k Kernel) Finding {
-	if !k.AtLeast(5, 4) {
+	if !k.atLeast(5, 4) {
 		return warn("kernel", "take a kernel that is still maintained, 5.4 or later", "Linux %s", k.Release)
 	}
 	return ok("kernel", "Linux %s", k.Release)

@@ -20,11 +20,11 @@ func ReadKernel() (Kernel, error) {
 	if err := unix.Uname(&u); err != nil {
 		return Kernel{}, fmt.Errorf("uname: %w", err)
 	}
-	return ParseKernel(unix.ByteSliceToString(u.Release[:]))
+	return parseKernel(unix.ByteSliceToString(u.Release[:]))
 }
 
-// ParseKernel reads a release: two or three numbers with points, then whatever the distribution adds.
-func ParseKernel(release string) (Kernel, error) {
+// parseKernel reads a release: two or three numbers with points, then whatever the distribution adds.
+func parseKernel(release string) (Kernel, error) {
 	head := release
 	if i := strings.IndexFunc(release, func(r rune) bool { return r != '.' && (r < '0' || r > '9') }); i >= 0 {
 		head = release[:i]
@@ -44,8 +44,8 @@ func ParseKernel(release string) (Kernel, error) {
 	return Kernel{Release: release, Major: n[0], Minor: n[1], Patch: n[2]}, nil
 }
 
-// AtLeast compares the first two numbers.
-func (k Kernel) AtLeast(major, minor int) bool {
+// atLeast compares the first two numbers.
+func (k Kernel) atLeast(major, minor int) bool {
 	return k.Major > major || k.Major == major && k.Minor >= minor
 }
 
@@ -53,7 +53,7 @@ func (k Kernel) AtLeast(major, minor int) bool {
 // long-lived series from 5.10.94 and 5.15.27 on; older than 5.10 has no fast commits.
 func (k Kernel) FastCommitFixed() bool {
 	switch {
-	case k.AtLeast(5, 17) || !k.AtLeast(5, 10):
+	case k.atLeast(5, 17) || !k.atLeast(5, 10):
 		return true
 	case k.Major == 5 && k.Minor == 10:
 		return k.Patch >= 94

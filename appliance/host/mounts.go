@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Mount is one line of /proc/self/mountinfo.
-type Mount struct {
+// mount is one line of /proc/self/mountinfo.
+type mount struct {
 	Device string // "259:2", major and minor number
 	Root   string // the folder of the file system that is mounted
 	Point  string // where it is mounted
@@ -19,9 +19,9 @@ type Mount struct {
 	Super  string // options of the file system, comma separated
 }
 
-// ParseMounts reads the text of mountinfo. Lines it does not understand are an error.
-func ParseMounts(r io.Reader) ([]Mount, error) {
-	var out []Mount
+// parseMounts reads the text of mountinfo. Lines it does not understand are an error.
+func parseMounts(r io.Reader) ([]mount, error) {
+	var out []mount
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -38,18 +38,18 @@ func ParseMounts(r io.Reader) ([]Mount, error) {
 }
 
 // parseMount reads "36 35 98:0 /root /point opts optional… - type source super".
-func parseMount(f []string) (Mount, bool) {
+func parseMount(f []string) (mount, bool) {
 	if len(f) < 9 {
-		return Mount{}, false
+		return mount{}, false
 	}
 	dash := 6
 	for dash < len(f) && f[dash] != "-" {
 		dash++
 	}
 	if len(f) < dash+3 {
-		return Mount{}, false
+		return mount{}, false
 	}
-	m := Mount{Device: f[2], Root: unescape(f[3]), Point: unescape(f[4]), Type: f[dash+1], Source: unescape(f[dash+2])}
+	m := mount{Device: f[2], Root: unescape(f[3]), Point: unescape(f[4]), Type: f[dash+1], Source: unescape(f[dash+2])}
 	if len(f) > dash+3 {
 		m.Super = f[dash+3]
 	}
@@ -76,8 +76,8 @@ func unescape(s string) string {
 }
 
 // mountOf gives the mount that holds an absolute path: the deepest one above it, of several at one place the last.
-func mountOf(all []Mount, name string) (Mount, bool) {
-	best, found := Mount{}, false
+func mountOf(all []mount, name string) (mount, bool) {
+	best, found := mount{}, false
 	for _, m := range all {
 		if within(m.Point, name) && (!found || len(m.Point) >= len(best.Point)) {
 			best, found = m, true
@@ -92,10 +92,10 @@ func within(dir, name string) bool {
 	return dir == "/" || name == dir || strings.HasPrefix(name, dir+"/")
 }
 
-func (h host) mounts() ([]Mount, error) {
+func (h host) mounts() ([]mount, error) {
 	text, err := h.text("proc/self/mountinfo")
 	if err != nil {
 		return nil, err
 	}
-	return ParseMounts(strings.NewReader(text))
+	return parseMounts(strings.NewReader(text))
 }

@@ -17,11 +17,11 @@ const mountinfo = `22 27 0:21 / /proc rw,relatime - proc proc rw
 `
 
 func TestParseMounts(t *testing.T) {
-	all, err := ParseMounts(strings.NewReader(mountinfo))
+	all, err := parseMounts(strings.NewReader(mountinfo))
 	if err != nil || len(all) != 6 {
 		t.Fatalf("%d mounts, %v", len(all), err)
 	}
-	want := Mount{Device: "254:0", Root: "/", Point: "/", Type: "ext4", Source: "/dev/root", Super: "rw,discard"}
+	want := mount{Device: "254:0", Root: "/", Point: "/", Type: "ext4", Source: "/dev/root", Super: "rw,discard"}
 	if all[1] != want {
 		t.Errorf("%+v", all[1])
 	}
@@ -33,7 +33,7 @@ func TestParseMounts(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"x\n", "1 2 3 4 5 6 7 8 9\n", "1 2 3 4 5 6 - ext4 x\n1 2"} {
-		if _, err := ParseMounts(strings.NewReader(text)); err == nil {
+		if _, err := parseMounts(strings.NewReader(text)); err == nil {
 			t.Errorf("%q passes", text)
 		}
 	}
@@ -88,12 +88,12 @@ func TestParseKernel(t *testing.T) {
 		"6.18-rc1": {Major: 6, Minor: 18}, "4.4.": {Major: 4, Minor: 4}, "5.4.0.1": {Major: 5, Minor: 4},
 	} {
 		want.Release = release
-		if got, err := ParseKernel(release); err != nil || got != want {
+		if got, err := parseKernel(release); err != nil || got != want {
 			t.Errorf("%s: %+v, %v", release, got, err)
 		}
 	}
 	for _, release := range []string{"", "6", "x.y", "6.x", ".1", "99999.1", strings.Repeat("9", 200)} {
-		if k, err := ParseKernel(release); err == nil || len(err.Error()) > 200 {
+		if k, err := parseKernel(release); err == nil || len(err.Error()) > 200 {
 			t.Errorf("%q gives %+v, %v", release, k, err)
 		}
 	}
@@ -104,7 +104,7 @@ func TestFastCommitFixed(t *testing.T) {
 		"4.19.0": true, "5.4.200": true, "5.9.16": true, "5.10.93": false, "5.10.94": true, "5.11.0": false, "5.15.26": false, "5.15.27": true,
 		"5.16.20": false, "5.17.0": true, "6.1.0": true,
 	} {
-		k, err := ParseKernel(release)
+		k, err := parseKernel(release)
 		if err != nil || k.FastCommitFixed() != want {
 			t.Errorf("%s: %v, %v", release, k.FastCommitFixed(), err)
 		}
@@ -121,12 +121,12 @@ func superblock(magic uint16, compat uint32) []byte {
 
 func TestParseFastCommit(t *testing.T) {
 	for compat, want := range map[uint32]bool{0: false, compatFast: true, 0x3c: false, 0x3c | compatFast: true} {
-		if got, err := ParseFastCommit(bytes.NewReader(superblock(superMagic, compat))); err != nil || got != want {
+		if got, err := parseFastCommit(bytes.NewReader(superblock(superMagic, compat))); err != nil || got != want {
 			t.Errorf("%#x: %v, %v", compat, got, err)
 		}
 	}
 	for _, b := range [][]byte{nil, superblock(0, compatFast), superblock(superMagic, 0)[:1500]} {
-		if _, err := ParseFastCommit(bytes.NewReader(b)); err == nil {
+		if _, err := parseFastCommit(bytes.NewReader(b)); err == nil {
 			t.Errorf("%d bytes pass", len(b))
 		}
 	}
@@ -141,7 +141,7 @@ func FuzzParsers(f *testing.F) {
 	f.Add("5.10.94-x")
 	f.Add(string(superblock(superMagic, compatFast)))
 	f.Fuzz(func(t *testing.T, text string) {
-		all, _ := ParseMounts(strings.NewReader(text))
+		all, _ := parseMounts(strings.NewReader(text))
 		for _, m := range all {
 			if m.Device == "" || m.Type == "" {
 				t.Errorf("%q gives %+v", text, m)
@@ -160,9 +160,9 @@ func FuzzParsers(f *testing.F) {
 				t.Errorf("%q gives %+v", text, a)
 			}
 		}
-		if k, err := ParseKernel(text); err == nil && (k.Major < 0 || k.Release != text) {
+		if k, err := parseKernel(text); err == nil && (k.Major < 0 || k.Release != text) {
 			t.Errorf("%q gives %+v", text, k)
 		}
-		_, _ = ParseFastCommit(strings.NewReader(text))
+		_, _ = parseFastCommit(strings.NewReader(text))
 	})
 }
