@@ -1,22 +1,32 @@
-// Package appliance is the node: it wires every package to the others, starts and stops them in order, and knows at each
-// moment whether the node may be asked for anything.
+// Package appliance is the node: it wires every package to the others, starts and stops them in order, puts new
+// configurations in force, and knows at each moment whether the node may be asked for anything.
 //
 // # Invariants
 //
-//  1. New does no I/O, so that the whole topology can be printed without a node.
+//  1. New opens and starts nothing, so that the whole topology can be printed without a node.
 //  2. The lifecycle is a pure function of phase and event; only Run moves it, and does what it says.
-//  3. Nothing that writes runs before the file is locked and checked; nothing is answered but probes before all state is
-//     recovered.
+//  3. Nothing is written before the file is locked and checked, no socket is bound before that; nothing is answered but
+//     probes before all state is recovered.
 //  4. A stop closes from the outside in: gate, services, lanes, sockets, file. Every request let in is answered.
 //  5. A poisoned store ends the process without another write to the file.
 //  6. No secret is in the database or in a log line; what the node does outside the file leaves a row on the audit chain.
+//  7. A reload is all or nothing: every part prepares, then all swap; if one cannot, those before it are undone in reverse
+//     order. A configuration counts one version, once.
+//  8. What is in force of tokens follows the file command by command: a mint, a rotation, a revocation is synced and
+//     swapped in before it is answered. A token is never stored, only what it says.
+//  9. In memory mode no path is opened for writing; whoever asks for it is refused, and that shows.
 //
 // # Tasks and queues
 //
-// Tasks of the node: supervisor (Run itself), health_gate (samples the probe table each 250 ms), log_writer (empties the
-// ring of log lines); http and admin_http are the server's, committer the store's. The cell node.lifecycle, which is
-// registry.shutdown_rx too, is written by the supervisor alone; node.readiness is written by the health gate. The whole
-// topology is in testdata/golden/topology.md.
+// Tasks of the node: supervisor (Run itself), log_writer (empties the ring of log lines, first to start), health_gate
+// (samples the probe table each 250 ms, feeds the watchdog), reloader, janitor (expiry, key rotation, scheduled snapshots,
+// purges; one chore at a time), flight_recorder (keeps what the scheduler did around a commit over 2 s); the last three are
+// cancelled as soon as the node drains. http and admin_http are the server's, committer the store's.
+//
+// Cells: node.lifecycle, which is registry.shutdown_rx too, is written by the supervisor alone, node.readiness by the
+// health gate, node.cfg by the reloader. Queues: registry.cfg_reload_tx (collapse) into the reloader, node.slow_commits
+// from the committer. The broadcast node.audit_tx shows audit rows once they are synced. The whole topology is in
+// testdata/golden/topology.md.
 //
 // # Lock order
 //

@@ -84,6 +84,7 @@ func verdicts() []verdictRow {
 		{store.ErrNetwork, verdict{ExitConfig, "move the data directory to a local disk"}},
 		{errNoDatabase, verdict{ExitConfig, "make a node with `ronbox init`, or correct --data-dir"}},
 		{errSecret, verdict{ExitConfig, "put node.key back from its backup, or move it away: a new one voids all tokens"}},
+		{errSwap, verdict{ExitConfig, "swapoff -a, or MemorySwapMax=0 or LimitMEMLOCK=infinity in the unit, or set amnesia.allow_swap"}},
 		{errListen, verdict{ExitConfig, address}},
 		{syscall.ENOTDIR, verdict{ExitConfig, "correct --data-dir"}},
 		{store.ErrDied, verdict{ExitInternal, disk}},

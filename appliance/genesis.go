@@ -16,17 +16,17 @@ const devSigner = "org:dev#signer"
 
 // devGenesis makes a signer and a log key, and commits a genesis that the signer governs alone.
 func (n *Node) devGenesis(ctx context.Context) (payloadB3 string, err error) {
-	if err := makeDir(filepath.Dir(n.cfg.Path(SignerName))); err != nil {
+	if err := makeDir(filepath.Dir(n.boot.Path(SignerName))); err != nil {
 		return "", err
 	}
 	key, err := record.NewKey(devSigner, rand.Reader)
 	if err != nil {
 		return "", fmt.Errorf("signer key: %w", err)
 	}
-	if err := writePrivate(n.cfg.Path(SignerName), key.Bytes()); err != nil {
+	if err := writePrivate(n.boot.Path(SignerName), key.Bytes()); err != nil {
 		return "", err
 	}
-	logKey, err := makeLogKey(n.cfg.Path(LogKeyName), n.cfg.Registry.Origin)
+	logKey, err := makeLogKey(n.boot.Path(LogKeyName), n.boot.Registry.Origin)
 	if err != nil {
 		return "", err
 	}
@@ -36,7 +36,7 @@ func (n *Node) devGenesis(ctx context.Context) (payloadB3 string, err error) {
 	}
 	draft := fmt.Appendf(nil, `{"items":[],"kind":%q,"mode":%q,"schema_version":%q,"signer_set":%s,"version":1}`,
 		record.KindGenesis, record.ModeFull, record.SchemaVersion, set.Bytes())
-	payload, _, err := record.Complete(draft, record.Base{Origin: n.cfg.Registry.Origin}, now)
+	payload, _, err := record.Complete(draft, record.Base{Origin: n.boot.Registry.Origin}, now)
 	if err != nil {
 		return "", fmt.Errorf("genesis: %w", err)
 	}

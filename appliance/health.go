@@ -19,15 +19,22 @@ const scrapeEvery = 5 * time.Second
 // settleWithin bounds settle: a node that waits for its genesis stays degraded.
 const settleWithin = 50 * time.Millisecond
 
+// keyAmnesia fails for a while after something was to be written to the disk of a node that has none.
+const keyAmnesia = "amnesia_ok"
+
 // probes are the node's rows of the probe table.
 func (n *Node) probes() []obs.Probe {
-	return []obs.Probe{
+	rows := []obs.Probe{
 		{Service: ownService, Key: "config_loaded", Hard: true, Plane: obs.ReadPlane},
 		{Service: ownService, Key: "listener_bound", Hard: true, Plane: obs.ReadPlane},
 		{Service: ownService, Key: "storage_ready", Hard: true, Plane: obs.WritePlane, Every: sampleEvery, Bad: 1, Good: 1, Func: n.storageReady},
 		{Service: ownService, Key: "metrics_live", Hard: true, Plane: obs.WritePlane, Every: scrapeEvery, Bad: 2, Good: 1, Func: n.metricsLive},
 		{Service: ownService, Key: "accept_restore", Hard: true, Plane: obs.WritePlane, Every: sampleEvery, Bad: 1, Good: 1, Func: n.restoreAccepted},
 	}
+	if n.boot.Amnesia.Enabled {
+		rows = append(rows, obs.Probe{Service: ownService, Key: keyAmnesia, Plane: obs.WritePlane})
+	}
+	return rows
 }
 
 var errNotOpen = errors.New("the database is not open")
@@ -56,11 +63,23 @@ func (n *Node) metricsLive() error {
 	return err
 }
 
-// tasks are the node's own, but for the supervisor, which is Run, and the server's.
+// tasks are the node's own, but for the supervisor, which is Run, the log writer and the server's.
 func (n *Node) tasks() []flow.Task {
+	task := func(name, doc string, background bool, run func(context.Context) error) flow.Task {
+		return flow.Task{Service: ownService, Name: name, Count: 1, Restart: flow.Always, Background: background, Doc: doc, Run: run}
+	}
 	return []flow.Task{
-		{Service: ownService, Name: "health_gate", Count: 1, Restart: flow.Always, Doc: "samples the probe table", Run: n.runHealthGate},
-		{Service: ownService, Name: "log_writer", Count: 1, Restart: flow.Always, Doc: "writes the log lines that wait", Run: n.ring.Run},
+		task("health_gate", "samples the probe table", false, n.runHealthGate),
+		task("reloader", "puts new configurations in force", true, n.runReloader),
+		task("janitor", "expiry, key rotation, scheduled snapshots, purges", true, n.runJanitor),
+		task("flight_recorder", "keeps what the scheduler did around a slow commit", true, n.runFlightRecorder),
+	}
+}
+
+// logWriter runs from the first line to the last.
+func (n *Node) logWriter() flow.Task {
+	return flow.Task{
+		Service: ownService, Name: "log_writer", Count: 1, Restart: flow.Always, Doc: "writes the log lines that wait", Run: n.ring.Run,
 	}
 }
 
@@ -69,6 +88,7 @@ func (n *Node) runHealthGate(ctx context.Context) error {
 	defer n.pulse.Stop()
 	for {
 		n.sample()
+		n.manager.feed(n.store.CommitAge())
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)

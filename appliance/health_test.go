@@ -3,7 +3,6 @@ package appliance
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"ronbox/appliance/flow"
 	"ronbox/engines"
@@ -18,7 +17,7 @@ func TestEscalationShowsInReadiness(t *testing.T) {
 	}{
 		{"registry", "pipeline", true}, {"registry", "publisher", false}, {"node", "http", true}, {"node", "health_gate", false},
 	} {
-		n := assemble(newConfig(t), Build{}, &logs{}, time.Now)
+		n := wired(t, newConfig(t), Options{}, &logs{})
 		for _, p := range n.probes() {
 			n.board.Set(p.Service, p.Key, nil)
 		}
@@ -51,7 +50,7 @@ func TestDegradedAndHealed(t *testing.T) {
 // Whoever asked to be told is told once, with the address that is served.
 func TestOnRunning(t *testing.T) {
 	cfg, _ := devConfig(t)
-	n, told := assemble(cfg, Build{}, &logs{}, time.Now), make(chan wire.Status, 2)
+	n, told := wired(t, cfg, Options{}, &logs{}), make(chan wire.Status, 2)
 	n.OnRunning(func(s wire.Status) { told <- s; n.Drain(engines.Actor{}, "", "seen") })
 	if code := n.Run(t.Context()); code != ExitClean {
 		t.Errorf("exit %d", code)

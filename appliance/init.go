@@ -28,7 +28,8 @@ var ErrNotEmpty = errors.New("directory is not empty")
 
 // InitOptions says what kind of node to make.
 type InitOptions struct {
-	Dev bool // also a signer, a genesis that it governs, and a token for 30 days
+	Dev     bool // also a signer, a genesis that it governs, and a token for 30 days
+	Systemd bool // also the units of a service manager, in the directory
 }
 
 // InitResult names what init made.
@@ -39,6 +40,7 @@ type InitResult struct {
 	TokenFile string `json:"token_file"`
 	SignerKey string `json:"signer_key,omitzero"` // of a dev node
 	Genesis   string `json:"genesis,omitzero"`    // payload_b3 of version 1 of a dev node
+	Unit      string `json:"unit,omitzero"`       // file of the service unit, if it was asked for
 }
 
 // Init makes a node in cfg's data directory, which must be empty or absent: secret, configuration, database, first
@@ -137,11 +139,33 @@ func initIn(ctx context.Context, cfg config.Config, o InitOptions) (InitResult, 
 		return InitResult{}, err
 	}
 	res := InitResult{
-		DataDir: cfg.Node.DataDir, URL: "http://" + cfg.Server.Bind, Socket: cfg.SocketPath(), TokenFile: cfg.Path(TokenName),
+		DataDir: cfg.Node.DataDir, URL: address(&cfg), Socket: cfg.SocketPath(), TokenFile: cfg.Path(TokenName),
 	}
-	cfg.Log.Level = "warn" // who calls init wants its result, not the node's life
-	n := assemble(&cfg, Build{}, os.Stderr, time.Now)
+	if o.Systemd {
+		if res.Unit, err = writeUnits(&cfg); err != nil {
+			return InitResult{}, fmt.Errorf("units: %w", err)
+		}
+	}
+	n, err := quiet(&cfg, Build{})
+	if err != nil {
+		return InitResult{}, err
+	}
 	return res, n.offline(ctx, func(ctx context.Context) error { return n.firstSteps(ctx, o, &res) })
+}
+
+// quiet is a node that works for a verb: who calls it wants the result, not the node's life.
+func quiet(cfg *config.Config, build Build) (*Node, error) {
+	own := *cfg
+	own.Log.Level = "warn"
+	return assemble(&own, build, Options{}, os.Stderr, time.Now)
+}
+
+// address is where the node will be reached over TCP.
+func address(cfg *config.Config) string {
+	if cfg.TLS.Enabled {
+		return "https://" + cfg.Server.Bind
+	}
+	return "http://" + cfg.Server.Bind
 }
 
 // firstSteps is what init does through the running parts: the token, and the genesis of a dev node.
@@ -156,7 +180,7 @@ func (n *Node) firstSteps(ctx context.Context, o InitOptions, res *InitResult) e
 	if err != nil {
 		return err
 	}
-	res.SignerKey, res.Genesis = n.cfg.Path(SignerName), genesis
+	res.SignerKey, res.Genesis = n.boot.Path(SignerName), genesis
 	return nil
 }
 
@@ -165,18 +189,18 @@ func (n *Node) firstToken(ctx context.Context, dev bool) error {
 	if dev {
 		spec.Sub, spec.TTL = "dev", devTTL
 	}
-	spec.TTL = min(spec.TTL, n.cfg.Auth.MaxTTL.D())
+	spec.TTL = min(spec.TTL, n.boot.Auth.MaxTTL.D())
 	t, err := n.mint(ctx, self("init"), "", spec)
 	if err != nil {
 		return err
 	}
-	return writePrivate(n.cfg.Path(TokenName), []byte(t.Token+"\n"))
+	return writePrivate(n.boot.Path(TokenName), []byte(t.Token+"\n"))
 }
 
 // self is this process as an actor.
 func self(principal string) engines.Actor {
 	uid := uint32(os.Getuid())
-	return engines.Actor{Principal: principal, UID: &uid}
+	return engines.Actor{Principal: principal, UID: &uid, Admin: true}
 }
 
 // offline runs work on the store and the engines without sockets, and stops them in order.
@@ -184,8 +208,12 @@ func (n *Node) offline(ctx context.Context, work func(context.Context) error) (e
 	base := context.WithoutCancel(ctx)
 	n.sup = flow.NewSupervisor(base, n.catalog, flow.Hooks{Escalated: n.escalated, Died: n.taskDied})
 	defer n.sup.Close()
+	n.sup.Start(n.logWriter())
 	if err := n.store.Open(ctx); err != nil {
 		return err
+	}
+	if err := n.store.Prepare(ctx); err != nil {
+		return errors.Join(err, n.store.Close())
 	}
 	n.sup.Start(n.store.Tasks()...)
 	if err = n.recoverParts(ctx); err == nil {
@@ -193,7 +221,7 @@ func (n *Node) offline(ctx context.Context, work func(context.Context) error) (e
 		err = work(ctx)
 	}
 	n.closeIntake()
-	n.sup.Drain("registry", n.drainDeadline(), n.grace())
+	n.sup.Drain("registry", drainDeadline(n.boot), n.grace())
 	n.store.CloseLanes()
 	if n.sup.Drain("store", storeWithin, n.grace()) > 0 || n.inside.Load() > 0 {
 		return errors.Join(err, errors.New("a task did not stop"))

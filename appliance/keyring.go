@@ -2,108 +2,83 @@ package appliance
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
-	"strings"
-	"sync/atomic"
-
-	"github.com/oklog/ulid/v2"
+	"slices"
+	"time"
 
 	"ronbox/httpapi/auth"
 	"ronbox/store"
 )
 
-// saltLen is the size of a token key's salt, bytes.
-const saltLen = 32
-
-// keyring answers auth's questions from one immutable snapshot. Until load it knows no key.
+// keyring puts in force what the auth bucket says: it follows the file from load on, command by command.
 type keyring struct {
-	secret []byte // owned by load
-	now    atomic.Pointer[keySet]
-}
-
-// keySet is what is in force: never changed once published.
-type keySet struct {
-	roots  map[string][]byte // root key by kid
-	active string
+	auth   *auth.Authority
+	secret []byte // set by load, as is epoch
 	epoch  uint64
+
+	// What was last put in force. Written by load, then by the committer, which runs what changes it one after the other.
+	keys    []keyed
+	revoked []auth.Revocation
+	state   *auth.State
 }
 
-// load reads the token keys from the file and publishes them; a file without one gets its first.
-func (k *keyring) load(ctx context.Context, s *store.Store, secret []byte) error {
-	k.secret = secret
-	if err := k.refresh(ctx, s); err != nil {
-		return err
-	}
-	if k.Active() != "" {
-		return nil
-	}
-	c, err := newKid()
-	if err != nil {
-		return err
-	}
-	if _, err := store.Commit(ctx, s, store.Control, c); err != nil {
-		return fmt.Errorf("add token key: %w", err)
-	}
-	return k.refresh(ctx, s)
-}
+func newKeyring(a *auth.Authority) *keyring { return &keyring{auth: a} }
 
-func newKid() (addKid, error) {
-	salt := make([]byte, saltLen)
-	if _, err := rand.Read(salt); err != nil {
-		return addKid{}, fmt.Errorf("draw salt: %w", err)
-	}
-	id, err := ulid.New(ulid.Now(), rand.Reader)
-	if err != nil {
-		return addKid{}, fmt.Errorf("draw key id: %w", err)
-	}
-	return addKid{ID: kidPrefix + kidID(id.String()), Salt: salt}, nil
-}
-
-func (k *keyring) refresh(ctx context.Context, s *store.Store) error {
-	set := &keySet{roots: map[string][]byte{}, epoch: s.Info().AuthEpoch}
+// load reads the file and puts it in force; a file without a key gets its first.
+func (k *keyring) load(ctx context.Context, s *store.Store, secret []byte, now time.Time) error {
+	k.secret, k.epoch = secret, s.Info().AuthEpoch
 	err := s.View(ctx, func(r store.Reader) error {
-		for id, row := range kids.Range(r, kidPrefix, kidPrefix+"\xff") {
-			kid := strings.TrimPrefix(string(id), kidPrefix)
-			set.roots[kid] = auth.RootKey(k.secret, row.Salt)
-			if row.State == kidActive {
-				set.active = kid
-			}
-		}
+		k.keys, k.revoked = readKids(r), readRevocations(r)
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("read token keys: %w", err)
 	}
-	k.now.Store(set)
+	k.rebuild()
+	if active(k.keys) >= 0 {
+		return nil
+	}
+	fresh, err := newKid(now)
+	if err != nil {
+		return err
+	}
+	if _, err := store.Commit(ctx, s, store.Control, addKid{fresh}, k.apply); err != nil {
+		return fmt.Errorf("add token key: %w", err)
+	}
 	return nil
 }
 
-// Root gives the root key of kid.
-func (k *keyring) Root(kid string) ([]byte, bool) {
-	set := k.now.Load()
-	if set == nil {
-		return nil, false
+// apply puts a change in force. The committer calls it once the change is synced, before anyone is answered.
+func (k *keyring) apply(c authChange) {
+	switch {
+	case c.keys == nil && len(c.purged) == 0 && len(c.revoked) == 0:
+	case c.keys == nil && len(c.purged) == 0:
+		k.revoked = append(k.revoked, c.revoked...)
+		k.state = k.state.With(c.revoked...)
+		k.auth.Swap(k.state)
+	default:
+		if c.keys != nil {
+			k.keys = c.keys
+		}
+		k.revoked = append(k.revoked, c.revoked...)
+		k.purge(c.purged)
+		k.rebuild()
 	}
-	key, ok := set.roots[kid]
-	return key, ok
 }
 
-// Active is the kid that mints, "" before load.
-func (k *keyring) Active() string {
-	if set := k.now.Load(); set != nil {
-		return set.active
+// purge forgets revocations that can void nothing any more.
+func (k *keyring) purge(gone []revID) {
+	if len(gone) == 0 {
+		return
 	}
-	return ""
+	ids := make(map[revID]bool, len(gone))
+	for _, id := range gone {
+		ids[id] = true
+	}
+	k.revoked = slices.DeleteFunc(k.revoked, func(r auth.Revocation) bool { return ids[newRevID(r.What, r.Value)] })
 }
 
-// Epoch is the auth epoch of the file: tokens of an older one are void.
-func (k *keyring) Epoch() uint64 {
-	if set := k.now.Load(); set != nil {
-		return set.epoch
-	}
-	return 0
+func (k *keyring) rebuild() {
+	k.state = auth.NewState(k.secret, authKeys(k.keys), k.revoked, k.epoch)
+	k.auth.Swap(k.state)
 }
-
-// Revoked says whether a token was withdrawn by its id. A restore withdraws all, by the epoch.
-func (k *keyring) Revoked(string) bool { return false }

@@ -3,7 +3,6 @@ package appliance
 import (
 	"io"
 	"os"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"ronbox/engines/registry"
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
-	"ronbox/httpapi/front"
 	"ronbox/httpapi/wire"
 	"ronbox/store"
 )
@@ -37,38 +35,70 @@ type Build struct {
 	Commit  string
 }
 
+// Options are what a node is given beside its configuration.
+type Options struct {
+	// Load reads the configuration anew, with where each value comes from. Without it a reload is refused.
+	Load func() (*config.Config, []config.Entry, error)
+	// Entries say where the values of the first configuration come from.
+	Entries []config.Entry
+}
+
 // Node is one appliance. New wires it, Run lives its one life.
 type Node struct {
-	cfg   *config.Config
+	boot  *config.Config // as New got it: for what only a restart changes
+	opt   Options
 	build Build
 	now   func() time.Time
 
 	metrics *obs.Metrics
 	ring    *obs.Ring
+	levels  *obs.Control
 	log     hclog.Logger
+	tracer  *obs.Tracer
+	flight  *obs.Flight
 	catalog *flow.Catalog
 	board   *obs.Board
 	cell    *flow.Watch[flow.Phase] // written by Run alone
 	healthy *flow.Watch[bool]       // no probe fails; written by the health gate
-	pulse   *flow.Ticker            // of the health gate
+	config  *flow.Watch[inForce]    // written by the reloader
+	reloads *flow.Queue[*reload]
+	slow    *flow.Queue[slowCommit]
+	audited *flow.Broadcast[wire.AuditRow]
+	pulse   *flow.Ticker // of the health gate
+	chime   *flow.Ticker // of the janitor
 
 	store    *store.Store
 	registry *registry.Engine
 	keys     *keyring
 	auth     *auth.Authority
 	server   *httpapi.Server
+	manager  *manager
 
 	drain request // the first stop
 	abort request // the second
 	died  request // a task that must not end has ended
 
-	inside atomic.Int64 // lives of engine tasks that have not returned
+	inside    atomic.Int64 // lives of engine tasks that have not returned
+	profiling atomic.Bool  // one profile at a time
 
 	onRunning func(wire.Status)
 
 	sup     *flow.Supervisor // set by Run
 	state   state            // owned by Run
 	started time.Time        // set by Run before the first listener
+}
+
+// inForce is a configuration and its number.
+type inForce struct {
+	version uint64 // 1 at start, one more with every reload that changes something
+	cfg     *config.Config
+	entries []config.Entry
+}
+
+// conf is the configuration in force. It must not be changed.
+func (n *Node) conf() *config.Config {
+	now, _ := n.config.Load()
+	return now.cfg
 }
 
 // request is asked for once; whoever waits for it sees why, and who asked.
@@ -92,90 +122,87 @@ func (r *request) askBy(by engines.Actor, corrID, reason string) {
 }
 
 // New wires a node from a valid configuration. It does no I/O and starts nothing.
-func New(cfg *config.Config, build Build) (*Node, error) {
+func New(cfg *config.Config, build Build, o Options) (*Node, error) {
 	if err := config.Validate(cfg); err != nil {
 		return nil, err
 	}
-	return assemble(cfg, build, os.Stderr, time.Now), nil
+	return assemble(cfg, build, o, os.Stderr, time.Now)
 }
 
 // assemble builds every part on those below it.
-func assemble(cfg *config.Config, build Build, out io.Writer, now func() time.Time) *Node {
-	n := &Node{cfg: cfg, build: build, now: now, drain: newRequest(), abort: newRequest(), died: newRequest()}
+func assemble(cfg *config.Config, build Build, o Options, out io.Writer, now func() time.Time) (*Node, error) {
+	n := &Node{boot: cfg, opt: o, build: build, now: now, drain: newRequest(), abort: newRequest(), died: newRequest()}
 	n.metrics = obs.NewMetrics()
+	n.metrics.Configure(cfg.Metrics)
 	n.ring = obs.NewRing(out, n.metrics)
-	log := obs.NewLogger(cfg.Log, n.ring)
+	n.levels = obs.NewControl(cfg.Log, n.ring)
+	log := n.levels.Logger()
 	n.log = log.Named(ownService)
+	n.flight = obs.NewFlight()
+	n.manager = newManager(n.log)
 	n.catalog = flow.NewCatalog(n.metrics, log)
 	n.board = obs.NewBoard(n.metrics)
 	n.declare()
-	n.store = store.New(cfg.Store, store.Options{
-		Path: cfg.Path(DatabaseName), Catalog: n.catalog, Metrics: n.metrics, Log: log, Now: now,
-		Producers: map[store.Lane][]string{
-			store.Control: {"node.supervisor", flow.HTTP},
-			store.Work:    {"registry.pipeline"},
-		},
-	})
+	var err error
+	if n.tracer, err = obs.NewTracer(cfg.OTel, obs.TracerID{Version: build.Version, Log: log, Metrics: n.metrics}); err != nil {
+		return nil, err
+	}
+	n.store = store.New(cfg.Store, n.storeOptions(log))
 	n.store.Declare(ownService, authBucket)
 	n.registry = registry.New(cfg.Registry, registry.Deps{
 		Catalog: n.catalog, Store: n.store, Metrics: n.metrics, Log: log, Board: n.board, Now: now,
 	})
-	n.keys = &keyring{}
-	n.auth = auth.New(cfg.Auth, n.keys, n.metrics)
-	n.server = httpapi.New(cfg.Server, httpapi.Deps{
+	n.auth = auth.New(cfg.Auth, n.metrics)
+	n.auth.SetAmnesia(cfg.Amnesia.Enabled)
+	n.keys = newKeyring(n.auth)
+	n.server, err = httpapi.New(n.settings(cfg), httpapi.Deps{
 		Catalog: n.catalog, Metrics: n.metrics, Log: log, Board: n.board, Auth: n.auth, Node: n, Registry: n.registry,
-		Lifecycle: n.cell, Now: now, UDS: front.UDSConfig{Path: cfg.SocketPath()}, SSE: cfg.Registry.SSE,
-		Inflight: cfg.Registry.Limits.Inflight, DrainCap: n.drainDeadline(),
+		Lifecycle: n.cell, Now: now, Tracer: n.tracer,
 	})
+	if err != nil {
+		return nil, err
+	}
 	n.board.Add(n.probes()...)
 	n.catalog.DeclareTask(n.registry.Tasks()...)
 	n.catalog.DeclareTask(n.server.Tasks()...)
 	n.catalog.DeclareTask(n.tasks()...)
+	n.catalog.DeclareTask(n.logWriter())
 	n.describe()
-	return n
+	return n, nil
 }
 
-// declare makes the node's own cells, and lists what stands under a second name or is hidden in a library.
-func (n *Node) declare() {
-	everyone := []string{"*"}
-	cell := flow.Spec{
-		Service: ownService, Name: "lifecycle", Producers: []string{"supervisor"}, Consumers: everyone,
-		Doc: "the phase the node is in",
+// storeOptions are what the store is given.
+func (n *Node) storeOptions(log hclog.Logger) store.Options {
+	o := store.Options{
+		Path: n.boot.Path(DatabaseName), Catalog: n.catalog, Metrics: n.metrics, Log: log, Now: n.now, Tracer: n.tracer,
+		Producers: map[store.Lane][]string{
+			store.Control: {"node.supervisor", "node.reloader", "node.janitor", flow.HTTP},
+			store.Work:    {"registry.pipeline"},
+			store.Bulk:    {"node.janitor"},
+		},
+		Audit: &n.boot.Audit, Audited: n.publishAudit, Slow: n.commitWasSlow, Progress: n.bootProgress,
 	}
-	n.cell = flow.NewWatch(n.catalog, cell, flow.Booting)
-	n.catalog.Declare(flow.Spec{
-		Service: "registry", Name: "shutdown_rx", Kind: flow.KindWatch, Cap: 1, Policy: flow.LastWins,
-		Producers: []string{"node.supervisor"}, Consumers: everyone, Doc: "node.lifecycle by the registry's name",
-	})
-	n.healthy = flow.NewWatch(n.catalog, flow.Spec{
-		Service: ownService, Name: "readiness", Producers: []string{"health_gate"}, Consumers: []string{"supervisor"},
-		Doc: "whether every probe holds",
-	}, false)
-	n.pulse = flow.Every(n.catalog, flow.Spec{
-		Service: ownService, Name: "health_tick", Consumers: []string{"health_gate"}, Doc: "samples the probe table",
-	}, sampleEvery)
-	n.catalog.Declare(flow.Spec{
-		Service: ownService, Name: "log", Kind: flow.KindQueue, Cap: obs.RingCap(), Policy: "drop newest",
-		Producers: everyone, Consumers: []string{"log_writer"}, Doc: "log lines, in bytes; a line without room is counted and dropped",
-	})
-	n.catalog.DeclareTask(flow.Task{
-		Service: ownService, Name: "supervisor", Count: 1, Restart: flow.Never, Doc: "starts, restarts and joins all tasks; the lifecycle",
-	})
+	if n.boot.Amnesia.Enabled {
+		o.Memory = &n.boot.Amnesia
+	}
+	return o
 }
 
-// describe makes the series that say what runs here, and those that must show before anything has happened.
-func (n *Node) describe() {
-	n.metrics.Set("ronbox_build_info", ownService, "version", n.build.Version, "commit", n.build.Commit, "go", runtime.Version())(1)
-	n.metrics.Set("config_version", ownService)(1)
-	for p := flow.Booting; p <= flow.Poisoned; p++ {
-		n.metrics.Gauge("lifecycle_state", ownService, func() float64 {
-			if now, _ := n.cell.Load(); now == p {
-				return 1
-			}
-			return 0
-		}, "state", p.String())
+// settings are the part of a configuration that the server is made from.
+func (n *Node) settings(cfg *config.Config) httpapi.Settings {
+	uds := cfg.UDS
+	uds.Path = cfg.SocketPath()
+	rps := cfg.Registry.Limits.RPS
+	return httpapi.Settings{
+		Server: cfg.Server, TLS: cfg.TLS, UDS: uds, SSE: cfg.Registry.SSE, DrainCap: drainDeadline(cfg),
+		Limits: map[string]httpapi.Limits{
+			"registry": {RPS: rps, Burst: rps, ReadRPS: registryReads, Inflight: cfg.Registry.Limits.Inflight},
+		},
 	}
 }
+
+// registryReads is the rate of reads of the registry, all callers together: they cost a tenth of a write.
+const registryReads = 5000
 
 // Catalog lists every channel, task and lock of the node.
 func (n *Node) Catalog() *flow.Catalog { return n.catalog }
@@ -193,6 +220,6 @@ func (n *Node) OnRunning(f func(wire.Status)) { n.onRunning = f }
 func (n *Node) Abort() { n.abort.ask("abort") }
 
 // drainDeadline is the longest that any service drains.
-func (n *Node) drainDeadline() time.Duration {
-	return min(n.cfg.Registry.DrainDeadline.D(), n.cfg.Node.DrainCap.D())
+func drainDeadline(cfg *config.Config) time.Duration {
+	return min(cfg.Registry.DrainDeadline.D(), cfg.Node.DrainCap.D())
 }

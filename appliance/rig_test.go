@@ -6,12 +6,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	dto "github.com/prometheus/client_model/go"
 
 	"ronbox/appliance/config"
 	"ronbox/appliance/flow"
@@ -99,6 +103,7 @@ func (l *logs) phases() string {
 // rig is a node that runs.
 type rig struct {
 	*Node
+	cfg  *config.Config // it was started with
 	t    *testing.T
 	log  *logs
 	stop context.CancelFunc
@@ -109,8 +114,14 @@ type rig struct {
 // launch runs a node and does not wait for it.
 func launch(t *testing.T, cfg *config.Config) *rig {
 	t.Helper()
-	r := &rig{t: t, log: &logs{}, up: make(chan struct{}), exit: make(chan int, 1)}
-	r.Node = assemble(cfg, Build{Version: "test"}, r.log, time.Now)
+	return launchWith(t, cfg, Options{})
+}
+
+// launchWith is launch of a node that can be reloaded.
+func launchWith(t *testing.T, cfg *config.Config, o Options) *rig {
+	t.Helper()
+	r := &rig{t: t, cfg: cfg, log: &logs{}, up: make(chan struct{}), exit: make(chan int, 1)}
+	r.Node = wired(t, cfg, o, r.log)
 	r.OnRunning(func(wire.Status) { close(r.up) })
 	ctx, cancel := context.WithCancel(t.Context())
 	r.stop = cancel
@@ -125,10 +136,25 @@ func launch(t *testing.T, cfg *config.Config) *rig {
 	return r
 }
 
+// wired is a node that does not run.
+func wired(t *testing.T, cfg *config.Config, o Options, out io.Writer) *Node {
+	t.Helper()
+	n, err := assemble(cfg, Build{Version: "test"}, o, out, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 // start runs a node until it serves.
 func start(t *testing.T, cfg *config.Config) *rig {
 	t.Helper()
-	r := launch(t, cfg)
+	return launch(t, cfg).begin()
+}
+
+// begin waits until a node that was launched serves.
+func (r *rig) begin() *rig {
+	r.t.Helper()
 	r.serving()
 	r.writable(true)
 	return r
@@ -317,4 +343,28 @@ func offline(t *testing.T, cfg *config.Config, read func(store.Reader) error) {
 	if err := errors.Join(r.View(t.Context(), read), r.Close()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// metric sums the series of a family that carry the given labels.
+func (r *rig) metric(name string, labels ...string) (sum float64) {
+	r.t.Helper()
+	all, err := r.metrics.Registry().Gather()
+	must(r.t, err)
+	for _, f := range all {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			match := true
+			for i := 0; i < len(labels); i += 2 {
+				match = match && slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool {
+					return l.GetName() == labels[i] && l.GetValue() == labels[i+1]
+				})
+			}
+			if match {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	return sum
 }

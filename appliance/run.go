@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/host"
 	"ronbox/httpapi"
 	"ronbox/store"
 )
@@ -23,6 +24,7 @@ func (n *Node) Run(ctx context.Context) (exit int) {
 	n.started = n.now()
 	n.sup = flow.NewSupervisor(base, n.catalog, flow.Hooks{Escalated: n.escalated, Died: n.taskDied})
 	defer n.sup.Close()
+	n.sup.Start(n.logWriter())
 	defer context.AfterFunc(ctx, func() { n.drain.ask("signal") })()
 	for e := n.open(ctx); ; {
 		switch n.step(e) {
@@ -56,29 +58,56 @@ func (n *Node) step(e event) action {
 	if after.phase != was.phase {
 		n.cell.Store(after.phase)
 		n.log.Info("lifecycle", "from", was.phase.String(), "to", after.phase.String())
+		n.manager.status(after.phase.String())
 	}
 	return do
 }
 
 // open takes the file, then the sockets. Nothing it does before it has the file can hurt a node that runs there.
 func (n *Node) open(ctx context.Context) event {
-	n.log.Info("starting", "data_dir", n.cfg.Node.DataDir, "pid", os.Getpid(), "version", n.build.Version)
+	n.log.Info("starting", "data_dir", n.boot.Node.DataDir, "pid", os.Getpid(), "version", n.build.Version)
+	n.limits()
 	if err := n.openParts(ctx); err != nil {
 		return n.bootFailed(ctx, err)
 	}
 	n.sup.Start(n.server.Tasks()...)
 	n.board.Set(ownService, "config_loaded", nil)
 	n.board.Set(ownService, "listener_bound", nil)
+	if n.boot.Amnesia.Enabled {
+		n.board.Set(ownService, keyAmnesia, nil)
+	}
 	return event{kind: evOpened}
 }
 
+// limits takes what the machine gives, and says what it gives too little of.
+func (n *Node) limits() {
+	l, err := host.ReadLimits()
+	if err != nil {
+		n.log.Warn("limits are not known", "reason", err.Error())
+	}
+	files, memory, err := host.Raise(l)
+	if err != nil {
+		n.log.Warn("limits were not raised", "reason", err.Error())
+	}
+	n.log.Debug("limits", "files", files, "memory_limit", memory, "cores", l.Cores)
+	if need := uint64(2 * n.boot.Server.MaxConns); files > 0 && files < need {
+		n.log.Warn("few open files", "limit", files, "wanted", need, "next", "raise LimitNOFILE, or lower server.max_conns")
+	}
+	if q := l.Group.CPUs; q > 0 && q <= 1 {
+		n.log.Warn("cpu quota is one core or less", "cores", q, "next", "raise CPUQuota: what is throttled is late")
+	}
+}
+
 func (n *Node) openParts(ctx context.Context) error {
+	if err := n.forgetful(); err != nil {
+		return err
+	}
 	if err := n.store.Open(ctx); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w in %s", errNoDatabase, n.cfg.Node.DataDir)
+		return fmt.Errorf("%w in %s", errNoDatabase, n.boot.Node.DataDir)
 	} else if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(n.cfg.SocketPath()), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(n.boot.SocketPath()), 0o700); err != nil {
 		return listenError{fmt.Errorf("admin socket: %w", err)}
 	}
 	if err := n.server.Listen(ctx); err != nil {
@@ -87,8 +116,20 @@ func (n *Node) openParts(ctx context.Context) error {
 	return nil
 }
 
+// bootProgress tells the service manager that a long start goes on.
+func (n *Node) bootProgress(stage string, done, total int64) {
+	status := stage
+	if total > 0 {
+		status = fmt.Sprintf("%s: %d %%", stage, 100*done/total)
+	}
+	n.manager.extend(status)
+}
+
 // recover brings every part's state back and starts the tasks.
 func (n *Node) recover(ctx context.Context) event {
+	if err := n.store.Prepare(ctx); err != nil {
+		return n.bootFailed(ctx, err)
+	}
 	n.sup.Start(n.store.Tasks()...)
 	if err := n.recoverParts(ctx); err != nil {
 		return n.bootFailed(ctx, err)
@@ -104,7 +145,7 @@ func (n *Node) recoverParts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := n.keys.load(ctx, n.store, secret); err != nil {
+	if err := n.keys.load(ctx, n.store, secret, n.now()); err != nil {
 		return err
 	}
 	return n.registry.Recover(ctx)
@@ -112,7 +153,10 @@ func (n *Node) recoverParts(ctx context.Context) error {
 
 // secret reads the node secret. A node without one makes it, on the audit chain first: every older token is void by it.
 func (n *Node) secret(ctx context.Context) ([]byte, error) {
-	path := n.cfg.Path(SecretName)
+	if n.boot.Amnesia.Enabled {
+		return ramSecret()
+	}
+	path := n.boot.Path(SecretName)
 	secret, err := readSecret(path)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return secret, err
@@ -143,7 +187,8 @@ func (n *Node) counted(ts ...flow.Task) []flow.Task {
 // serve opens the gate.
 func (n *Node) serve() {
 	n.server.SetGate(httpapi.GateOpen)
-	n.log.Info("serving", "url", n.url(), "socket", n.server.SocketPath(), "boot_ms", n.uptime().Milliseconds())
+	n.log.Info("serving", "url", n.server.URL(), "socket", n.server.SocketPath(), "boot_ms", n.uptime().Milliseconds())
+	n.manager.serving("Serving " + n.server.URL())
 	if n.onRunning != nil {
 		n.onRunning(n.Status())
 	}
@@ -194,14 +239,6 @@ func (n *Node) bootFailed(ctx context.Context, err error) event {
 		return n.fatal()
 	}
 	return event{kind: evFailed, code: v.code}
-}
-
-// url is how the node is reached over TCP.
-func (n *Node) url() string {
-	if addr := n.server.Addr(); addr != "" {
-		return "http://" + addr
-	}
-	return "http://" + n.cfg.Server.Bind
 }
 
 // uptime is since Run began.

@@ -13,7 +13,6 @@ import (
 // Bounds of the parts of a stop. With the graces of what is aborted or cut in each part, they add up to 4 s after the
 // drain.
 const (
-	noteWithin   = time.Second             // the audit row of a drain, beside the drain itself
 	storeWithin  = 1500 * time.Millisecond // the committer empties its lanes
 	serverWithin = 750 * time.Millisecond  // answers that are being written
 	flushWithin  = 500 * time.Millisecond  // log lines
@@ -27,13 +26,14 @@ const (
 // drainServices refuses new work and lets what was accepted finish.
 func (n *Node) drainServices(ctx context.Context) event {
 	n.log.Info("draining", "reason", n.drain.reason)
+	n.manager.stopping(n.drain.reason)
 	if e, cut := n.predrain(); cut {
 		return e
 	}
 	n.closeIntake()
 	linger := time.NewTimer(lameDuck)
 	defer linger.Stop()
-	if e := n.join(ctx, n.drainDeadline()); e.kind != evDrained {
+	if e := n.join(ctx, drainDeadline(n.conf())); e.kind != evDrained {
 		return e
 	}
 	if e, cut := n.until(linger.C); cut {
@@ -46,11 +46,11 @@ var errLeaving = errors.New("the node is about to stop")
 
 // predrain goes on serving, unready, so that a balancer can turn elsewhere.
 func (n *Node) predrain() (cause event, cut bool) {
-	if n.cfg.Node.Predrain == 0 {
+	if n.conf().Node.Predrain == 0 {
 		return event{}, false
 	}
 	n.board.Set(ownService, "predrain", errLeaving)
-	over := time.NewTimer(n.cfg.Node.Predrain.D())
+	over := time.NewTimer(n.conf().Node.Predrain.D())
 	defer over.Stop()
 	return n.until(over.C)
 }
@@ -78,13 +78,9 @@ func (n *Node) closeIntake() {
 
 // noteDrain leaves a row on the audit chain. A store that cannot take it does not hold up the stop.
 func (n *Node) noteDrain(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, noteWithin)
-	defer cancel()
 	e := auditEvent("node.drain", n.drain.by, n.drain.corrID, nil)
 	e.Reason = n.drain.reason
-	if _, err := store.Commit(ctx, n.store, store.Control, auditNote{e}); err != nil {
-		n.log.Warn("drain is not on the audit chain", "reason", err.Error())
-	}
+	n.note(ctx, e)
 }
 
 // join waits for the engines' tasks and the row that says so, cut short by an abort or a fault.
@@ -206,4 +202,4 @@ func (n *Node) die(ctx context.Context) {
 	n.sup.Drain(ownService, 0, dieWithin/3)
 }
 
-func (n *Node) grace() time.Duration { return n.cfg.Node.AbortGrace.D() }
+func (n *Node) grace() time.Duration { return n.boot.Node.AbortGrace.D() }

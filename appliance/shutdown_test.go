@@ -335,7 +335,7 @@ func TestSignalDuringBoot(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	out := &logs{}
-	if code := assemble(cfg, Build{}, out, time.Now).Run(ctx); code != ExitClean {
+	if code := wired(t, cfg, Options{}, out).Run(ctx); code != ExitClean {
 		t.Errorf("exit %d\n%s", code, out)
 	}
 }

@@ -16,7 +16,7 @@ const goldenTopology = "../testdata/golden/topology.md"
 // topology is what `ronbox debug topology` prints of a node with the default configuration.
 func topology(t *testing.T) (table, picture string) {
 	t.Helper()
-	n, err := New(config.Default(), Build{})
+	n, err := New(config.Default(), Build{}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestTopologyGolden(t *testing.T) {
 
 // The queues, buses and cells of the registry's concurrency document are there, with their bounds.
 func TestTopologyHasTheRegistryChannels(t *testing.T) {
-	n, err := New(config.Default(), Build{})
+	n, err := New(config.Default(), Build{}, Options{})
 	must(t, err)
 	caps := map[string]int{}
 	for _, s := range n.Catalog().Specs() {

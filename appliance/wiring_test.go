@@ -8,7 +8,7 @@ import (
 
 // Every producer and consumer that a declaration names exists.
 func TestTopologyNamesRealTasks(t *testing.T) {
-	n, err := New(config.Default(), Build{})
+	n, err := New(config.Default(), Build{}, Options{})
 	must(t, err)
 	if err := n.Catalog().Check(); err != nil {
 		t.Error(err)

@@ -78,6 +78,7 @@ func (t *taskRun) ended() (last bool) {
 type instance struct {
 	task   *taskRun
 	branch *branch
+	index  int
 	name   string // "worker/3", "pipeline" if there is only one
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -91,7 +92,7 @@ type instance struct {
 }
 
 func newInstance(t *taskRun, b *branch, i int) *instance {
-	in := &instance{task: t, branch: b, name: t.Name, done: make(chan struct{})}
+	in := &instance{task: t, branch: b, index: i, name: t.Name, done: make(chan struct{})}
 	if t.Count > 1 {
 		in.name = fmt.Sprintf("%s/%d", t.Name, i)
 	}

@@ -44,6 +44,7 @@ func holdsNone() (int, uint64) { return 0, 0 }
 type TaskState struct {
 	Service   string
 	Task      string
+	Index     int    // of the instance, from 0
 	Instance  string // "worker/3"; the task's name if there is only one
 	State     LifeState
 	Since     time.Time // when that state began
@@ -83,7 +84,7 @@ func (in *instance) look(now time.Time) TaskState {
 	v := in.view.Load()
 	log := restartLog{times: v.restarts}
 	return TaskState{
-		Service: in.task.Service, Task: in.task.Name, Instance: in.name, State: v.state, Since: v.since,
+		Service: in.task.Service, Task: in.task.Name, Index: in.index, Instance: in.name, State: v.state, Since: v.since,
 		Restarts: log.recent(now), LastError: v.last,
 	}
 }

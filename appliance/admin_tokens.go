@@ -1,0 +1,164 @@
+package appliance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"ronbox/appliance/unit"
+	"ronbox/engines"
+	"ronbox/httpapi"
+	"ronbox/httpapi/auth"
+	"ronbox/httpapi/wire"
+	"ronbox/store"
+)
+
+// Mint makes a token. It is in the file and on the audit chain before it is handed out.
+func (n *Node) Mint(ctx context.Context, by engines.Actor, corrID string, m wire.MintRequest) (wire.Token, error) {
+	if err := mayMint(by, m.Scopes); err != nil {
+		return wire.Token{}, err
+	}
+	spec, err := mintSpec(m)
+	if err != nil {
+		return wire.Token{}, err
+	}
+	if spec.Sub == "" {
+		spec.Sub = by.Principal
+	}
+	spec.Now = n.now()
+	return n.mint(ctx, by, corrID, spec)
+}
+
+// mayMint keeps who may only mint from minting what they are not: a token over the node itself takes an administrator.
+func mayMint(by engines.Actor, scopes []string) error {
+	if by.Admin {
+		return nil
+	}
+	for _, s := range scopes {
+		if normal, err := auth.NormalScope(s); err == nil && strings.HasPrefix(normal, ownService+".") {
+			return &auth.DeniedError{TID: by.CapID, Kid: by.Kid, Tenant: by.Tenant, Scope: "node.admin",
+				Reasons: []string{"only node.admin mints a scope of the node"}}
+		}
+	}
+	return nil
+}
+
+func mintSpec(m wire.MintRequest) (auth.MintSpec, error) {
+	spec := auth.MintSpec{
+		Sub: m.Sub, Tenant: m.Tenant, Scopes: m.Scopes, Path: m.Path, Methods: m.Methods, Caveats: m.Caveats,
+	}
+	if m.TTL != "" {
+		ttl, err := unit.ParseDuration(m.TTL)
+		if err != nil {
+			return spec, fmt.Errorf("%w: ttl %q: must be a duration such as 1h or 30d", auth.ErrSpec, m.TTL)
+		}
+		spec.TTL = ttl.D()
+	}
+	return spec, nil
+}
+
+// mint makes the token with the key that is active, and again with the next one if that was rotated meanwhile.
+func (n *Node) mint(ctx context.Context, by engines.Actor, corrID string, spec auth.MintSpec) (wire.Token, error) {
+	for tries := 0; ; tries++ {
+		token, id, err := n.auth.Mint(spec)
+		if err != nil {
+			return wire.Token{}, err
+		}
+		seen, err := auth.Inspect(token)
+		if err != nil {
+			return wire.Token{}, fmt.Errorf("read what was minted: %w", err)
+		}
+		add := addToken{ID: tokenPrefix + tokenID(id.TID), Row: newTokenRow(spec, seen)}
+		add.Note = auditEvent("auth.token_minted", by, corrID, map[string]string{
+			"tid": id.TID, "kid": id.Kid, "sub": id.Sub, "tenant": id.Tenant, "scopes": strings.Join(add.Row.Scopes, ","),
+			"caveats": strings.Join(add.Row.Caveats, "; "), "expires_at": seen.ExpiresAt.Format(time.RFC3339),
+		})
+		_, err = store.Commit(ctx, n.store, store.Control, add)
+		if errors.Is(err, errKeyMoved) && tries == 0 {
+			continue
+		}
+		if err != nil {
+			return wire.Token{}, fmt.Errorf("keep token: %w", err)
+		}
+		return wire.Token{Token: token, TID: id.TID, ExpiresAt: seen.ExpiresAt}, nil
+	}
+}
+
+// newTokenRow is what is kept of a token: what it says of itself, without its proof.
+func newTokenRow(spec auth.MintSpec, seen auth.Inspection) tokenRow {
+	row := tokenRow{
+		Kid: seen.Kid, Sub: seen.Sub, Tenant: seen.Tenant, IssuedAt: seen.IssuedAt, ExpiresAt: seen.ExpiresAt.Unix(), Epoch: seen.Epoch,
+		Scopes: slices.Clone(spec.Scopes),
+	}
+	for _, c := range seen.Caveats {
+		if !strings.HasPrefix(c, "scope = ") && !strings.HasPrefix(c, "exp < ") {
+			row.Caveats = append(row.Caveats, c)
+		}
+	}
+	return row
+}
+
+// maxTokenPage bounds one page of Tokens.
+const maxTokenPage = 500
+
+// Tokens lists what was minted and has not expired, oldest first, from behind cursor.
+func (n *Node) Tokens(ctx context.Context, cursor string, limit int) (wire.TokenList, error) {
+	if limit < 1 || limit > maxTokenPage {
+		limit = maxTokenPage
+	}
+	out, epoch, now := wire.TokenList{Tokens: []wire.TokenInfo{}}, n.store.Info().AuthEpoch, n.now()
+	err := n.store.View(ctx, func(r store.Reader) error {
+		for id, row := range tokens.Range(r, tokenPrefix+tokenID(cursor), tokenPrefix+after) {
+			tid := strings.TrimPrefix(string(id), tokenPrefix)
+			if tid == cursor || row.ExpiresAt <= now.Unix() {
+				continue
+			}
+			if len(out.Tokens) == limit {
+				out.Next = out.Tokens[limit-1].TID
+				return nil
+			}
+			out.Tokens = append(out.Tokens, wire.TokenInfo{
+				TID: tid, Kid: row.Kid, Sub: row.Sub, Tenant: row.Tenant, Scopes: row.Scopes, Caveats: row.Caveats,
+				IssuedAt: time.Unix(row.IssuedAt, 0).UTC(), ExpiresAt: time.Unix(row.ExpiresAt, 0).UTC(), Revoked: row.void(r, id, epoch),
+			})
+		}
+		return nil
+	})
+	return out, err
+}
+
+// VerifyToken decides on a token as a request would have it decided, and says why.
+func (n *Node) VerifyToken(_ context.Context, v wire.VerifyRequest) (wire.Verdict, error) {
+	r := auth.Request{
+		Method: v.Method, Path: v.Path, Service: v.Service, Scope: v.Scope, Now: n.now(), Tenant: v.Tenant, Account: v.Account,
+		Asset: v.Asset, Amount: v.Amount, Epoch: v.Epoch, Signer: v.Signer, Bytes: v.Bytes,
+	}
+	if v.IP != "" {
+		ip, err := netip.ParseAddr(v.IP)
+		if err != nil {
+			return wire.Verdict{}, &httpapi.BodyError{Field: "ip", Reason: "must be an address such as 192.0.2.1"}
+		}
+		r.IP = ip
+	}
+	return verdictOf(n.auth.Verify(v.Token, r)), nil
+}
+
+func verdictOf(d auth.Decision) wire.Verdict {
+	out := wire.Verdict{Allowed: d.Allowed, Authentic: d.Authentic}
+	for _, f := range d.Failed {
+		out.Failed = append(out.Failed, wire.FailedCaveat{Caveat: f.Caveat, Reason: f.Reason})
+	}
+	if !d.Authentic {
+		if len(d.Failed) > 0 {
+			out.Reason = d.Failed[0].Reason
+		}
+		return out // what a forged token says of itself is worth nothing
+	}
+	out.TID, out.Kid, out.Sub, out.Tenant, out.Epoch = d.TID, d.Kid, d.Sub, d.Tenant, d.Epoch
+	out.Scopes, out.ExpiresAt = d.Scopes, d.ExpiresAt
+	return out
+}

@@ -1,0 +1,21 @@
+package appliance
+
+import (
+	"context"
+
+	"ronbox/appliance/config"
+	"ronbox/appliance/host"
+)
+
+// Checkup looks at the machine for a node of this configuration. With running its own port may be taken.
+func Checkup(ctx context.Context, cfg *config.Config, running bool) []host.Finding {
+	in := host.Inputs{
+		DataDir: cfg.Node.DataDir, Bind: cfg.Server.Bind, Running: running, MaxBytes: cfg.Store.MaxBytes.Bytes(),
+		MinFree: cfg.Store.MinFree.Bytes(), MaxConns: cfg.Server.MaxConns, Amnesia: cfg.Amnesia.Enabled,
+		AllowSwap: cfg.Amnesia.AllowSwap, AllowNetwork: cfg.Store.AllowNetwork,
+	}
+	if in.Amnesia {
+		in.MaxBytes = cfg.Amnesia.MaxBytes.Bytes()
+	}
+	return host.Doctor(ctx, in)
+}

@@ -1,0 +1,119 @@
+package appliance
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"ronbox/engines"
+)
+
+// notices collects what the node tells a service manager.
+type notices struct {
+	mu   sync.Mutex
+	said []string // guarded by mu
+}
+
+// listen stands in for a service manager until the test ends.
+func listen(t *testing.T) *notices {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "notify")
+	must(t, err)
+	path := filepath.Join(dir, "sock")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	must(t, err)
+	n, done := &notices{}, make(chan struct{})
+	go func() {
+		defer close(done)
+		for buf := make([]byte, 4096); ; {
+			size, err := conn.Read(buf)
+			if err != nil {
+				return
+			}
+			n.mu.Lock()
+			n.said = append(n.said, string(buf[:size]))
+			n.mu.Unlock()
+		}
+	}()
+	t.Setenv("NOTIFY_SOCKET", path)
+	t.Cleanup(func() {
+		_ = conn.Close()
+		<-done
+		_ = os.RemoveAll(dir)
+	})
+	return n
+}
+
+func (n *notices) all() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return strings.Join(n.said, "\n--\n")
+}
+
+// The service manager hears when the node serves, that it lives, that it reloads and when it stops, in this order.
+func TestServiceManagerIsTold(t *testing.T) {
+	told := listen(t)
+	t.Setenv("WATCHDOG_USEC", "600000")
+	t.Setenv("WATCHDOG_PID", "")
+	r, rewrite := reloadable(t)
+	r.await("READY=1", func() bool { return strings.Contains(told.all(), "READY=1\nSTATUS=Serving http://"+r.Addr()) })
+	r.await("the watchdog", func() bool { return strings.Count(told.all(), "WATCHDOG=1") >= 2 })
+	rewrite("log.level = \"warn\"\n")
+	_, err := r.Reload(t.Context(), engines.Actor{}, "")
+	must(t, err)
+	r.await("the end of the reload", func() bool {
+		return regexp.MustCompile(`(?s)RELOADING=1\nMONOTONIC_USEC=\d+\n--\n.*READY=1`).MatchString(told.all())
+	})
+	r.halt()
+	order := regexp.MustCompile(`(?s)STATUS=recovering.*READY=1\nSTATUS=Serving.*RELOADING=1.*READY=1.*STOPPING=1\nSTATUS=Draining.*STATUS=stopped`)
+	r.await("the stop", func() bool { return order.MatchString(told.all()) })
+}
+
+// While a commit hangs the node does not say that it lives.
+func TestWatchdogStarvesOfAStuckCommit(t *testing.T) {
+	told := listen(t)
+	m := &manager{every: 30 * time.Second, born: time.Now().Add(-time.Hour), log: hclog.NewNullLogger()}
+	m.feed(16 * time.Second)
+	m.feed(14 * time.Second)
+	m.feed(0)
+	m.fed.Store(int64(time.Since(m.born) - 20*time.Second))
+	m.feed(15 * time.Second)
+	deadline := time.After(patience)
+	for strings.Count(told.all(), "WATCHDOG=1") != 2 {
+		select {
+		case <-deadline:
+			t.Fatalf("said %q", told.all())
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// A long start asks for more time now and then, not at every step.
+func TestLongStartAsksForTime(t *testing.T) {
+	told := listen(t)
+	cfg := newConfig(t)
+	n := wired(t, cfg, Options{}, &logs{})
+	defer n.registry.Close()
+	for done := range int64(50) {
+		n.bootProgress("migrate", done, 50)
+	}
+	n.manager.say("STATUS=end")
+	deadline := time.After(patience)
+	for !strings.Contains(told.all(), "STATUS=end") {
+		select {
+		case <-deadline:
+			t.Fatal("nothing arrives")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	if got := strings.Count(told.all(), "EXTEND_TIMEOUT_USEC=60000000\nSTATUS=migrate: "); got != 1 {
+		t.Errorf("asked %d times: %q", got, told.all())
+	}
+}
