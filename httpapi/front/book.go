@@ -69,16 +69,34 @@ func (b *book) reserved() []*life {
 	return slices.Clone(b.kept)
 }
 
-// replace gives the reserved place of old to l, unless old has asked for something meanwhile. over says what was full.
-func (b *book) replace(old, l *life, over verdict) bool {
+// crowded tells whether no reserved place is free.
+func (b *book) crowded() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	i := slices.Index(b.kept, old)
-	if i < 0 || !old.ask() {
+	return len(b.kept) >= b.max.reserved
+}
+
+// evict takes l out of its reserved place, unless it has asked for something.
+func (b *book) evict(l *life) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i := slices.Index(b.kept, l)
+	if i < 0 || !l.ask() {
+		return false
+	}
+	b.kept = slices.Delete(b.kept, i, i+1)
+	return true
+}
+
+// squeeze puts l in a reserved place or beyond, among the newcomers. over says what was full.
+func (b *book) squeeze(l *life, over verdict) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.max.reserved == 0 || len(b.kept) >= b.max.reserved+newcomers {
 		return false
 	}
 	l.over = over
-	b.kept = append(slices.Delete(b.kept, i, i+1), l)
+	b.kept = append(b.kept, l)
 	return true
 }
 

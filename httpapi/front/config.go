@@ -69,7 +69,7 @@ func loopback() []string { return []string{"127.0.0.0/8", "::1/128"} }
 func (c Config) Validate() error {
 	return errors.Join(
 		validateBind(c.Bind),
-		within("acceptors", int64(c.Acceptors), 1, 1),
+		within("acceptors", int64(c.Acceptors), 1, 1), // one loop accepts far more connections than max_conns lets live
 		within("max_conns", int64(c.MaxConns), 1, 1<<20),
 		within("connection_limit_per_ip", int64(c.PerIP), 1, 1<<20),
 		within("reserved_conns", int64(c.Reserved), 0, 1024),
@@ -77,10 +77,10 @@ func (c Config) Validate() error {
 		between("read_timeout", c.ReadTimeout, 100*time.Millisecond, time.Minute),
 		between("write_timeout", c.WriteTimeout, 100*time.Millisecond, time.Minute),
 		between("idle_timeout", c.IdleTimeout, time.Second, time.Hour),
-		within("max_header", c.MaxHeader.Bytes(), 1<<10, 1<<20),
-		within("max_body_bytes", c.MaxBody.Bytes(), 1<<10, 64<<20),
+		sized("max_header", c.MaxHeader, 1<<10, 1<<20),
+		sized("max_body_bytes", c.MaxBody, 1<<10, 64<<20),
 		within("decompress_ratio_cap", int64(c.RatioCap), 1, 1000),
-		within("decompress_abs_bytes", c.AbsCap.Bytes(), c.MaxBody.Bytes(), 1<<30),
+		sized("decompress_abs_bytes", c.AbsCap, c.MaxBody, 1<<30),
 		networks("trusted_proxies", c.Trusted),
 		networks("metrics_allow", c.MetricsAllow),
 		c.CORS.validate(),
@@ -118,9 +118,17 @@ func ParseNetworks(texts []string) ([]netip.Prefix, error) {
 	return out, nil
 }
 
+// within judges a number. A range that another key has made empty is that key's fault.
 func within(key string, v, lo, hi int64) error {
-	if v < lo || v > hi {
+	if lo <= hi && (v < lo || v > hi) {
 		return fmt.Errorf("%s = %d: must be %d..%d", key, v, lo, hi)
+	}
+	return nil
+}
+
+func sized(key string, v, lo, hi unit.Size) error {
+	if lo <= hi && (v < lo || v > hi) {
+		return fmt.Errorf("%s = %q: must be %s..%s", key, v, lo, hi)
 	}
 	return nil
 }

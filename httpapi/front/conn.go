@@ -20,12 +20,13 @@ const (
 
 // life is a connection from accept to close.
 type life struct {
-	e    *endpoint
-	g    *generation
-	raw  net.Conn
-	peer Peer
-	key  netip.Addr // in the book
-	over verdict    // what was full when it got a reserved place; letIn in an ordinary one
+	e     *endpoint
+	g     *generation
+	raw   net.Conn
+	since time.Time
+	peer  Peer
+	key   netip.Addr // in the book
+	over  verdict    // what was full when it got a reserved place; letIn in an ordinary one
 
 	phase atomic.Int32
 	heard atomic.Int32 // before the first request; kept in reserved places only

@@ -144,8 +144,14 @@ func (g *generation) Accept() (net.Conn, error) {
 // kernel, its request unread; so the backlog is taken out first, and the socket closed in the same breath.
 func (g *generation) next() (net.Conn, error) {
 	for g.end.Load() == endNone {
+		if c := g.socket.carry(nil); c != nil {
+			return c, nil
+		}
 		c, err := g.socket.Accept()
 		switch {
+		case err == nil && g.end.Load() == endHanded:
+			g.socket.carry(c) // it came after the one that follows
+			return nil, errEnded
 		case err == nil:
 			return c, nil
 		case !errors.Is(err, os.ErrDeadlineExceeded):
@@ -159,6 +165,9 @@ func (g *generation) next() (net.Conn, error) {
 	}
 	if !g.drained {
 		g.late, g.drained = backlog(g.socket.Listener, drainMost), true
+		if c := g.socket.carry(nil); c != nil {
+			g.late = append(g.late, c)
+		}
 		_ = g.socket.Close()
 	}
 	if len(g.late) == 0 {
@@ -187,7 +196,7 @@ func (g *generation) Close() error {
 
 // admit wraps a connection that gets a place, and refuses another.
 func (e *endpoint) admit(g *generation, c net.Conn) net.Conn {
-	l := &life{e: e, g: g, raw: c}
+	l := &life{e: e, g: g, raw: c, since: time.Now()}
 	exempt, probe := true, false
 	switch c := c.(type) {
 	case *net.TCPConn:
@@ -208,9 +217,12 @@ func (e *endpoint) admit(g *generation, c net.Conn) net.Conn {
 	e.silent.Add(1)
 	v := e.book.enter(l, exempt, probe)
 	if v != letIn && probe {
-		if yields := e.makeRoom(l, v); yields != nil {
+		in, yield := e.makeRoom(l, v)
+		for _, old := range yield {
 			e.rejects[rejectReserve](1)
-			_ = yields.raw.Close()
+			_ = old.raw.Close()
+		}
+		if in {
 			v = letIn
 		}
 	}

@@ -1,8 +1,8 @@
 package front
 
 import (
-	"runtime"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,40 +26,50 @@ func (l *life) hear(b []byte) {
 	l.heard.Store(heardPart)
 }
 
-// letRun is how often makeRoom lets other goroutines run before it takes the place of one that may be about to ask.
-const letRun = 4
+// A probe's client is given a moment to say its word, even while a flood from its own address claims place after place:
+// so many connections may stand beyond the reserved places, and be silent for so long, before they make room.
+const (
+	moment    = 20 * time.Millisecond
+	newcomers = 256
+)
 
-// makeRoom gives l, a probe's connection for which v was full, the reserved place of one that asks for nothing, and
-// tells whose. nil: all who hold one are being served.
-func (e *endpoint) makeRoom(l *life, v verdict) (yields *life) {
-	for try := range letRun + 1 {
-		dawdling, silent := idlers(e.book.reserved())
-		if try == letRun {
-			dawdling = append(dawdling, silent...)
+// makeRoom gives l, a probe's connection for which v was full, a reserved place, and tells who has lost theirs for it:
+// those that ask for nothing. It fails when all who hold one are being served.
+func (e *endpoint) makeRoom(l *life, v verdict) (in bool, yield []*life) {
+	idle, young := idlers(e.book.reserved(), time.Now())
+	for _, old := range idle {
+		if e.book.crowded() && e.book.evict(old) {
+			yield = append(yield, old)
 		}
-		for _, old := range dawdling {
-			if e.book.replace(old, l, v) {
-				return old
-			}
-		}
-		runtime.Gosched()
 	}
-	return nil
+	if e.book.squeeze(l, v) {
+		return true, yield
+	}
+	for _, old := range young {
+		if e.book.evict(old) {
+			return e.book.squeeze(l, v), append(yield, old)
+		}
+	}
+	return false, yield
 }
 
-// idlers are those whose request was begun and dawdles, and those who are silent, each the oldest first. One whose first
-// bytes wait to be read is not silent.
-func idlers(all []*life) (dawdling, silent []*life) {
+// idlers are those who have no request on the way: idle whose request was begun and dawdles, then who has been silent
+// for more than a moment; young who has not. Each the oldest first. One whose first bytes wait to be read is none of them.
+func idlers(all []*life, now time.Time) (idle, young []*life) {
+	var silent []*life
 	for _, l := range all {
 		switch {
-		case l.asked.Load():
+		case l.asked.Load() || l.heard.Load() == heardAll:
 		case l.heard.Load() == heardPart:
-			dawdling = append(dawdling, l)
-		case l.heard.Load() == heardNothing && !l.waiting():
+			idle = append(idle, l)
+		case l.waiting():
+		case now.Sub(l.since) > moment:
 			silent = append(silent, l)
+		default:
+			young = append(young, l)
 		}
 	}
-	return dawdling, silent
+	return append(idle, silent...), young
 }
 
 // waiting tells whether the kernel has bytes of the connection that nobody has read.

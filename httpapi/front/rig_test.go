@@ -3,6 +3,7 @@ package front
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -62,6 +63,8 @@ func (r *rig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		w.WriteHeader(http.StatusGatewayTimeout)
 	case "/hold":
 		<-r.hold
+	case "/tls":
+		_, _ = io.WriteString(w, tls.VersionName(req.TLS.Version))
 	default:
 		_, _ = io.WriteString(w, PeerOf(req).String())
 	}

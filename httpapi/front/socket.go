@@ -20,6 +20,7 @@ type socket struct {
 	net.Listener
 	bind   string // as it was asked for: the same text is the same socket
 	closed atomic.Bool
+	over   atomic.Pointer[net.Conn] // accepted, for the next generation
 }
 
 // Close ends every Accept. Twice is once.
@@ -27,7 +28,22 @@ func (s *socket) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
+	if c := s.carry(nil); c != nil {
+		_ = c.Close()
+	}
 	return s.Listener.Close()
+}
+
+// carry keeps a connection for the next generation, and gives what was kept.
+func (s *socket) carry(c net.Conn) net.Conn {
+	var next *net.Conn
+	if c != nil {
+		next = &c
+	}
+	if was := s.over.Swap(next); was != nil {
+		return *was
+	}
+	return nil
 }
 
 // wake makes Accept return, until rest.
