@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 )
 
 func TestCommitIsReadBack(t *testing.T) {
@@ -321,3 +323,50 @@ func (g *groupSizes) Begin() {
 }
 func (g *groupSizes) Committed() {}
 func (g *groupSizes) Aborted()   {}
+
+// Whatever waits in the lanes, in whatever order it came: a group never has more commands than it may, control goes before work, and nothing
+// is lost or taken twice.
+func TestGroupMaxIsKept(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		cfg := testConfig()
+		cfg.GroupMax = rapid.IntRange(1, 4).Draw(t, "group_max")
+		s := New(cfg, Options{})
+		c := &committer{s: s}
+		for l, q := range s.lanes {
+			c.lanes[l] = q.C()
+		}
+		waiting := 0
+		for _, l := range rapid.SliceOfN(rapid.IntRange(0, lanes-1), 1, 12).Draw(t, "lanes") {
+			old := int64(0)
+			if rapid.Bool().Draw(t, "old") {
+				old = 2 * int64(bulkPatience)
+			}
+			if err := s.lanes[l].TrySend(newRequest(context.Background(), s.mono()-old, Lane(l), put{}, nil)); err != nil {
+				t.Fatal(err)
+			}
+			waiting++
+		}
+		seen := map[job]bool{}
+		for waiting > 0 {
+			if more, err := c.gather(context.Background()); err != nil || !more {
+				t.Fatal(more, err)
+			}
+			if len(c.batch) == 0 || len(c.batch) > cfg.GroupMax {
+				t.Fatalf("%d commands in a group of %d", len(c.batch), cfg.GroupMax)
+			}
+			work := false
+			for _, j := range c.batch {
+				if l := j.header().lane; work && l == Control {
+					t.Fatal("work before control")
+				} else if l == Work {
+					work = true
+				}
+				if seen[j] {
+					t.Fatal("taken twice")
+				}
+				seen[j] = true
+				waiting--
+			}
+		}
+	})
+}

@@ -16,13 +16,19 @@
 //  9. Audit rows are a hash chain written in the transaction of the change they tell of.
 //  10. One process has the file open, or is making one in its folder; a second one is told who.
 //  11. A snapshot has its name only once it was verified; a restored file takes no work until AcceptRestore.
+//  12. A file without room, on the disk or below max_bytes, is read as before, can be deleted from, and takes work again once there is room.
+//  13. An older file is migrated behind a verified snapshot; interrupted anywhere, the migration ends in the state of one that was not.
+//  14. A compaction replaces the file only by one that holds the same rows.
+//  15. A store in memory writes to no path.
 //
 // # Tasks and queues
 //
 // The task committer (Never: when it ends early the process ends) reads three lanes: store.control 64, store.work 2048 and store.bulk 16.
-// Commit waits for a place until its ctx ends, TryCommit does not wait. A ticker, store.heartbeat, lets a slow store probe itself.
+// Commit waits for a place until its ctx ends, TryCommit does not wait. A ticker, store.heartbeat, lets a slow store probe itself and has the
+// free space looked at.
 //
 // # Lock order
 //
-// none: the committer owns the write transaction, and what others read of it (Info, Health, Err) is atomic.
+// none among goroutines: the committer owns the write transaction, and what others read of it (Info, Health, Err, Stats) is atomic. Files are
+// locked folder first, then the file.
 package store

@@ -107,7 +107,6 @@ func TestSlowIsTold(t *testing.T) {
 		if err := ready(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
-		r := (&rig{Store: s, t: t}).start()
 		file, stall := fileOf(t, s.db), 3*time.Second
 		hookWrites(t, s.db, func(b []byte, off int64) (int, error) {
 			if off < 2*PageSize {
@@ -115,6 +114,7 @@ func TestSlowIsTold(t *testing.T) {
 			}
 			return file.WriteAt(b, off)
 		})
+		r := (&rig{Store: s, t: t}).start()
 		if s.CommitAge() != 0 {
 			t.Errorf("a commit of %s runs in an idle store", s.CommitAge())
 		}

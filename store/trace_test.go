@@ -1,0 +1,54 @@
+package store
+
+import (
+	"bytes"
+	"encoding/hex"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"ronbox/appliance/obs"
+)
+
+// A commit has a span of its own, tied to the one of each request that waits for it.
+func TestCommitIsTraced(t *testing.T) {
+	var mu sync.Mutex
+	var sent bytes.Buffer
+	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		_, _ = io.Copy(&sent, r.Body)
+	}))
+	defer srv.Close()
+	tracer, err := obs.NewTracer(obs.OTelConfig{Exporter: "otlp", Endpoint: srv.URL, SampleReads: 1, SampleWrites: 1}, obs.TracerID{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newStore(newFile(t), testConfig())
+	s.opt.Tracer = tracer
+	if err := ready(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	r := (&rig{Store: s, t: t}).start()
+	const trace = "0af7651916cd43dd8448eb211c80319c"
+	req := httptest.NewRequest(http.MethodPost, "/", nil)
+	req.Header.Set("traceparent", "00-"+trace+"-b7ad6b7169203331-01")
+	ctx, span := tracer.StartRequest(t.Context(), req, "test")
+	if _, err := Commit(ctx, s, Work, put{Key: "k"}); err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	// The span of the request never ends, so its trace is in what was sent only as the link of the commit.
+	if err := tracer.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	span.End()
+	id, err := hex.DecodeString(trace)
+	mu.Lock()
+	defer mu.Unlock()
+	if err != nil || !bytes.Contains(sent.Bytes(), []byte("store.commit")) || !bytes.Contains(sent.Bytes(), id) {
+		t.Errorf("%d bytes were sent, without the commit or its link, %v", sent.Len(), err)
+	}
+}
