@@ -74,11 +74,18 @@ func newPipeline(cfg OTelConfig, id TracerID, r *atomic.Pointer[rates], dropped 
 	p.next = sdktrace.NewBatchSpanProcessor(p, sdktrace.WithMaxQueueSize(spanCap), sdktrace.WithMaxExportBatchSize(spanBatch),
 		sdktrace.WithBatchTimeout(spanEvery), sdktrace.WithExportTimeout(exportTimeout))
 	p.provider = sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler{r}), sdktrace.WithSpanProcessor(tail{p}),
-		sdktrace.WithRawSpanLimits(spanLimits), sdktrace.WithResource(resource.NewSchemaless(
-			attribute.String("service.name", "ronbox"), attribute.String("service.version", id.Version),
-			attribute.String("service.instance.id", id.Node))))
+		sdktrace.WithRawSpanLimits(spanLimits), sdktrace.WithResource(id.resource()))
 	p.tracer = p.provider.Tracer("ronbox")
 	return p, nil
+}
+
+// resource names the sender of the spans.
+func (id TracerID) resource() *resource.Resource {
+	all := []attribute.KeyValue{attribute.String("service.name", "ronbox"), attribute.String("service.version", id.Version)}
+	if id.Node != "" {
+		all = append(all, attribute.String("service.instance.id", id.Node))
+	}
+	return resource.NewSchemaless(all...)
 }
 
 // spanLimits bound one span: an attribute is a line of text at most, and a commit links to no more requests than a page shows.

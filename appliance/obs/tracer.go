@@ -17,7 +17,7 @@ import (
 // TracerID is who sends the spans, and where the tracer tells of its own trouble.
 type TracerID struct {
 	Version string
-	Node    string
+	Node    string       // "": not known yet
 	Log     hclog.Logger // nil: trouble is only counted
 	Metrics *Metrics
 }
