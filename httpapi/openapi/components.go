@@ -22,7 +22,11 @@ func (b *builder) components() components {
 	responses := map[string]*response{}
 	for status := range b.refusals {
 		p := b.problem(status)
-		responses[refusalName(strconv.Itoa(status))] = &p
+		bare := response{Doc: p.Doc, Headers: p.Headers}
+		responses[refusalName(strconv.Itoa(status))], responses[bareName(strconv.Itoa(status))] = &p, &bare
+	}
+	for name, s := range b.gen.defs {
+		b.gen.describe(name, s)
 	}
 	return components{
 		Schemas: b.gen.defs, Responses: responses,

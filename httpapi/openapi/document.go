@@ -56,6 +56,7 @@ func standalone(g *generator) (map[string][]byte, error) {
 	for name, t := range g.types {
 		own := newGenerator(defsPrefix)
 		root := own.object(t)
+		g.describe(name, root)
 		root.Dialect, root.ID, root.Defs = dialect, "urn:ronbox:schema:"+name, own.defs
 		raw, err := marshal(root)
 		if err != nil {

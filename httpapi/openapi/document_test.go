@@ -124,7 +124,8 @@ func TestSameRoutesSameBytes(t *testing.T) {
 
 func TestSchemaStandsAlone(t *testing.T) {
 	raw, ok := build(t).Schema("leaf")
-	const want = `{"$schema":"https://json-schema.org/draft/2020-12/schema","$id":"urn:ronbox:schema:leaf","title":"leaf","type":"object",` +
+	const want = `{"$schema":"https://json-schema.org/draft/2020-12/schema","$id":"urn:ronbox:schema:leaf","title":"leaf",` +
+		`"description":"answer to POST /things/:id; event leaf of GET /things/stream; line of the answer to POST /admin/dump/*path","type":"object",` +
 		`"properties":{"hash":{"description":"of the thing","type":"string","pattern":"^(b3:[0-9a-f]{64})?$"},"value":{},` +
 		`"raw":{"type":"string","contentEncoding":"base64"},"any":{"type":"object","additionalProperties":{}},` +
 		`"parts":{"type":"object","additionalProperties":{"$ref":"#/$defs/leaf"}}},"required":["hash","value"],"additionalProperties":false,"$defs":`

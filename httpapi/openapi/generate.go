@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,11 +17,26 @@ type generator struct {
 	prefix string
 	types  map[string]reflect.Type
 	defs   map[string]*schema
+	uses   map[string][]string // of a definition, in words
 	errs   []error
 }
 
 func newGenerator(prefix string) *generator {
-	return &generator{prefix: prefix, types: map[string]reflect.Type{}, defs: map[string]*schema{}}
+	return &generator{prefix: prefix, types: map[string]reflect.Type{}, defs: map[string]*schema{}, uses: map[string][]string{}}
+}
+
+// used is of, and notes what the body is for.
+func (g *generator) used(v any, what string) *schema {
+	s := g.of(v)
+	if name := strings.TrimPrefix(s.Ref, g.prefix); name != "" && !slices.Contains(g.uses[name], what) {
+		g.uses[name] = append(g.uses[name], what)
+	}
+	return s
+}
+
+// describe tells of a definition what it is for.
+func (g *generator) describe(name string, s *schema) {
+	s.Description = strings.Join(g.uses[name], "; ")
 }
 
 // err is all that was wrong with the types so far.

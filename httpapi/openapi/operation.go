@@ -140,27 +140,28 @@ func (b *builder) body(r Route) *requestBody {
 	}
 	content := map[string]mediaType{}
 	for _, t := range types {
-		content[t] = mediaType{Schema: b.gen.of(r.In)}
+		content[t] = mediaType{Schema: b.gen.used(r.In, "body of "+r.Method+" "+r.Pattern)}
 	}
 	return &requestBody{Required: !r.InOptional, Content: content}
 }
 
 // media is the content of one answer.
-func (b *builder) media(a Answer) mediaType {
+func (b *builder) media(r Route, a Answer) mediaType {
+	to := " to " + r.Method + " " + r.Pattern
 	switch {
 	case a.Type == EventsType:
 		events := map[string]*schema{}
 		for _, e := range a.Events {
-			events[e.Name] = b.gen.of(e.Body)
+			events[e.Name] = b.gen.used(e.Body, "event "+e.Name+" of "+r.Method+" "+r.Pattern)
 			if e.Doc != "" {
 				events[e.Name].Description = e.Doc
 			}
 		}
 		return mediaType{Schema: &schema{Type: "string"}, Events: events}
 	case a.Type == LinesType:
-		return mediaType{Schema: &schema{Type: "string"}, Item: b.gen.of(a.Body)}
+		return mediaType{Schema: &schema{Type: "string"}, Item: b.gen.used(a.Body, "line of the answer"+to)}
 	case a.Body == nil:
 		return mediaType{}
 	}
-	return mediaType{Schema: b.gen.of(a.Body)}
+	return mediaType{Schema: b.gen.used(a.Body, "answer"+to)}
 }

@@ -30,23 +30,24 @@ type header struct {
 func (b *builder) responses(r Route, head bool) map[string]*response {
 	out := map[string]*response{}
 	for _, a := range r.Answers {
-		b.answer(out, a)
+		b.answer(out, r, a)
 	}
 	for _, status := range r.Problems {
 		b.refusal(out, status)
 	}
 	if head {
 		for key, resp := range out {
-			bare := b.resolve(resp, key)
-			bare.Content = nil
-			out[key] = &bare
+			resp.Content = nil
+			if resp.Ref != "" {
+				resp.Ref = responsesPrefix + bareName(key)
+			}
 		}
 	}
 	return out
 }
 
 // answer adds a to what its status gives already.
-func (b *builder) answer(out map[string]*response, a Answer) {
+func (b *builder) answer(out map[string]*response, r Route, a Answer) {
 	key := strconv.Itoa(a.Status)
 	resp := out[key]
 	if resp == nil {
@@ -63,7 +64,7 @@ func (b *builder) answer(out map[string]*response, a Answer) {
 	if resp.Content == nil {
 		resp.Content = map[string]mediaType{}
 	}
-	resp.Content[a.Type] = b.media(a)
+	resp.Content[a.Type] = b.media(r, a)
 }
 
 // refusal adds the problem of status, beside an answer that has the same.
@@ -89,22 +90,15 @@ func (b *builder) refusal(out map[string]*response, status int) {
 	out[key].Content[ProblemType] = own.Content[ProblemType]
 }
 
+// Names of a refusal in components, with its body and without.
 func refusalName(key string) string { return "Problem" + key }
-
-// resolve follows a reference to a refusal.
-func (b *builder) resolve(r *response, key string) response {
-	if r.Ref == "" {
-		return *r
-	}
-	status, _ := strconv.Atoi(key)
-	return b.problem(status)
-}
+func bareName(key string) string    { return "Bare" + key }
 
 // problem is the refusal with status.
 func (b *builder) problem(status int) response {
 	return response{
 		Doc: http.StatusText(status), Headers: b.headers(refusalHeaders(status)),
-		Content: map[string]mediaType{ProblemType: {Schema: b.gen.of(b.info.Problem)}},
+		Content: map[string]mediaType{ProblemType: {Schema: b.gen.used(b.info.Problem, "every refusal")}},
 	}
 }
 
