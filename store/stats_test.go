@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -107,10 +108,11 @@ func TestSlowIsTold(t *testing.T) {
 		if err := ready(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
-		file, stall := fileOf(t, s.db), 3*time.Second
+		var stalled atomic.Bool
+		file := fileOf(t, s.db)
 		hookWrites(t, s.db, func(b []byte, off int64) (int, error) {
-			if off < 2*PageSize {
-				time.Sleep(stall)
+			if off < 2*PageSize && !stalled.Swap(true) {
+				time.Sleep(3 * time.Second)
 			}
 			return file.WriteAt(b, off)
 		})
@@ -129,7 +131,6 @@ func TestSlowIsTold(t *testing.T) {
 			t.Errorf("the commit runs for %s", s.CommitAge())
 		}
 		<-done
-		stall = 0
 		mustCommit(r, put{Key: "k"})
 		r.stop()
 		if len(told) != 1 || told[0] != 3*time.Second {
