@@ -2,7 +2,10 @@ package appliance
 
 import (
 	"context"
+	"fmt"
 	"time"
+
+	"github.com/oklog/ulid/v2"
 
 	"ronbox/engines"
 	"ronbox/httpapi"
@@ -54,12 +57,19 @@ func revokeWhat(q wire.RevokeRequest) (what, value string, err error) {
 	switch {
 	case given != 1:
 		return "", "", &httpapi.BodyError{Reason: "exactly one of tid, kid, tenant and all must be given"}
+	case (what == revokeTID || what == revokeKid) && !isULID(value):
+		return "", "", &httpapi.BodyError{Field: what, Reason: "must be an id as the node lists it"}
 	case len(value) > maxRevokeValue:
 		return "", "", &httpapi.BodyError{Field: what, Reason: "is longer than 256 bytes"}
 	case len(q.Reason) > maxRevokeReason:
 		return "", "", &httpapi.BodyError{Field: "reason", Reason: "is longer than 1024 bytes"}
 	}
 	return what, value, nil
+}
+
+func isULID(text string) bool {
+	_, err := ulid.ParseStrict(text)
+	return err == nil
 }
 
 // Keys lists the token keys, newest first.
@@ -113,8 +123,8 @@ func (n *Node) rotate(ctx context.Context, by engines.Actor, corrID string, due 
 
 // RetireKey voids the tokens of a key that does not mint any more.
 func (n *Node) RetireKey(ctx context.Context, by engines.Actor, corrID, kid string) (wire.KeyInfo, error) {
-	if kid == "" || len(kid) > maxRevokeValue {
-		return wire.KeyInfo{}, httpapi.ErrNoSuch
+	if !isULID(kid) {
+		return wire.KeyInfo{}, fmt.Errorf("no key has such an id: %w", httpapi.ErrNoSuch)
 	}
 	id := kidPrefix + kidID(kid)
 	done, err := store.Commit(ctx, n.store, store.Control, retireKid{ID: id, Note: auditEvent("auth.kid_retired", by, corrID, nil)}, n.keys.apply)

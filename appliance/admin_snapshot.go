@@ -13,6 +13,7 @@ import (
 	"ronbox/engines"
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/rverify"
+	"ronbox/httpapi"
 	"ronbox/httpapi/wire"
 	"ronbox/store"
 )
@@ -23,6 +24,9 @@ func (n *Node) Snapshot(
 ) (wire.Snapshot, error) {
 	if err := n.onDisk("snapshot"); err != nil {
 		return wire.Snapshot{}, err
+	}
+	if st, err := os.Stat(r.Dir); err == nil && !st.IsDir() {
+		return wire.Snapshot{}, &httpapi.BodyError{Field: "dir", Reason: "is no directory"}
 	}
 	m, err := n.store.Snapshot(ctx, r.Dir, n.snapshotOptions(r.Compact), progress)
 	if err != nil {

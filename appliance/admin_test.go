@@ -62,6 +62,11 @@ func TestRevokedBeforeTheReply(t *testing.T) {
 	if _, err := c.Mint(t.Context(), wire.MintRequest{Sub: "me", Tenant: "acme", Scopes: []string{"registry.propose"}}); err != nil {
 		t.Errorf("a new token after all that: %v", err)
 	}
+	for _, q := range []wire.RevokeRequest{{TID: "nonsense"}, {Kid: "nonsense"}, {Tenant: strings.Repeat("x", 300)}, {}, {TID: "x", All: true}} {
+		if _, err := c.Revoke(t.Context(), q); problem(t, err).Status != http.StatusBadRequest {
+			t.Errorf("%+v: %v", q, err)
+		}
+	}
 	r.halt()
 	for _, want := range []string{"auth.token_minted", "auth.revoked"} {
 		if rows := auditRows(t, cfg); !slices.Contains(rows, want) {
@@ -214,6 +219,11 @@ func TestCheckDB(t *testing.T) {
 	snap, err := r.socket().Snapshot(t.Context(), wire.SnapshotRequest{Dir: t.TempDir(), Compact: true}, nil)
 	if err != nil {
 		t.Errorf("compact: %+v, %v", snap, err)
+	}
+	for _, dir := range []string{cfg.Path(DatabaseName), "/proc/nowhere/at/all"} {
+		if _, err := r.socket().Snapshot(t.Context(), wire.SnapshotRequest{Dir: dir}, nil); problem(t, err).Status != http.StatusBadRequest {
+			t.Errorf("into %s: %v", dir, err)
+		}
 	}
 	r.halt()
 }

@@ -137,7 +137,7 @@ func (c retireKid) Apply(r store.Reader, at store.Stamp, w *store.Writes) (authC
 	i := findKid(all, c.ID)
 	switch {
 	case i < 0:
-		return authChange{}, httpapi.ErrNoSuch
+		return authChange{}, noKid(c.ID.kid())
 	case all[i].State == kidActive:
 		return authChange{}, &httpapi.ConflictError{Reason: errActiveKid.Error()}
 	case all[i].State == kidRetired:
@@ -147,6 +147,8 @@ func (c retireKid) Apply(r store.Reader, at store.Stamp, w *store.Writes) (authC
 	w.Audit(detailed(c.Note, "kid", c.ID.kid()))
 	return authChange{keys: all}, nil
 }
+
+func noKid(kid string) error { return fmt.Errorf("no key %s: %w", kid, httpapi.ErrNoSuch) }
 
 // retire voids the tokens of the key.
 func (k *keyed) retire(at store.Stamp, w *store.Writes) {

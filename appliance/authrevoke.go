@@ -101,7 +101,7 @@ func (c revoke) endKeys(r store.Reader, at store.Stamp, w *store.Writes, ends fu
 		}
 	}
 	if !known {
-		return nil, false, httpapi.ErrNoSuch
+		return nil, false, noKid(c.Value)
 	}
 	if active(all) < 0 {
 		all, err = c.Key.put(all, at, w)

@@ -125,7 +125,7 @@ func TestJanitorRotatesAndSweeps(t *testing.T) {
 		if _, err := n.Mint(t.Context(), engines.Actor{Admin: true}, "", wire.MintRequest{Sub: "x", Scopes: []string{"a.b"}, TTL: "3h"}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := n.Revoke(t.Context(), engines.Actor{Admin: true}, "", wire.RevokeRequest{TID: "nobody"}); err != nil {
+		if _, err := n.Revoke(t.Context(), engines.Actor{Admin: true}, "", wire.RevokeRequest{TID: "01ARZ3NDEKTSV4RRFFQ69G5FAV"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2*time.Hour + 2*time.Minute)
