@@ -23,10 +23,6 @@ var (
 	errNoBody    = errors.New("this route takes no body")
 )
 
-// registryRatio is by how much a body of the registry may inflate: its records hold digests and signatures, which no
-// encoding shrinks to a quarter.
-const registryRatio = 4
-
 // checkContent refuses what the headers of a body already tell.
 func checkContent(_ *Server, b *bound, next handler) handler {
 	return func(c *call) error {
@@ -90,12 +86,8 @@ func checkEncoding(r *http.Request) error {
 // readBody takes the body in, at most the cap as it is sent and, if it is encoded, as it is after that. The read timeout
 // that account has set is for all of it: one that began anew with each byte would let a drip hold its place for days.
 func readBody(_ *Server, b *bound, next handler) handler {
-	most := func(c *call) int { return c.live.ratio }
-	if b.route.Service == serviceRegistry {
-		most = func(c *call) int { return min(registryRatio, c.live.ratio) }
-	}
 	return func(c *call) error {
-		body, err := c.take(most(c))
+		body, err := c.take()
 		if err != nil {
 			c.Header().Set("Connection", "close")
 			return err
@@ -113,10 +105,10 @@ func readBody(_ *Server, b *bound, next handler) handler {
 }
 
 // take reads the whole body. A chunked one is read to the cap too, so that an endless one is told what it is.
-func (c *call) take(ratio int) ([]byte, error) {
+func (c *call) take() ([]byte, error) {
 	sent := &wireBody{r: c.r.Body, left: c.maxBody()}
 	if encoding := c.r.Header.Get("Content-Encoding"); encoding != "" {
-		return expand(sent, encoding, ratio, c.live.maxInflated)
+		return expand(sent, encoding, c.live.ratio, c.live.maxInflated)
 	}
 	if c.r.ContentLength < 0 {
 		return io.ReadAll(sent)

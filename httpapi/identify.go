@@ -41,7 +41,7 @@ func (s *Server) identify(c *call, r *Route) (engines.Actor, error) {
 		return actor, err
 	}
 	held, err := s.d.Auth.Check(token, s.asked(c, r))
-	held.UID = actor.UID
+	held.UID, held.Admin = actor.UID, held.Admin && actor.Admin
 	return held, err
 }
 

@@ -19,6 +19,7 @@ import (
 // The reasons, one vocabulary for all services; also the label of rejected_total.
 const (
 	reasonMalformed    = "malformed"
+	reasonSchema       = "schema" // of a body
 	reasonBadHeader    = "bad_header"
 	reasonUnauth       = "unauth"
 	reasonForbidden    = "forbidden"
@@ -114,7 +115,7 @@ func internalRow() row {
 func requestRows() []row {
 	bad := row{status: http.StatusBadRequest, reason: reasonMalformed, code: "Malformed", title: "Malformed request"}
 	return []row{
-		bad.when(as[*BodyError]).with(field(func(e *BodyError) string { return e.Field })),
+		bad.when(as[*BodyError]).because(reasonSchema).with(field(func(e *BodyError) string { return e.Field })),
 		bad.when(as[*QueryError]).with(field(func(e *QueryError) string { return e.Param })),
 		bad.when(is(errNoBody)),
 		bad.when(is(errBodyCut)),

@@ -35,7 +35,7 @@ type problemCase struct {
 
 func problemCases() []problemCase {
 	return []problemCase{
-		{&BodyError{"payload", "is missing"}, 400, "malformed", "Malformed", false},
+		{&BodyError{"payload", "is missing"}, 400, "schema", "Malformed", false},
 		{&QueryError{"from", "is missing"}, 400, "malformed", "Malformed", false},
 		{&HeaderError{"Deadline", "is not a time"}, 400, "bad_header", "Malformed", false},
 		{errNoBody, 400, "malformed", "Malformed", false},

@@ -166,10 +166,14 @@ func (f *fakeRegistry) Since(_ context.Context, after uint64, limit int) ([]regi
 	return f.since(after, limit)
 }
 
-// fakeAuth lets in the token "good", knows "bad", and nothing else.
+// fakeAuth lets in the token "good", and "good NAME@TENANT" as that one, knows "bad", and nothing else.
 type fakeAuth struct{}
 
 func (fakeAuth) Check(token string, r auth.Request) (engines.Actor, error) {
+	if who, ok := strings.CutPrefix(token, "good "); ok {
+		name, tenant, _ := strings.Cut(who, "@")
+		return engines.Actor{CapID: "tid", Principal: name, Tenant: tenant}, nil
+	}
 	switch token {
 	case "good":
 		return engines.Actor{CapID: "tid", Principal: "alice"}, nil
