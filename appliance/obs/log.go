@@ -46,7 +46,8 @@ type Control struct {
 	base hclog.InterceptLogger
 	sink *sink
 
-	mu sync.Mutex // serialises the changes
+	mu  sync.Mutex // serialises the changes
+	cfg LogConfig  // guarded by mu
 }
 
 // NewControl makes the logger. What is not valid in cfg falls back to the default.
@@ -57,7 +58,7 @@ func NewControl(cfg LogConfig, out io.Writer) *Control {
 		Output: io.Discard, Exclude: func(hclog.Level, string, ...any) bool { return true },
 	})
 	c.base.RegisterSink(c.sink)
-	c.Set(cfg)
+	c.put(cfg)
 	if ring, ok := out.(*Ring); ok {
 		ring.sums(c.sink.sweep)
 	}
@@ -69,14 +70,22 @@ func (c *Control) Logger() hclog.Logger {
 	return c.base
 }
 
-// Set puts cfg in force for all services, those whose level was set by hand included.
+// Set puts cfg in force for all services, those whose level was set by hand included. A cfg that is in force changes nothing.
 func (c *Control) Set(cfg LogConfig) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cfg != c.cfg {
+		c.put(cfg)
+	}
+}
+
+// put wants c.mu held, once others know of c.
+func (c *Control) put(cfg LogConfig) {
+	c.cfg = cfg
 	level := hclog.LevelFromString(cfg.Level)
 	if level == hclog.NoLevel {
 		level = hclog.Info
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	render := appendJSONLine
 	if cfg.Format == "text" {
 		render = appendTextLine
@@ -112,15 +121,6 @@ func (c *Control) SetLevel(level, service string) error {
 // Level is the level that holds for a service, or for those without one of their own.
 func (c *Control) Level(service string) string {
 	return c.sink.levels.Load().of(service).String()
-}
-
-// Levels are the services that have a level of their own.
-func (c *Control) Levels() map[string]string {
-	out := map[string]string{}
-	for service, l := range c.sink.levels.Load().by {
-		out[service] = l.String()
-	}
-	return out
 }
 
 // apply wants c.mu held.

@@ -188,13 +188,13 @@ func TestControl(t *testing.T) {
 	if !wrote(registry, hclog.Debug) || wrote(store, hclog.Debug) || !wrote(store, hclog.Debug, "service", "registry") || !registry.IsDebug() {
 		t.Error("debug of registry alone")
 	}
-	if c.Level("registry") != "debug" || c.Level("store") != "info" || c.Levels()["registry"] != "debug" || len(c.Levels()) != 1 {
-		t.Errorf("levels %v", c.Levels())
+	if c.Level("registry") != "debug" || c.Level("store") != "info" || c.Level("") != "info" {
+		t.Errorf("registry at %s, store at %s", c.Level("registry"), c.Level("store"))
 	}
 	if err := c.SetLevel("error", "registry"); err != nil || wrote(registry, hclog.Warn) || !wrote(store, hclog.Warn) {
 		t.Errorf("errors of registry alone: %v", err)
 	}
-	if err := c.SetLevel("", "registry"); err != nil || !wrote(registry, hclog.Info) || len(c.Levels()) != 0 {
+	if err := c.SetLevel("", "registry"); err != nil || !wrote(registry, hclog.Info) || c.Level("registry") != "info" {
 		t.Errorf("given back: %v", err)
 	}
 	if err := c.SetLevel("warn", ""); err != nil || wrote(registry, hclog.Info) || !wrote(registry, hclog.Warn) {
@@ -203,9 +203,15 @@ func TestControl(t *testing.T) {
 	if c.SetLevel("loud", "store") == nil || c.SetLevel("", "") == nil {
 		t.Error("a level that is none passes")
 	}
-	_ = c.SetLevel("trace", "store")
+	if err := c.SetLevel("trace", "store"); err != nil {
+		t.Error(err)
+	}
+	c.Set(DefaultLogConfig())
+	if !wrote(store, hclog.Trace) {
+		t.Error("what is in force already put the level back")
+	}
 	c.Set(LogConfig{Format: "text", Level: "off"})
-	if wrote(store, hclog.Error) || len(c.Levels()) != 0 {
+	if wrote(store, hclog.Error) || c.Level("store") != "off" {
 		t.Error("a new configuration leaves old levels")
 	}
 	c.Set(LogConfig{Format: "text", Level: "info"})
