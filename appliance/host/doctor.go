@@ -32,32 +32,47 @@ func Doctor(ctx context.Context, in Inputs) []Finding {
 	if in.Bind != "" {
 		out = append(out, judgePort(in, PortFree(ctx, in.Bind)))
 	}
-	out = append(out, checkDisk(ctx, in)...)
-	return append(out, checkKernel(), checkClock(), checkSwap(in), checkMemory(in), checkFiles(in), checkCPU(), checkBacklog())
+	out = append(out, Glance(in)...)
+	if !in.Amnesia { // else nothing is written there
+		out = append(out, checkSpace(in), checkSync(ctx, in))
+	}
+	return append(out, checkClock(), checkBacklog())
 }
 
-func checkDisk(ctx context.Context, in Inputs) []Finding {
+// Glance looks at what a boot should tell of: it only reads, and takes a millisecond or so.
+func Glance(in Inputs) []Finding {
+	return []Finding{checkFileSystem(in), checkKernel(), checkSwap(in), checkMemory(in), checkFiles(in), checkCPU()}
+}
+
+func checkFileSystem(in Inputs) Finding {
 	kernel, _ := ReadKernel() // its own check tells
 	disk, err := ReadFileSystem(in.DataDir)
 	if err != nil {
-		return []Finding{unknown("file_system", err)}
+		return unknown("file_system", err)
 	}
-	out := []Finding{judgeFileSystem(in, disk, kernel)}
-	if in.Amnesia {
-		return out // nothing is written there
-	}
-	out = append(out, judgeSpace(in, disk))
-	dir, err := existing(in.DataDir)
+	return judgeFileSystem(in, disk, kernel)
+}
+
+func checkSpace(in Inputs) Finding {
+	disk, err := ReadFileSystem(in.DataDir)
 	if err != nil {
-		return append(out, unknown("disk_sync", err))
+		return unknown("disk_space", err)
 	}
+	return judgeSpace(in, disk)
+}
+
+func checkSync(ctx context.Context, in Inputs) Finding {
 	ctx, cancel := context.WithTimeout(ctx, syncBudget)
 	defer cancel()
+	dir, err := existing(in.DataDir)
+	if err != nil {
+		return unknown("disk_sync", err)
+	}
 	took, err := SyncLatency(ctx, dir, syncSamples)
 	if err != nil {
-		return append(out, unknown("disk_sync", err))
+		return unknown("disk_sync", err)
 	}
-	return append(out, judgeSync(took))
+	return judgeSync(took)
 }
 
 func checkKernel() Finding {

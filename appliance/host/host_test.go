@@ -40,6 +40,9 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("looked at without need: %+v", f)
 		}
 	}
+	if got := Glance(in); len(got) != 6 {
+		t.Errorf("a glance sees %v", got)
+	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 		t.Errorf("doctor left %v, %v", left, err)
 	}
