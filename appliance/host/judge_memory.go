@@ -7,7 +7,7 @@ import (
 	"ronbox/appliance/unit"
 )
 
-func judgeSwap(in Inputs, areas []SwapArea, g Group) Finding {
+func judgeSwap(in Inputs, areas []SwapArea, g Group, lockable bool) Finding {
 	const check = "swap"
 	var size int64
 	for _, a := range areas {
@@ -24,8 +24,10 @@ func judgeSwap(in Inputs, areas []SwapArea, g Group) Finding {
 		return ok(check, "%s, but none for this control group", bytesText(size))
 	case in.Amnesia && in.AllowSwap:
 		return warn(check, "swapoff -a, or encrypt it", "%s on disk, by amnesia.allow_swap", bytesText(size))
+	case in.Amnesia && lockable:
+		return ok(check, "%s on disk, memory can be locked", bytesText(size))
 	case in.Amnesia:
-		return bad(check, "swapoff -a, or MemorySwapMax=0 in the unit, or set amnesia.allow_swap", "%s on disk may keep what should be forgotten", bytesText(size))
+		return bad(check, "swapoff -a, or MemorySwapMax=0 or LimitMEMLOCK=infinity in the unit, or set amnesia.allow_swap", "%s on disk may keep what should be forgotten", bytesText(size))
 	}
 	return ok(check, "%s", bytesText(size))
 }
