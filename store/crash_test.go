@@ -223,20 +223,36 @@ func childLimit(path string) int {
 	for ; err == nil && n < 64; n++ {
 		_, err = Commit(ctx, s, Work, put{Key: strconv.Itoa(n), Value: string(make([]byte, 1<<20))})
 	}
-	fmt.Println(errors.Is(err, ErrFull), s.Err() == nil, n > 4, err)
+	read := s.View(ctx, func(r Reader) error {
+		if v, _ := rows.Get(r, "0"); len(v) != 1<<20 {
+			return errRefused
+		}
+		return nil
+	})
+	full := s.Health()
+	if err := limitFileSize(1 << 40); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	for end := time.Now().Add(20 * time.Second); s.Health() != nil && time.Now().Before(end); {
+		<-time.After(10 * time.Millisecond)
+	}
+	_, healed := Commit(ctx, s, Work, put{Key: "healed", Value: string(make([]byte, 1<<20))})
+	fmt.Println(errors.Is(err, ErrFull), s.Err() == nil, n > 4, read == nil, errors.Is(full, ErrFull), healed == nil, err)
 	s.CloseLanes()
 	<-done
 	_ = s.Close()
 	return 0
 }
 
-// A disk that has no more room, played by RLIMIT_FSIZE, is clean: refused, nothing lost, the file opens again. bbolt reports the truncate
+// A disk that has no more room, played by RLIMIT_FSIZE, is clean: refused, nothing lost, write-unready, read on, well again by itself once
+// there is room, and the file opens again. bbolt reports the truncate
 // that fails here as text alone.
 func TestNoMoreRoom(t *testing.T) {
 	path := newFile(t)
 	cmd, said, in := childProcess(t, "limit", path)
 	line, _ := said.ReadString('\n')
-	if err := errors.Join(in.Close(), cmd.Wait()); err != nil || !strings.HasPrefix(line, "true true true") {
+	if err := errors.Join(in.Close(), cmd.Wait()); err != nil || !strings.HasPrefix(line, "true true true true true true") {
 		t.Errorf("child says %q, %v", line, err)
 	}
 	rep, err := Verify(t.Context(), path, nil, nil, nil)

@@ -256,8 +256,13 @@ func TestUnreadablePagePoisons(t *testing.T) {
 	}
 }
 
-// limitFileSize makes the kernel refuse to let this process's files grow beyond n bytes.
+// limitFileSize makes the kernel refuse to let this process's files grow beyond n bytes, until it is called again.
 func limitFileSize(n uint64) error {
 	signal.Ignore(syscall.SIGXFSZ)
-	return unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: n, Max: n})
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &l); err != nil {
+		return err
+	}
+	l.Cur = min(n, l.Max)
+	return unix.Setrlimit(unix.RLIMIT_FSIZE, &l)
 }

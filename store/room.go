@@ -19,10 +19,13 @@ const (
 	roomHeal = 90
 )
 
-// How often the disk is asked for its free space, and how long a disk that refused a write counts as full although it claims to have room.
+// How often the disk is asked for its free space, and how long a disk that refused a write counts as full although it claims to have room:
+// refusals that follow each other within diskAgain double that, so that readiness cannot flap with them.
 const (
-	diskEvery = 50 * time.Millisecond
-	diskRest  = 30 * time.Second
+	diskEvery   = 50 * time.Millisecond
+	diskRest    = 2 * time.Second
+	diskRestMax = time.Minute
+	diskAgain   = 10 * time.Minute
 )
 
 // space is one look at the room there is, in bytes.
@@ -68,7 +71,8 @@ type room struct {
 	state   atomic.Pointer[fullness]
 	last    atomic.Pointer[space]
 	asked   int64    // when the disk was, ns on the store's clock; owned by the committer, like what follows
-	refusal *refusal // nil: the disk has refused nothing since it last had room
+	refusal *refusal // the last one
+	pending bool     // it is not forgiven yet
 	warned  bool
 }
 
@@ -77,9 +81,9 @@ type fullness struct{ error }
 
 // refusal is a write that the disk did not take although its free space said it would: a quota, a limit on the size of files.
 type refusal struct {
-	at     int64 // ns on the store's clock
-	disk   int64 // free then
-	reason error
+	at   int64         // ns on the store's clock
+	disk int64         // free then
+	rest time.Duration // how long the disk's word is not taken
 }
 
 // cause is nil while there is room.
@@ -119,7 +123,7 @@ func (s *Store) judge(p space) {
 		if short != nil {
 			m.state.Store(&fullness{short})
 		} else if p.healed() && s.forgiven(p) {
-			m.refusal = nil
+			m.pending = false
 			m.state.Store(nil)
 			s.log.Info("store_has_room", "used_bytes", p.used, "disk_free_bytes", p.disk)
 		}
@@ -142,25 +146,31 @@ func (s *Store) warnFilling(p space) {
 // refused takes note of a commit that failed for want of room. At the file's own limit the arithmetic speaks, or the group was too large
 // for the free pages that lie together: the next one may fit. What the disk refuses it refuses to all.
 func (s *Store) refused(err error) {
-	m := &s.room
 	if errors.Is(err, berrors.ErrMaxSizeReached) {
 		return
 	}
+	m, now := &s.room, s.mono()
+	rest := diskRest
+	if m.refusal != nil && now-m.refusal.at < int64(diskAgain) {
+		rest = min(2*m.refusal.rest, diskRestMax)
+	}
 	disk, _, _ := diskSpace(m.file)
-	m.refusal = &refusal{at: s.mono(), disk: disk, reason: err}
+	if !m.full() {
+		s.log.Warn("store_full", "reason", err.Error(), "disk_free_bytes", disk)
+	}
+	m.refusal, m.pending = &refusal{at: now, disk: disk, rest: rest}, true
 	m.state.Store(&fullness{fullError(err)})
-	s.log.Warn("store_full", "reason", err.Error(), "disk_free_bytes", disk)
 }
 
 // forgiven tells whether what the disk once refused it would take now: there is more room than then, or some time has passed, and the
 // growth step can be allotted.
 func (s *Store) forgiven(p space) bool {
-	f := s.room.refusal
-	if f == nil {
+	m := &s.room
+	if !m.pending {
 		return true
 	}
-	more := p.disk >= f.disk+p.growth()
-	return (more || s.mono()-f.at > int64(diskRest)) && grows(s.room.file, p.growth())
+	more := p.disk >= m.refusal.disk+p.growth()
+	return (more || s.mono()-m.refusal.at > int64(m.refusal.rest)) && grows(m.file, p.growth())
 }
 
 // grows tries to allot n bytes behind the end of the file, and gives them back. A file system that cannot is taken to have them.

@@ -201,25 +201,34 @@ func TestQueuedWhileFull(t *testing.T) {
 	r.stop()
 }
 
-// What the disk refuses although it shows room, a quota, is not forgotten by the next probe: only by more room, or time, and a growth step
-// that can be allotted.
+// What the disk refuses although it shows room, a quota, is not forgotten by the next probe: only by more room, or with time, the longer
+// the more often it happens.
 func TestRefusalIsNotForgottenAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := idle(t, newFile(t), testConfig())
-		r.refused(errRefused)
 		var g group
 		g.open(r.Store)
-		for elapsed := time.Duration(0); elapsed < diskRest; elapsed += probeEvery {
-			if err := g.look(); err != nil || !errors.Is(r.Health(), ErrFull) {
-				t.Fatalf("after %s: %v, health %v", elapsed, err, r.Health())
+		for _, want := range []time.Duration{2, 4, 8, 16, 32, 60, 60} {
+			r.refused(errRefused)
+			elapsed := time.Duration(0)
+			for ; r.Health() != nil; elapsed += probeEvery {
+				if !errors.Is(r.Health(), ErrFull) {
+					t.Fatal(r.Health())
+				}
+				time.Sleep(probeEvery)
+				if err := g.look(); err != nil {
+					t.Fatal(err)
+				}
 			}
-			time.Sleep(probeEvery)
+			if want *= time.Second; elapsed <= want || elapsed > want+2*probeEvery {
+				t.Errorf("healed after %s, want %s", elapsed, want)
+			}
 		}
-		time.Sleep(probeEvery)
-		if err := g.look(); err != nil || r.Health() != nil {
-			t.Errorf("%v, health %v", err, r.Health())
-		}
+		time.Sleep(diskAgain)
 		r.refused(errRefused)
+		if r.room.refusal.rest != diskRest {
+			t.Errorf("long after, the rest is %s", r.room.refusal.rest)
+		}
 		r.room.refusal.disk = 0 // there is more room than then
 		if err := g.look(); err != nil || r.Health() != nil {
 			t.Errorf("more room: %v, health %v", err, r.Health())
