@@ -97,7 +97,7 @@ func checkSwap(in Inputs) Finding {
 		return unknown("swap", err)
 	}
 	group, _ := here().group() // without it no group forbids swap
-	lockable, _ := mayLock() // if that cannot be told it cannot be relied on
+	lockable, _ := mayLock()   // if that cannot be told it cannot be relied on
 	return judgeSwap(in, areas, group, lockable)
 }
 
