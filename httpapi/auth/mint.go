@@ -7,6 +7,8 @@ import (
 
 	"github.com/oklog/ulid/v2"
 	"gopkg.in/macaroon.v2"
+
+	"ronbox/appliance/unit"
 )
 
 // MintSpec says what a new token is for.
@@ -68,7 +70,7 @@ func (spec MintSpec) caveats(cfg *Config) ([]string, error) {
 		ttl = cfg.DefaultTTL.D()
 	}
 	if ttl < time.Second || ttl > cfg.MaxTTL.D() {
-		return nil, specErr("ttl %s: must be 1s..%s", ttl, cfg.MaxTTL)
+		return nil, specErr("ttl %s: must be 1s..%s", unit.Duration(ttl), cfg.MaxTTL)
 	}
 	scopes := make([]string, 0, len(spec.Scopes))
 	for _, s := range spec.Scopes {

@@ -54,6 +54,13 @@ func TestMintBareScopes(t *testing.T) {
 	}
 }
 
+func TestMintTellsItsLimits(t *testing.T) {
+	_, _, err := newRig().Mint(MintSpec{Sub: "x", Scopes: []string{"a.b"}, TTL: 90 * 24 * time.Hour})
+	if err == nil || !strings.HasSuffix(err.Error(), "ttl 90d: must be 1s..30d") {
+		t.Error(err)
+	}
+}
+
 // A node may allow longer tokens than most; what it mints can be inspected anywhere.
 func TestMintLongTokens(t *testing.T) {
 	a := newRig()
