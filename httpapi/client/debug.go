@@ -39,8 +39,8 @@ const (
 	profileGrace = 30 * time.Second // to hand over what was gathered
 )
 
-// Profile writes a profile of the node to w: heap, allocs, goroutine, block, mutex or threadcreate as they stand, profile
-// or trace of the next d, flight of the seconds just past. d is in whole seconds, rounded up; 0 leaves it to the node. Over
+// Profile writes a profile of the node to w: heap, allocs, goroutine or threadcreate as they stand, block, mutex, profile or
+// trace of the next d, flight of the seconds just past. d is in whole seconds, rounded up; 0 leaves it to the node. Over
 // the admin socket only. The client's timeout does not count: the call may take d and half a minute. After an error w
 // holds a part.
 func (c *Client) Profile(ctx context.Context, name string, d time.Duration, w io.Writer) error {
