@@ -31,8 +31,10 @@ func (s *Server) getAudit(c *call) error {
 }
 
 // getAuditStream serves GET /admin/v1/audit/stream.
-func (s *Server) getAuditStream(c *call) error {
-	return follow(s, c, &source[wire.AuditRow]{
+func (s *Server) getAuditStream(c *call) error { return follow(s, c, s.auditSource()) }
+
+func (s *Server) auditSource() *source[wire.AuditRow] {
+	return &source[wire.AuditRow]{
 		event: wire.EventAudit, consumer: consumerAudit, places: s.auditStreams,
 		replayMax: auditReplay, subscribe: s.d.Node.SubscribeAudit,
 		tip: s.auditTip, since: s.auditSince,
@@ -43,7 +45,7 @@ func (s *Server) getAuditStream(c *call) error {
 		lagged: func(m missed, t tip) any {
 			return wire.AuditLagged{Missed: m.count, From: m.from, To: m.to, Last: t.last}
 		},
-	})
+	}
 }
 
 func (s *Server) auditTip(ctx context.Context) (tip, error) {
