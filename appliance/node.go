@@ -2,6 +2,7 @@ package appliance
 
 import (
 	"io"
+	"net"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 	"ronbox/appliance/config"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/appliance/systemd"
 	"ronbox/engines"
 	"ronbox/engines/registry"
 	"ronbox/httpapi"
@@ -41,6 +43,8 @@ type Options struct {
 	Load func() (*config.Config, []config.Entry, error)
 	// Entries say where the values of the first configuration come from.
 	Entries []config.Entry
+
+	inherited map[string]net.Listener // from the service manager, by name
 }
 
 // Node is one appliance. New wires it, Run lives its one life.
@@ -121,9 +125,14 @@ func (r *request) askBy(by engines.Actor, corrID, reason string) {
 	})
 }
 
-// New wires a node from a valid configuration. It does no I/O and starts nothing.
+// New wires a node from a valid configuration, on the sockets that a service manager has opened for this process. It opens
+// and starts nothing.
 func New(cfg *config.Config, build Build, o Options) (*Node, error) {
 	if err := config.Validate(cfg); err != nil {
+		return nil, err
+	}
+	var err error
+	if o.inherited, err = systemd.Listeners(); err != nil {
 		return nil, err
 	}
 	return assemble(cfg, build, o, os.Stderr, time.Now)
@@ -157,7 +166,7 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer, now fun
 	n.keys = newKeyring(n.auth)
 	n.server, err = httpapi.New(n.settings(cfg), httpapi.Deps{
 		Catalog: n.catalog, Metrics: n.metrics, Log: log, Board: n.board, Auth: n.auth, Node: n, Registry: n.registry,
-		Lifecycle: n.cell, Now: now, Tracer: n.tracer,
+		Lifecycle: n.cell, Now: now, Tracer: n.tracer, Inherited: o.inherited, Version: build.Version,
 	})
 	if err != nil {
 		return nil, err

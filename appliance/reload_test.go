@@ -261,8 +261,10 @@ func TestReloadsCollapse(t *testing.T) {
 		}
 		return all
 	}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
 	for stands() != reloadCap+more {
-		time.Sleep(time.Millisecond)
+		<-tick.C
 	}
 	newest := <-n.reloads.C()
 	n.collapse(newest)

@@ -15,7 +15,7 @@ import (
 const (
 	storeWithin  = 1500 * time.Millisecond // the committer empties its lanes
 	serverWithin = 750 * time.Millisecond  // answers that are being written
-	flushWithin  = 500 * time.Millisecond  // log lines
+	flushWithin  = 500 * time.Millisecond  // spans and log lines
 	dieWithin    = 300 * time.Millisecond  // everything, once nothing can be trusted
 
 	// lameDuck is the least time between the gate and the closing of the sockets: a client that keeps its connection
@@ -174,10 +174,13 @@ func (n *Node) closeFile() event {
 	return event{kind: evClosed}
 }
 
-// flush gives the log lines their second; a reader that is stuck loses them.
+// flush gives spans and log lines their second; what takes them and is stuck loses them.
 func (n *Node) flush(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, flushWithin)
 	defer cancel()
+	if err := n.tracer.Close(ctx); err != nil {
+		n.log.Warn("spans were lost", "reason", err.Error())
+	}
 	if n.ring.Flush(ctx) != nil {
 		n.sup.Drain(ownService, 0, n.grace())
 	}

@@ -1,0 +1,95 @@
+package appliance
+
+import (
+	"context"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"ronbox/appliance/flow"
+)
+
+// Between opening the file and having recovered, probes are answered on the bound sockets and nothing else is; the file
+// has not been written to.
+func TestSocketsBeforeRecovery(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := &rig{t: t, cfg: cfg, log: &logs{}}
+	r.Node = wired(t, cfg, Options{}, r.log)
+	r.sup = flow.NewSupervisor(context.WithoutCancel(t.Context()), r.catalog, flow.Hooks{})
+	defer r.sup.Close()
+	if e := r.open(t.Context()); e.kind != evOpened {
+		t.Fatalf("%+v\n%s", e, r.log)
+	}
+	if r.store.Info() != nil {
+		t.Error("the file was prepared before the sockets were bound")
+	}
+	for path, want := range map[string]int{
+		"/healthz": 200, "/readyz": 503, "/version": 200, "/metrics": 200, "/registry/head": 503, "/registry/1": 503,
+	} {
+		if resp := r.raw(http.MethodGet, path, ""); resp.StatusCode != want {
+			t.Errorf("%s is %d, want %d", path, resp.StatusCode, want)
+		}
+	}
+	r.step(event{kind: evOpened})
+	r.step(event{kind: evDrain})
+	if e := r.Node.stop(context.WithoutCancel(t.Context())); e.kind != evClosed {
+		t.Errorf("%+v", e)
+	}
+}
+
+// clogged is a log pipe that nobody reads until it is freed.
+type clogged struct {
+	free chan struct{}
+	once sync.Once
+}
+
+func (c *clogged) Write(p []byte) (int, error) {
+	<-c.free
+	return len(p), nil
+}
+
+// A log pipe that is full before the start holds up neither the boot nor the requests nor the stop.
+func TestFullLogPipe(t *testing.T) {
+	cfg, _ := devConfig(t)
+	pipe := &clogged{free: make(chan struct{})}
+	r := &rig{t: t, cfg: cfg, log: &logs{}, up: make(chan struct{}), exit: make(chan int, 1)}
+	r.Node = wired(t, cfg, Options{}, pipe)
+	defer pipe.once.Do(func() { close(pipe.free) })
+	ctx, stop := context.WithCancel(t.Context())
+	r.stop = stop
+	go func() { r.exit <- r.Run(ctx) }()
+	r.await("serving", func() bool { p, _ := r.Lifecycle(); return p == flow.Running })
+	r.mustPut(r.tcp(), signer(t, cfg), 2, "x")
+	r.stop()
+	if code := r.end(); code != ExitClean {
+		t.Errorf("exit %d", code)
+	}
+}
+
+// A slow commit leaves a dump of what happened around it, and no more dumps than are kept.
+func TestSlowCommitIsKept(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	r.await("the recorder", r.flight.Recording)
+	r.commitWasSlow("commit", 3*time.Second)
+	dir := cfg.Path(flightDir)
+	r.await("the dump", func() bool { return len(dumps(dir)) == 1 })
+	for range flightFiles {
+		_, err := r.keepFlight(dir, slowCommit{})
+		must(t, err)
+	}
+	if got := dumps(dir); len(got) != flightFiles {
+		t.Errorf("%d dumps are kept, want %d: %v", len(got), flightFiles, got)
+	}
+	if _, err := r.keepFlight("/proc/nowhere", slowCommit{}); err == nil {
+		t.Error("a dump into a folder that cannot be")
+	}
+	r.halt()
+}
+
+func dumps(dir string) []string {
+	found, _ := filepath.Glob(filepath.Join(dir, "flight-*.trace"))
+	return found
+}
