@@ -106,13 +106,13 @@ func (b *builder) problem(status int) response {
 func refusalHeaders(status int) []Param {
 	switch status {
 	case http.StatusUnauthorized:
-		return []Param{{Name: "WWW-Authenticate", Doc: "Bearer and why"}}
+		return []Param{{Name: "WWW-Authenticate", Doc: "Bearer and why", Required: true}}
 	case http.StatusMethodNotAllowed:
-		return []Param{{Name: "Allow", Doc: "the methods there are"}}
+		return []Param{{Name: "Allow", Doc: "the methods there are", Required: true}}
 	case http.StatusUnsupportedMediaType:
 		return []Param{{Name: "Accept-Encoding", Doc: "the encodings of a body there are"}}
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInsufficientStorage:
-		return []Param{{Name: "Retry-After", Doc: "seconds until it is worth another try", Sample: uint32(0)}}
+		return []Param{{Name: "Retry-After", Doc: "seconds until it is worth another try", Sample: uint32(0), Required: true}}
 	}
 	return nil
 }

@@ -112,6 +112,7 @@ func TestHeadersAreHeldAgainstTheDocument(t *testing.T) {
 		{http.Header{}, 304, "X-Corr-ID is missing"},
 		{http.Header{"X-Corr-Id": {"c"}, "Content-Type": {jsonTyp}}, 200, "ETag is missing"},
 		{http.Header{"X-Corr-Id": {"c"}, "Retry-After": {"soon"}, "Content-Type": {probTyp}}, 429, "no integer"},
+		{http.Header{"X-Corr-Id": {"c"}, "Content-Type": {probTyp}}, 429, "Retry-After is missing"},
 	} {
 		if err := c.Check("GET", "/things/7", tt.status, tt.h, nil); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%v: err = %v, want %q", tt.h, err, tt.want)
