@@ -93,7 +93,10 @@ func TestSeedNames(t *testing.T) {
 	for _, name := range []string{
 		"queue_depth", "queue_dropped_total", "busy_rejections_total", "tasks_spawned_total", "tasks_aborted_total", "tasks_panicked_total",
 		"tasks_canceled_total", "commit_cas_fail_total", "io_timeouts_total", "backoff_retries_total", "bus_lagged_total", "storage_backoff_total",
-		"registry_reload_success_total", "registry_reload_fail_total", "go_goroutines", "process_open_fds",
+		"registry_reload_success_total", "registry_reload_fail_total", "go_goroutines", "process_open_fds", "service_restarts_total",
+		"readyz_degraded", "http_requests_total", "request_latency_seconds", "inflight_requests", "rejected_total", "auth_failures_total",
+		"tls_handshake_failures_total", "amnesia_mode", "amnesia_purge_total", "lifecycle_state", "config_version", "conns_open", "conn_rejects_total",
+		"ronbox_build_info",
 	} {
 		if got[name] == nil {
 			t.Errorf("%s is missing", name)
