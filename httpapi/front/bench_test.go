@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -112,6 +113,80 @@ func BenchmarkConnect(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkFlood is what ten quiet clients, which connect and ask once every 10 ms, wait for beside 300 that keep
+// coming from one address, 1,500 times a second in all, against the same without those.
+func BenchmarkFlood(b *testing.B) {
+	r := newRig(b, noReserve).listening(b)
+	stop := make(chan struct{})
+	var flood sync.WaitGroup
+	for b.Loop() {
+		calm := quiet(b, r)
+		for i := range 300 {
+			flood.Go(func() { bother(r.Addr(), time.Duration(i)*time.Second/1500, stop) })
+		}
+		b.ReportMetric(float64(quiet(b, r).Microseconds()), "flood-p99-µs")
+		b.ReportMetric(float64(calm.Microseconds()), "calm-p99-µs")
+		close(stop)
+		flood.Wait()
+		stop = make(chan struct{})
+	}
+}
+
+// bother connects and asks, time and again, from its own moment on.
+func bother(addr string, from time.Duration, stop chan struct{}) {
+	<-time.After(from)
+	pause := time.NewTicker(200 * time.Millisecond)
+	defer pause.Stop()
+	for {
+		if c, err := net.Dial("tcp", addr); err == nil {
+			_ = c.SetDeadline(time.Now().Add(time.Second))
+			_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+			_, _ = c.Read(make([]byte, 512))
+			_ = c.Close()
+		}
+		select {
+		case <-stop:
+			return
+		case <-pause.C:
+		}
+	}
+}
+
+// quiet is the 99th percentile of 10 clients with 100 requests each.
+func quiet(b *testing.B, r *rig) time.Duration {
+	var mu sync.Mutex
+	var all []time.Duration
+	var clients sync.WaitGroup
+	for i := range 10 {
+		clients.Go(func() {
+			pause := time.NewTicker(10 * time.Millisecond)
+			defer pause.Stop()
+			for range 100 {
+				<-pause.C
+				d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(i))}}
+				began := time.Now()
+				c, err := d.DialContext(b.Context(), "tcp", r.Addr())
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				status, _, _ := ask(b, c, "/")
+				took := time.Since(began)
+				_ = c.Close()
+				if status != http.StatusOK {
+					b.Errorf("client %d: %d", i, status)
+				}
+				mu.Lock()
+				all = append(all, took)
+				mu.Unlock()
+			}
+		})
+	}
+	clients.Wait()
+	slices.Sort(all)
+	return all[len(all)*99/100]
 }
 
 // BenchmarkBook takes and gives back a place.

@@ -52,26 +52,41 @@ func (f *Front) newEndpoint(name, network string, max limits) *endpoint {
 
 // listen opens the address.
 func (e *endpoint) listen(ctx context.Context, s settings, a access) error {
-	inner, err := e.open(ctx, s.bind, a, nil)
+	socket, err := e.open(ctx, s.bind, a)
 	if err != nil {
-		return fmt.Errorf("listen on %s: %w", s.bind, err)
+		return err
 	}
-	g := e.newGeneration(s, &socket{Listener: inner, bind: s.bind})
+	g := e.newGeneration(s, socket)
 	e.mu.Lock()
 	e.current, e.access = g, a
 	e.mu.Unlock()
 	return nil
 }
 
-// open binds an address, or takes the socket that was inherited for it, once.
-func (e *endpoint) open(ctx context.Context, bind string, a access, before *socket) (net.Listener, error) {
-	if l := e.f.inherited(e.network); l != nil && before == nil {
-		return l, nil
+// open binds an address. The first time a socket that was inherited for it stands in.
+func (e *endpoint) open(ctx context.Context, bind string, a access) (*socket, error) {
+	all := e.all()
+	if l := e.f.inherited(e.network); l != nil && len(all) == 0 {
+		return &socket{Listener: l, bind: bind, inherited: true}, nil
 	}
+	var l net.Listener
+	var err error
 	if e.network == "unix" {
-		return listenSocket(ctx, bind, a)
+		l, err = listenSocket(ctx, bind, a)
+	} else {
+		l, err = bindTCP(ctx, bind, sockets(all))
 	}
-	return bindTCP(ctx, bind, before)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", bind, err)
+	}
+	return &socket{Listener: l, bind: bind}, nil
+}
+
+func sockets(all []*generation) (out []*socket) {
+	for _, g := range all {
+		out = append(out, g.socket)
+	}
+	return out
 }
 
 // generation is the one that accepts.
@@ -149,11 +164,12 @@ func (e *endpoint) ready(ctx context.Context) (*generation, error) {
 	if ended {
 		return nil, http.ErrServerClosed
 	}
-	inner, err := e.open(ctx, g.Addr().String(), a, g.socket)
+	socket, err := e.open(ctx, g.Addr().String(), a)
 	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", g.Addr(), err)
+		return nil, err
 	}
-	again := e.newGeneration(g.settings, &socket{Listener: inner, bind: g.socket.bind})
+	socket.bind = g.socket.bind
+	again := e.newGeneration(g.settings, socket)
 	e.follow(again)
 	return again, nil
 }

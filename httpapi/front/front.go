@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sys/unix"
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/host"
@@ -133,7 +134,7 @@ func (f *Front) Listen(ctx context.Context) error {
 		}
 		f.certs.put(p)
 	}
-	f.warnBacklog()
+	f.warnLimits()
 	if err := f.tcp.listen(ctx, f.cfg.settings(f.tls), access{}); err != nil {
 		return err
 	}
@@ -149,10 +150,15 @@ func (f *Front) Listen(ctx context.Context) error {
 // wantBacklog is the queue of the kernel that a burst of clients fits in.
 const wantBacklog = 4096
 
-// warnBacklog says when the kernel lets fewer connections wait than a burst needs. Go asks for all that it lets.
-func (f *Front) warnBacklog() {
+// warnLimits says what the system allows less of than the listeners may need. Go asks for all the backlog there is.
+func (f *Front) warnLimits() {
 	if n, err := host.ReadSoMaxConn(); err == nil && n < wantBacklog {
 		f.o.Log.Warn("listen.backlog_small", "somaxconn", n, "advice", "set net.core.somaxconn to 4096")
+	}
+	var files unix.Rlimit
+	want := 2 * uint64(f.cfg.MaxConns)
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err == nil && files.Cur < want {
+		f.o.Log.Warn("listen.files_few", "limit", files.Cur, "want", want, "advice", "raise LimitNOFILE or lower server.max_conns")
 	}
 }
 

@@ -34,13 +34,13 @@ type generation struct {
 	settings settings
 	tls      *tls.Config // nil: none
 
-	conns   atomic.Int64  // open
-	end     atomic.Int32  // set once
-	closed  atomic.Bool   // by net/http
-	cut     atomic.Bool   // its connections are dropped
-	drained bool          // the backlog was taken out; owned by Accept, as is late
-	late    []net.Conn    // what was in it and is to be let in
-	emptied chan struct{} // closed once an ended generation has let in everyone
+	conns   atomic.Int64 // open
+	end     atomic.Int32 // set once
+	closed  atomic.Bool  // by net/http
+	cut     atomic.Bool  // its connections are dropped
+	last    time.Time    // when the door that was shut is left, and, without anyone coming, before that; owned by Accept
+	quiet   time.Time
+	emptied chan struct{} // closed once a generation that has ended has let in everyone
 }
 
 // settings are what a generation is made from.
@@ -140,47 +140,60 @@ func (g *generation) Accept() (net.Conn, error) {
 	}
 }
 
-// next gives the next connection. One that waits in the backlog of a socket when it is closed would be reset by the
-// kernel, its request unread; so the backlog is taken out first, and the socket closed in the same breath.
+// next gives the next connection. A generation that has ended gives none to one on its own socket; else it first shuts
+// the door and takes in who has connected: the kernel would reset them when the socket is closed, their requests unread.
 func (g *generation) next() (net.Conn, error) {
-	for g.end.Load() == endNone {
+	for {
+		end := g.end.Load()
+		if end == endHanded {
+			return nil, errEnded
+		}
 		if c := g.socket.carry(nil); c != nil {
 			return c, nil
+		}
+		if end != endNone && g.lastCall() {
+			return nil, errEnded
 		}
 		c, err := g.socket.Accept()
 		switch {
 		case err == nil && g.end.Load() == endHanded:
 			g.socket.carry(c) // it came after the one that follows
-			return nil, errEnded
 		case err == nil:
+			g.quiet = time.Now().Add(quietFor)
 			return c, nil
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			g.e.noteAccept(err)
 			return nil, err
+		case end == endNone:
+			g.socket.rest() // woken, or the one before was and has already gone
 		}
-		g.socket.rest() // woken, or the one before was and has already gone
 	}
-	if g.end.Load() == endHanded {
-		return nil, errEnded
-	}
-	if !g.drained {
-		g.late, g.drained = backlog(g.socket.Listener, drainMost), true
-		if c := g.socket.carry(nil); c != nil {
-			g.late = append(g.late, c)
-		}
-		_ = g.socket.Close()
-	}
-	if len(g.late) == 0 {
-		close(g.emptied)
-		return nil, errEnded
-	}
-	c := g.late[0]
-	g.late = g.late[1:]
-	return c, nil
 }
 
-// drainMost bounds what is taken out of a backlog: the kernel's own bound is lower.
-const drainMost = 1 << 16
+// A shut door opens no more, so a moment without anyone is the end of the queue; the second bound is for a door that
+// could not be shut.
+const (
+	quietFor = 20 * time.Millisecond // for handshakes under way
+	lateMost = 250 * time.Millisecond
+)
+
+// lastCall shuts the door when it is first called, and reports when nobody is left who has connected by then: it gives
+// Accept a moment for each. Owned by Accept, as is last.
+func (g *generation) lastCall() (over bool) {
+	now := time.Now()
+	if g.last.IsZero() {
+		g.socket.shut()
+		g.last = now.Add(lateMost)
+		g.quiet = now.Add(quietFor)
+	}
+	if now.Before(g.quiet) && now.Before(g.last) {
+		g.socket.deadline(g.quiet)
+		return false
+	}
+	_ = g.socket.Close()
+	close(g.emptied)
+	return true
+}
 
 // Addr is the socket's.
 func (g *generation) Addr() net.Addr { return g.socket.Addr() }

@@ -86,7 +86,7 @@ func TestStatusLineOfNetHTTP(t *testing.T) {
 
 func TestSlowHeadersAreCountedAndIdleOnesAreNot(t *testing.T) {
 	r := newRig(t, func(s *setup) {
-		s.cfg.ReadTimeout, s.cfg.IdleTimeout = unit.Duration(50*time.Millisecond), unit.Duration(200*time.Millisecond)
+		s.cfg.ReadTimeout, s.cfg.IdleTimeout = unit.Duration(400*time.Millisecond), unit.Duration(300*time.Millisecond)
 	}).listening(t)
 	end := func(c net.Conn) {
 		t.Helper()

@@ -147,8 +147,8 @@ func TestConnectionInHandIsFinishedAndEnds(t *testing.T) {
 
 // From one address of a port to all of them and back, which a plain bind refuses.
 func TestBindWidensAndNarrows(t *testing.T) {
-	r := newRig(t).listening(t)
-	_, port, _ := net.SplitHostPort(r.Addr())
+	port := fixedPort(t)
+	r := newRig(t, func(s *setup) { s.cfg.Bind = "127.0.0.1:" + port }).listening(t)
 	for _, host := range []string{"0.0.0.0", "127.0.0.1", ""} {
 		r.reload(t, func(s *setup) { s.cfg.Bind = net.JoinHostPort(host, port) })
 		waitFor(t, "an answer on the widened address", func() bool {
@@ -165,6 +165,19 @@ func TestBindWidensAndNarrows(t *testing.T) {
 			t.Errorf("%s: the port is open to others", host)
 		}
 	}
+}
+
+// fixedPort is a free one that no client's connection is given.
+func fixedPort(t *testing.T) string {
+	t.Helper()
+	for port := 21_000 + os.Getpid()%5000; port < 32_000; port++ {
+		if l, err := net.Listen("tcp", fmt.Sprintf(":%d", port)); err == nil {
+			_ = l.Close()
+			return fmt.Sprint(port)
+		}
+	}
+	t.Fatal("no free port")
+	return ""
 }
 
 func TestUndoneReloadChangesNothing(t *testing.T) {

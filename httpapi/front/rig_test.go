@@ -224,7 +224,7 @@ func waitFor(t testing.TB, what string, ok func() bool) {
 		select {
 		case <-poll.C:
 		case <-end:
-			t.Fatalf("no %s in 5 s", what)
+			t.Fatalf("no %s in 20 s", what)
 		}
 	}
 }

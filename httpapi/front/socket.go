@@ -18,9 +18,10 @@ const keepAlive = 60 * time.Second
 // socket is a bound address, closed once.
 type socket struct {
 	net.Listener
-	bind   string // as it was asked for: the same text is the same socket
-	closed atomic.Bool
-	over   atomic.Pointer[net.Conn] // accepted, for the next generation
+	bind      string // as it was asked for: the same text is the same socket
+	inherited bool
+	closed    atomic.Bool
+	over      atomic.Pointer[net.Conn] // accepted, for the next generation
 }
 
 // Close ends every Accept. Twice is once.
@@ -55,18 +56,24 @@ func (s *socket) deadline(t time.Time) bool {
 	return ok && d.SetDeadline(t) == nil
 }
 
-// bindTCP opens a TCP address. One that is in use by before, as 127.0.0.1:80 when 0.0.0.0:80 is wanted, is shared with it
-// for as long as both are open, and with nobody else.
-func bindTCP(ctx context.Context, bind string, before *socket) (net.Listener, error) {
+// bindTCP opens a TCP address. One that is in use by those before, as 127.0.0.1:80 when 0.0.0.0:80 is wanted, is shared with them
+// for as long as they are open, and with nobody else.
+func bindTCP(ctx context.Context, bind string, before []*socket) (net.Listener, error) {
 	lc := net.ListenConfig{KeepAlive: keepAlive}
 	l, err := lc.Listen(ctx, "tcp", bind)
-	if before == nil || before.closed.Load() || !errors.Is(err, unix.EADDRINUSE) || !samePort(bind, before.Addr()) {
+	if !errors.Is(err, unix.EADDRINUSE) {
 		return l, err
 	}
-	if sharePort(before.Listener, true) != nil {
+	shared := false
+	for _, s := range before {
+		if !s.closed.Load() && samePort(bind, s.Addr()) && sharePort(s.Listener, true) == nil {
+			defer func() { _ = sharePort(s.Listener, false) }()
+			shared = true
+		}
+	}
+	if !shared {
 		return nil, err
 	}
-	defer func() { _ = sharePort(before.Listener, false) }()
 	lc.Control = func(_, _ string, raw syscall.RawConn) error { return setReusePort(raw, true) }
 	if l, err = lc.Listen(ctx, "tcp", bind); err != nil {
 		return nil, err

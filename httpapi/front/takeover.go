@@ -2,7 +2,6 @@ package front
 
 import (
 	"context"
-	"fmt"
 	"os"
 )
 
@@ -29,11 +28,11 @@ func (e *endpoint) prepare(ctx context.Context, s settings, a access) (change, e
 		next := e.newGeneration(s, now.socket)
 		return change{func() { e.follow(next) }, nothing}, nil
 	}
-	inner, err := e.open(ctx, s.bind, a, now.socket)
+	socket, err := e.open(ctx, s.bind, a)
 	if err != nil {
-		return change{}, fmt.Errorf("listen on %s: %w", s.bind, err)
+		return change{}, err
 	}
-	next := e.newGeneration(s, &socket{Listener: inner, bind: s.bind})
+	next := e.newGeneration(s, socket)
 	return change{func() { e.follow(next) }, func() { _ = next.socket.Close() }}, nil
 }
 
