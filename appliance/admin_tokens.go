@@ -19,7 +19,10 @@ import (
 
 // Mint makes a token. It is in the file and on the audit chain before it is handed out.
 func (n *Node) Mint(ctx context.Context, by engines.Actor, corrID string, m wire.MintRequest) (wire.Token, error) {
-	if err := mayMint(by, m.Scopes); err != nil {
+	if m.Tenant == "" {
+		m.Tenant = by.Tenant
+	}
+	if err := mayMint(by, m); err != nil {
 		return wire.Token{}, err
 	}
 	spec, err := mintSpec(m)
@@ -33,15 +36,24 @@ func (n *Node) Mint(ctx context.Context, by engines.Actor, corrID string, m wire
 	return n.mint(ctx, by, corrID, spec)
 }
 
-// mayMint keeps who may only mint from minting what they are not: a token over the node itself takes an administrator.
-func mayMint(by engines.Actor, scopes []string) error {
-	if by.Admin {
+// mayMint keeps who may mint from minting more than they are: a token over the node itself takes an administrator, one
+// tenant mints for no other, and what a token was narrowed to would be lost in a new one.
+func mayMint(by engines.Actor, m wire.MintRequest) error {
+	refuse := func(reason string) error {
+		return &auth.DeniedError{TID: by.CapID, Kid: by.Kid, Tenant: by.Tenant, Scope: "node.token", Reasons: []string{reason}}
+	}
+	if by.Admin && by.Grant.IsZero() && by.Signer == "" {
 		return nil
 	}
-	for _, s := range scopes {
-		if normal, err := auth.NormalScope(s); err == nil && strings.HasPrefix(normal, ownService+".") {
-			return &auth.DeniedError{TID: by.CapID, Kid: by.Kid, Tenant: by.Tenant, Scope: "node.admin",
-				Reasons: []string{"only node.admin mints a scope of the node"}}
+	if by.Grant.Tenant(m.Tenant) != nil {
+		return refuse("it mints for its own tenant only")
+	}
+	if by.Signer != "" || !by.Grant.IsZero() && by.Tenant == "" {
+		return refuse("a narrowed token mints none")
+	}
+	for _, s := range m.Scopes {
+		if normal, err := auth.NormalScope(s); !by.Admin && err == nil && strings.HasPrefix(normal, ownService+".") {
+			return refuse("only node.admin mints a scope of the node")
 		}
 	}
 	return nil
@@ -150,12 +162,13 @@ func (n *Node) VerifyToken(_ context.Context, v wire.VerifyRequest) (wire.Verdic
 func verdictOf(d auth.Decision) wire.Verdict {
 	out := wire.Verdict{Allowed: d.Allowed, Authentic: d.Authentic}
 	for _, f := range d.Failed {
-		out.Failed = append(out.Failed, wire.FailedCaveat{Caveat: f.Caveat, Reason: f.Reason})
+		if f.Caveat == "" && out.Reason == "" {
+			out.Reason = f.Reason // of the token as a whole
+		} else if d.Authentic {
+			out.Failed = append(out.Failed, wire.FailedCaveat{Caveat: f.Caveat, Reason: f.Reason})
+		}
 	}
 	if !d.Authentic {
-		if len(d.Failed) > 0 {
-			out.Reason = d.Failed[0].Reason
-		}
 		return out // what a forged token says of itself is worth nothing
 	}
 	out.TID, out.Kid, out.Sub, out.Tenant, out.Epoch = d.TID, d.Kid, d.Sub, d.Tenant, d.Epoch

@@ -9,13 +9,20 @@ import (
 
 // Checkup looks at the machine for a node of this configuration. With running its own port may be taken.
 func Checkup(ctx context.Context, cfg *config.Config, running bool) []host.Finding {
+	in := needs(cfg)
+	in.Running = running
+	return host.Doctor(ctx, in)
+}
+
+// needs is what a node of this configuration needs of the machine.
+func needs(cfg *config.Config) host.Inputs {
 	in := host.Inputs{
-		DataDir: cfg.Node.DataDir, Bind: cfg.Server.Bind, Running: running, MaxBytes: cfg.Store.MaxBytes.Bytes(),
+		DataDir: cfg.Node.DataDir, Bind: cfg.Server.Bind, MaxBytes: cfg.Store.MaxBytes.Bytes(),
 		MinFree: cfg.Store.MinFree.Bytes(), MaxConns: cfg.Server.MaxConns, Amnesia: cfg.Amnesia.Enabled,
 		AllowSwap: cfg.Amnesia.AllowSwap, AllowNetwork: cfg.Store.AllowNetwork,
 	}
 	if in.Amnesia {
 		in.MaxBytes = cfg.Amnesia.MaxBytes.Bytes()
 	}
-	return host.Doctor(ctx, in)
+	return in
 }

@@ -28,6 +28,7 @@ func auditEvent(name string, by engines.Actor, corrID string, detail map[string]
 	e := store.Event{
 		Event: name, Decision: "allow", CorrID: corrID, CapID: by.CapID, Principal: by.Principal, Detail: maps.Clone(detail),
 	}
+	maps.DeleteFunc(e.Detail, func(_, v string) bool { return v == "" })
 	if by.UID != nil {
 		e.UID = strconv.FormatUint(uint64(*by.UID), 10)
 	}

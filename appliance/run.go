@@ -90,11 +90,10 @@ func (n *Node) limits() {
 		n.log.Warn("limits were not raised", "reason", err.Error())
 	}
 	n.log.Debug("limits", "files", files, "memory_limit", memory, "cores", l.Cores)
-	if need := uint64(2 * n.boot.Server.MaxConns); files > 0 && files < need {
-		n.log.Warn("few open files", "limit", files, "wanted", need, "next", "raise LimitNOFILE, or lower server.max_conns")
-	}
-	if q := l.Group.CPUs; q > 0 && q <= 1 {
-		n.log.Warn("cpu quota is one core or less", "cores", q, "next", "raise CPUQuota: what is throttled is late")
+	for _, f := range host.Glance(needs(n.boot)) {
+		if f.Level != host.OK {
+			n.log.Warn("host", "check", f.Check, "seen", f.Seen, "next", f.Advice)
+		}
 	}
 }
 

@@ -36,6 +36,9 @@ func (n *Node) drainServices(ctx context.Context) event {
 	if e := n.join(ctx, drainDeadline(n.conf())); e.kind != evDrained {
 		return e
 	}
+	if n.server.Conns() == 0 {
+		return event{kind: evDrained} // nobody is left to hear
+	}
 	if e, cut := n.until(linger.C); cut {
 		return e
 	}
