@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 
+	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 )
 
@@ -22,6 +23,28 @@ func clean(err error) bool {
 		return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 	}
 	return strings.HasPrefix(err.Error(), "file resize error: ")
+}
+
+// update is one transaction of a boot. An error of its commit that is not clean is a PoisonError: the process has to end.
+func update(db *bolt.DB, fn func(*bolt.Tx) error) error {
+	tx, err := db.Begin(true)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if tx.DB() != nil { // fn has failed or panicked
+			_ = tx.Rollback() // of what was never written
+		}
+	}()
+	if err := fn(tx); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil && !clean(err) {
+		return &PoisonError{Cause: err}
+	} else if err != nil {
+		return err
+	}
+	return nil
 }
 
 // poison ends the life of the store, once. The process has to end; the file is not closed.

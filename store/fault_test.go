@@ -187,6 +187,30 @@ func TestFailedWrites(t *testing.T) {
 	}
 }
 
+// A disk that fails while a file is prepared, or migrated, ends the process as one that fails later does; the file is as it was.
+func TestFailedPrepare(t *testing.T) {
+	for name, make := range map[string]func(path string) *Store{
+		"boot":      func(path string) *Store { return newStore(path, testConfig()) },
+		"migration": func(path string) *Store { return lifted(path, lifts(7), nil) },
+	} {
+		path := counted(t, 3)
+		s := make(path)
+		if err := s.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		hookWrites(t, s.db, func([]byte, int64) (int, error) { return 0, &fs.PathError{Op: "write", Path: path, Err: syscall.EIO} })
+		if err := s.Prepare(t.Context()); !errors.Is(err, ErrPoisoned) || !errors.Is(s.Err(), ErrPoisoned) || !errors.Is(s.Close(), ErrPoisoned) {
+			t.Errorf("%s: %v, store %v", name, err, s.Err())
+		}
+		if err := s.db.Close(); err != nil {
+			t.Error(err)
+		}
+		if rep, err := Verify(t.Context(), path, nil, nil, nil); err != nil || !rep.OK || rep.Info.Schema != 1 || !rep.Info.Clean {
+			t.Errorf("%s: %+v, %v", name, rep, err)
+		}
+	}
+}
+
 // A meta page that was written and yet reported as "no room" shows the new state: that is no clean error.
 func TestNoRoomAfterTheMetaPage(t *testing.T) {
 	path := newFile(t)

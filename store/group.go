@@ -20,6 +20,7 @@ type group struct {
 	rows   []AuditRow // written by this group, for Options.Audited
 	meta   *table
 	audit  *table
+	full   error // there is no room: work is refused, and what grows the file in bulk
 	fault  error // of the file, met while a command ran
 	done   int   // commands merged
 	began  int64 // when the transaction was, ns on the store's clock
@@ -34,7 +35,8 @@ func (g *group) open(s *Store) {
 	g.writes.r = g.reader
 }
 
-// run takes the batch through one transaction and answers all of it; ctx is for its span. An error is the end of the committer; a panic is left to collapse.
+// run takes the batch through one transaction and answers all of it; ctx is for its span. An error is the end of the committer; a panic is
+// left to collapse.
 func (g *group) run(ctx context.Context, batch []job) error {
 	if !g.claim(batch) && len(batch) > 0 {
 		return nil
@@ -117,6 +119,7 @@ func (g *group) use(tx *bolt.Tx) {
 // apply runs the commands in order. The error is of a merge, and the whole group's.
 func (g *group) apply() error {
 	now := g.s.now().UnixNano()
+	g.full = g.s.room.cause()
 	for _, j := range g.jobs {
 		if err := g.step(j, now); err != nil || g.fault != nil {
 			return err
@@ -129,16 +132,15 @@ func (g *group) apply() error {
 func (g *group) step(j job, now int64) error {
 	h := j.header()
 	at := Stamp{Seq: g.pos.seq + 1, At: max(now, g.pos.at+1)}
-	full := g.s.room.cause()
-	if full != nil && h.lane == Work {
-		h.err = full
+	if g.full != nil && h.lane == Work {
+		h.err = g.full
 		return nil
 	}
 	g.reader.owner = h.owner()
 	g.writes.reset()
 	j.apply(g, at)
-	if full != nil && h.lane == Bulk && h.err == nil && g.fault == nil && !g.writes.shrinks() {
-		h.err = full
+	if g.full != nil && h.lane == Bulk && h.err == nil && g.fault == nil && !g.writes.shrinks() {
+		h.err = g.full
 	}
 	if g.fault != nil || h.err != nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 // metrics are the store's own series.
 type metrics struct {
 	obs      *obs.Metrics
-	phase    map[string]func(float64)
+	phase    [len(phaseNames)]func(float64)
 	pace     pace
 	batch    func(float64)
 	wait     [lanes]func(float64)
@@ -55,7 +55,6 @@ func newMetrics(m *obs.Metrics, s *Store) *metrics {
 	m.Declare(families()...)
 	out := &metrics{
 		obs:      m,
-		phase:    map[string]func(float64){},
 		batch:    m.Histogram("store_batch_commands", ownService),
 		timeout:  m.Counter("io_timeouts_total", ownService, "op", "commit"),
 		slowView: m.Counter("store_read_tx_slow_total", ownService),
@@ -63,8 +62,8 @@ func newMetrics(m *obs.Metrics, s *Store) *metrics {
 		snapshot: m.Histogram("store_snapshot_seconds", ownService),
 		kinds:    map[string]*kindSeries{},
 	}
-	for _, name := range [...]string{"apply", "spill", "grow", "sync", "commit"} {
-		out.phase[name] = m.Histogram("store_commit_seconds", ownService, "phase", name)
+	for i, name := range phaseNames {
+		out.phase[i] = m.Histogram("store_commit_seconds", ownService, "phase", name)
 	}
 	for l := range out.wait {
 		out.wait[l] = m.Histogram("store_wait_seconds", ownService, "lane", Lane(l).String())
@@ -85,11 +84,9 @@ type pace struct {
 
 // committed is the committer's.
 func (m *metrics) committed(p phases, commands int) {
-	m.phase["apply"](p.apply.Seconds())
-	m.phase["spill"](p.spill.Seconds())
-	m.phase["grow"](p.grow.Seconds())
-	m.phase["sync"](p.sync.Seconds())
-	m.phase["commit"](p.commit.Seconds())
+	for i, d := range [...]time.Duration{p.apply, p.spill, p.grow, p.sync, p.commit} {
+		m.phase[i](d.Seconds())
+	}
 	m.batch(float64(commands))
 	m.pace.commit.add(int64(p.commit))
 	m.pace.sync.add(int64(p.sync))

@@ -171,7 +171,7 @@ func (m *migrator) lift(ctx context.Context, one Migration) (rows uint64, err er
 			return rows, context.Cause(ctx)
 		}
 		err = guarded(func() error {
-			return m.db.Update(func(tx *bolt.Tx) error {
+			return update(m.db, func(tx *bolt.Tx) error {
 				rows, end, err = m.step(tx, one)
 				return err
 			})

@@ -110,6 +110,9 @@ func (r *ReadOnly) Stats(ctx context.Context) (Stats, error) {
 	return out, err
 }
 
+// phaseNames are the values of the phase label, in the order of phases.
+var phaseNames = [...]string{"apply", "spill", "grow", "sync", "commit"}
+
 // phases splits one commit by what bbolt measures of it.
 type phases struct {
 	apply  time.Duration // commands and their merge, before the commit

@@ -177,9 +177,10 @@ func (s *Store) openFile(ctx context.Context) (*bolt.DB, error) {
 }
 
 // Prepare makes the opened file ready for the committer: it checks every page after an unclean stop, if the size allows, brings the file to
-// the program's schema, makes the declared buckets that are missing, and marks the file as in use. ErrCorrupt is a damaged file. A file
-// without room is taken as it is, and takes no work until there is some; ErrFull is one to which buckets would have to be added first, or a
-// migration. When ctx ends during a migration the next Prepare goes on with it. After an error the store is good for Close alone.
+// the program's schema, makes the declared buckets that are missing, and marks the file as in use. ErrCorrupt is a damaged file,
+// ErrPoisoned a disk that failed. A file without room is taken as it is, and takes no work until there is some; ErrFull is one to which
+// buckets would have to be added first, or a migration. When ctx ends during a migration the next Prepare goes on with it. After an error
+// the store is good for Close alone.
 func (s *Store) Prepare(ctx context.Context) error {
 	if s.db == nil || s.info.Load() != nil {
 		panic("store: Prepare comes once, after Open")
@@ -194,6 +195,9 @@ func (s *Store) Prepare(ctx context.Context) error {
 			info, err = s.boot(s.db)
 			return err
 		})
+	}
+	if failed := (*PoisonError)(nil); errors.As(err, &failed) {
+		s.poison(failed.Cause, false)
 	}
 	if err != nil {
 		return fmt.Errorf("open %s: %w", s.Path(), err)
@@ -220,7 +224,7 @@ func (s *Store) checkUnclean() error {
 // boot is the first transaction of a boot. The Info it gives says how the last stop was. A file without room is taken as it is, if it has
 // every bucket: it can be read, and what is deleted from it makes room.
 func (s *Store) boot(db *bolt.DB) (info Info, err error) {
-	err = db.Update(func(tx *bolt.Tx) error {
+	err = update(db, func(tx *bolt.Tx) error {
 		if info, err = readInfo(tx); err != nil {
 			return err
 		}
