@@ -29,7 +29,14 @@ var errResume = errors.New("read what the stream left out")
 // that the node no longer keeps, and a number lower than the one before a node that was restored. It ends as Stream does.
 func (c *Client) AuditStream(ctx context.Context, o StreamOptions, each func(wire.AuditRow) error) error {
 	a := &auditFollower{c: c, each: each}
-	return c.follow(ctx, adminPath+"audit/stream", wire.EventAudit, o, func(e Event) error { return a.event(ctx, e) })
+	f := feed{path: adminPath + "audit/stream", numbered: wire.EventAudit, stands: auditStands}
+	return c.follow(ctx, f, o, func(e Event) error { return a.event(ctx, e) })
+}
+
+func auditStands(hello []byte) (uint64, error) {
+	var h wire.AuditHello
+	err := json.Unmarshal(hello, &h)
+	return h.Last, err
 }
 
 // auditFollower is the state of one AuditStream call, used by its caller's goroutine alone.

@@ -29,7 +29,7 @@ func (a *chain) serve(rw http.ResponseWriter, r *http.Request) {
 			return
 		}
 		rw.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(rw, "retry: 1\n\nevent: hello\ndata: {}\n\n"+a.streams[len(a.asked)-1])
+		_, _ = io.WriteString(rw, "retry: 1\n\n"+a.streams[len(a.asked)-1])
 		return
 	}
 	if a.refuse > 0 {
@@ -91,6 +91,15 @@ func TestAuditStreamTellsEveryRowOnce(t *testing.T) {
 		if !slices.Equal(got, tt.want) || !slices.Equal(tt.chain.asked, tt.asked) {
 			t.Errorf("%s: rows %v, want %v; resumed after %q, want %q", tt.doc, got, tt.want, tt.chain.asked, tt.asked)
 		}
+	}
+}
+
+// A stream that begins with the next row and breaks before it came asks for what it missed.
+func TestAuditStreamThatBreaksAtOnceMissesNothing(t *testing.T) {
+	a := chain{first: 1, last: 9, streams: []string{"event: hello\ndata: {\"last\":7}\n\n", row(8)}}
+	err := serve(t, a.serve, client.Options{}).AuditStream(t.Context(), client.StreamOptions{}, func(wire.AuditRow) error { return nil })
+	if want := []string{"", "7", "8"}; err == nil || !slices.Equal(a.asked, want) {
+		t.Errorf("resumed after %q, want %q: %v", a.asked, want, err)
 	}
 }
 

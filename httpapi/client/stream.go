@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"ronbox/httpapi/wire"
@@ -51,15 +52,28 @@ var errSilent = errors.New("no ping from the node")
 // breaks. It blocks until ctx ends, each returns an error, the node refuses for good, or Tries is used up. The first
 // connection is tried once: a node that is not there is an answer.
 func (c *Client) Stream(ctx context.Context, o StreamOptions, each func(Event) error) error {
-	return c.follow(ctx, "/registry/stream", wire.EventUpdate, o, each)
+	return c.follow(ctx, feed{path: "/registry/stream", numbered: wire.EventUpdate, stands: registryStands}, o, each)
 }
 
-// follow is Stream for any stream of numbered events; numbered is their name.
-func (c *Client) follow(ctx context.Context, path, numbered string, o StreamOptions, each func(Event) error) error {
+// feed is what one event stream of the node differs in from another.
+type feed struct {
+	path     string
+	numbered string                                    // name of the events that have an id of their own
+	stands   func(hello []byte) (id uint64, err error) // the last event before the stream, by its first frame
+}
+
+func registryStands(hello []byte) (uint64, error) {
+	var h wire.Hello
+	err := json.Unmarshal(hello, &h)
+	return h.Head.Version, err
+}
+
+// follow is Stream for any feed.
+func (c *Client) follow(ctx context.Context, f feed, o StreamOptions, each func(Event) error) error {
 	if o.Idle == 0 {
 		o.Idle = DefaultIdle
 	}
-	s := &stream{c: c, path: path, numbered: numbered, o: o, lastID: o.LastEventID, delay: firstDelay, each: each}
+	s := &stream{c: c, feed: f, o: o, lastID: o.LastEventID, delay: firstDelay, each: each}
 	for {
 		err := s.connect(ctx)
 		if s.done(ctx, err) {
@@ -77,16 +91,15 @@ func (c *Client) follow(ctx context.Context, path, numbered string, o StreamOpti
 
 // stream is the state of one stream, used by its caller's goroutine alone.
 type stream struct {
-	c        *Client
-	path     string
-	numbered string // name of the events that have an id of their own
-	o        StreamOptions
-	each     func(Event) error
-	lastID   string
-	delay    time.Duration
-	fails    int  // connections in a row that brought no event
-	ever     bool // some connection was accepted
-	final    bool // each returned an error
+	feed
+	c      *Client
+	o      StreamOptions
+	each   func(Event) error
+	lastID string
+	delay  time.Duration
+	fails  int  // connections in a row that brought no event
+	ever   bool // some connection was accepted
+	final  bool // each returned an error
 }
 
 // connect runs one connection to its end, which is always an error.
@@ -146,10 +159,26 @@ func (s *stream) run(frames *FrameReader) error {
 			s.final = !errors.Is(err, errResume)
 			return err
 		}
-		if f.ID != "" {
-			s.lastID = f.ID
+		if err := s.note(f); err != nil {
+			return err
 		}
 	}
+}
+
+// note keeps where to resume. A stream that begins with what comes next resumes behind what its first frame says there
+// is, so that nothing is lost if it breaks before the first event.
+func (s *stream) note(f Frame) error {
+	switch {
+	case f.ID != "":
+		s.lastID = f.ID
+	case f.Event == wire.EventHello && s.lastID == "":
+		id, err := s.stands(f.Data)
+		if err != nil {
+			return fmt.Errorf("%w: event %s: %w", ErrFrame, f.Event, err)
+		}
+		s.lastID = decimal(id)
+	}
+	return nil
 }
 
 // done tells whether err ends the stream rather than the connection.

@@ -60,6 +60,14 @@ func TestStreamResumesAfterTheLastEvent(t *testing.T) {
 	}
 }
 
+func TestStreamThatBreaksAtOnceMissesNothing(t *testing.T) {
+	s := &script{bodies: []string{hello, update(2)}}
+	err := serve(t, s.serve, client.Options{}).Stream(t.Context(), client.StreamOptions{}, func(client.Event) error { return nil })
+	if want := []string{"", "1", "2"}; err == nil || !slices.Equal(s.asked, want) {
+		t.Errorf("resumed after %q, want %q: %v", s.asked, want, err)
+	}
+}
+
 func TestStreamEnds(t *testing.T) {
 	boom := errors.New("boom")
 	for _, tt := range []struct {
