@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,15 +16,15 @@ import (
 	"ronbox/httpapi/wire"
 )
 
-// Every call asks its own route, and gives what it answers.
-func TestCallsAskTheirRoutes(t *testing.T) {
-	ok := true
-	for _, tt := range []struct {
-		want string // method, path with query, body
-		body string // of the answer
-		call func(context.Context, *client.Client) (any, error)
-		got  any
-	}{
+// routeCase is one call: what it asks (method, path with query, body), what it is answered, and what it gives.
+type routeCase struct {
+	want, body string
+	call       func(context.Context, *client.Client) (any, error)
+	got        any
+}
+
+func probeCases() []routeCase {
+	return []routeCase{
 		{"GET /healthz", "", func(ctx context.Context, c *client.Client) (any, error) { return nil, c.Healthz(ctx) }, nil},
 		{"GET /version", `{"go":"x"}`, func(ctx context.Context, c *client.Client) (any, error) {
 			v, err := c.NodeVersion(ctx)
@@ -41,6 +42,11 @@ func TestCallsAskTheirRoutes(t *testing.T) {
 			b, err := c.Schema(ctx, "a/b")
 			return string(b), err
 		}, "{}"},
+	}
+}
+
+func operatorCases() []routeCase {
+	return []routeCase{
 		{`POST /admin/v1/drain {"reason":"r"}`, "{}", func(ctx context.Context, c *client.Client) (any, error) { return nil, c.Drain(ctx, "r") }, nil},
 		{"GET /admin/v1/config", `{"version":3}`, func(ctx context.Context, c *client.Client) (any, error) {
 			v, err := c.Config(ctx)
@@ -50,6 +56,35 @@ func TestCallsAskTheirRoutes(t *testing.T) {
 			v, err := c.Reload(ctx)
 			return v.Version, err
 		}, uint64(4)},
+		{"GET /admin/v1/tasks", `{"tasks":[{"name":"n"}]}`, func(ctx context.Context, c *client.Client) (any, error) {
+			v, err := c.Tasks(ctx)
+			return v.Tasks[0].Name, err
+		}, "n"},
+		{"GET /admin/v1/queues", `{"queues":[{"cap":9}]}`, func(ctx context.Context, c *client.Client) (any, error) {
+			v, err := c.Queues(ctx)
+			return v.Queues[0].Cap, err
+		}, 9},
+		{"GET /admin/v1/log-level", `{"level":"warn"}`, func(ctx context.Context, c *client.Client) (any, error) {
+			v, err := c.LogLevel(ctx)
+			return v.Level, err
+		}, "warn"},
+		{`PUT /admin/v1/log-level {"level":"debug"}`, `{"level":"debug"}`, func(ctx context.Context, c *client.Client) (any, error) {
+			v, err := c.SetLogLevel(ctx, wire.LogLevel{Level: "debug"})
+			return v.Level, err
+		}, "debug"},
+		{"GET /admin/v1/debug/profile/heap", "pprof", func(ctx context.Context, c *client.Client) (any, error) {
+			var b bytes.Buffer
+			err := c.Profile(ctx, "heap", 0, &b)
+			return b.String(), err
+		}, "pprof"},
+		{"GET /admin/v1/debug/profile/profile?seconds=2", "pprof", func(ctx context.Context, c *client.Client) (any, error) {
+			return nil, c.Profile(ctx, "profile", 1200*time.Millisecond, io.Discard)
+		}, nil},
+	}
+}
+
+func tokenCases() []routeCase {
+	return []routeCase{
 		{`POST /admin/v1/tokens {"scopes":["a.b"]}`, `{"tid":"t"}`, func(ctx context.Context, c *client.Client) (any, error) {
 			v, err := c.Mint(ctx, wire.MintRequest{Scopes: []string{"a.b"}})
 			return v.TID, err
@@ -78,6 +113,11 @@ func TestCallsAskTheirRoutes(t *testing.T) {
 			v, err := c.RetireKey(ctx, "k/")
 			return v.Kid, err
 		}, "k"},
+	}
+}
+
+func fileCases() []routeCase {
+	return []routeCase{
 		{"GET /admin/v1/db/info", `{"seq":2}`, func(ctx context.Context, c *client.Client) (any, error) {
 			v, err := c.DBInfo(ctx)
 			return v.Seq, err
@@ -90,36 +130,17 @@ func TestCallsAskTheirRoutes(t *testing.T) {
 		{"POST /admin/v1/db/check", `{"ok":true}` + "\n", func(ctx context.Context, c *client.Client) (any, error) {
 			v, err := c.CheckDB(ctx, nil)
 			return *v.OK, err
-		}, ok},
+		}, true},
 		{"GET /admin/v1/audit?from=7", `{"last":9}`, func(ctx context.Context, c *client.Client) (any, error) {
 			v, err := c.Audit(ctx, 7, 0)
 			return v.Last, err
 		}, uint64(9)},
-		{"GET /admin/v1/tasks", `{"tasks":[{"name":"n"}]}`, func(ctx context.Context, c *client.Client) (any, error) {
-			v, err := c.Tasks(ctx)
-			return v.Tasks[0].Name, err
-		}, "n"},
-		{"GET /admin/v1/queues", `{"queues":[{"cap":9}]}`, func(ctx context.Context, c *client.Client) (any, error) {
-			v, err := c.Queues(ctx)
-			return v.Queues[0].Cap, err
-		}, 9},
-		{"GET /admin/v1/log-level", `{"level":"warn"}`, func(ctx context.Context, c *client.Client) (any, error) {
-			v, err := c.LogLevel(ctx)
-			return v.Level, err
-		}, "warn"},
-		{`PUT /admin/v1/log-level {"level":"debug"}`, `{"level":"debug"}`, func(ctx context.Context, c *client.Client) (any, error) {
-			v, err := c.SetLogLevel(ctx, wire.LogLevel{Level: "debug"})
-			return v.Level, err
-		}, "debug"},
-		{"GET /admin/v1/debug/profile/heap", "pprof", func(ctx context.Context, c *client.Client) (any, error) {
-			var b bytes.Buffer
-			err := c.Profile(ctx, "heap", 0, &b)
-			return b.String(), err
-		}, "pprof"},
-		{"GET /admin/v1/debug/profile/profile?seconds=2", "pprof", func(ctx context.Context, c *client.Client) (any, error) {
-			return nil, c.Profile(ctx, "profile", 1200*time.Millisecond, io.Discard)
-		}, nil},
-	} {
+	}
+}
+
+// Every call asks its own route, and gives what it answers.
+func TestCallsAskTheirRoutes(t *testing.T) {
+	for _, tt := range slices.Concat(probeCases(), operatorCases(), tokenCases(), fileCases()) {
 		asked := ""
 		c := serve(t, func(rw http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
