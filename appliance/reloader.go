@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ronbox/appliance/config"
+	"ronbox/appliance/flow"
 	"ronbox/httpapi"
 	"ronbox/httpapi/wire"
 )
@@ -46,7 +47,10 @@ func (n *Node) runReloader(ctx context.Context) error {
 			if !ok {
 				return nil // drained
 			}
-			n.collapse(r)
+			if n.collapse(r); ctx.Err() != nil {
+				r.answer(wire.Reloaded{}, flow.ErrClosed)
+				continue
+			}
 			again = n.reload(ctx, r)
 		case <-timer.C:
 			if err := n.apply(ctx, again); err == nil || again.tries == applyTries {
@@ -74,7 +78,7 @@ func (n *Node) collapse(r *reload) {
 // refuseReloads answers those that came too late.
 func (n *Node) refuseReloads() {
 	for _, r := range n.reloads.Discard("the node drains") {
-		r.answer(wire.Reloaded{}, errLeaving)
+		r.answer(wire.Reloaded{}, flow.ErrClosed)
 	}
 }
 

@@ -135,7 +135,7 @@ func (n *Node) recover(ctx context.Context) event {
 	}
 	n.sup.Start(n.counted(n.registry.Tasks()...)...)
 	n.settle()
-	n.sup.Start(n.tasks()...)
+	n.sup.Start(n.counted(n.tasks()...)...)
 	return event{kind: evRecovered}
 }
 
@@ -169,10 +169,14 @@ func (n *Node) secret(ctx context.Context) ([]byte, error) {
 	return makeSecret(path)
 }
 
-// counted has the tasks count the lives that they are in the middle of, however long ago they were told to end.
+// counted has the tasks count the lives that they are in the middle of, however long ago they were told to end. Of the
+// node's own only those that are told count: the others go on to the end.
 func (n *Node) counted(ts ...flow.Task) []flow.Task {
 	out := slices.Clone(ts)
 	for i := range out {
+		if out[i].Service == ownService && !out[i].Background {
+			continue
+		}
 		run := out[i].Run
 		out[i].Run = func(ctx context.Context) error {
 			n.inside.Add(1)

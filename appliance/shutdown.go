@@ -150,7 +150,7 @@ func (n *Node) stop(ctx context.Context) event {
 		straggler = true
 	}
 	end := event{kind: evClosed}
-	if straggler || n.inside.Load() > 0 {
+	if straggler || n.isInside() {
 		n.step(event{kind: evStraggled}) // the file stays open: a read in it may still run
 	} else {
 		end = n.closeFile()
@@ -160,6 +160,22 @@ func (n *Node) stop(ctx context.Context) event {
 		n.flush(ctx)
 	}
 	return end
+}
+
+// isInside waits a moment for the tasks that were cancelled long ago, and tells whether one still is in the middle of
+// something.
+func (n *Node) isInside() bool {
+	late, tick := time.NewTimer(n.grace()), time.NewTicker(time.Millisecond)
+	defer late.Stop()
+	defer tick.Stop()
+	for n.inside.Load() > 0 {
+		select {
+		case <-tick.C:
+		case <-late.C:
+			return true
+		}
+	}
+	return false
 }
 
 // closeFile frees the caches and lets the file go.
