@@ -20,7 +20,7 @@ type Config struct {
 	CheckMaxBytes unit.Size     `toml:"check_max_bytes" reload:"r"` // CheckOnCrash leaves larger files alone
 	LockTimeout   unit.Duration `toml:"lock_timeout" reload:"x"`    // how long Open waits for another process to let go of the file
 	AllowNetwork  bool          `toml:"allow_network" reload:"x"`   // open a file on a network file system nevertheless
-	SnapshotDir   string        `toml:"snapshot_dir" reload:"r"`    // of scheduled snapshots and those before a migration; "": the owner's choice, and beside the file
+	SnapshotDir   string        `toml:"snapshot_dir" reload:"r"`    // of snapshots, from the folder of the file on; "": the owner's choice, and beside the file before a migration
 	SnapshotEvery unit.Duration `toml:"snapshot_every" reload:"r"`  // the owner's schedule; 0: none
 }
 

@@ -36,7 +36,10 @@ func doubling(from, to float64) []float64 {
 func families() []obs.Family {
 	seconds := doubling(.0005, 8.2)
 	return []obs.Family{
-		{Name: "store_commit_seconds", Help: "Time of one transaction: commands applied, rows spilled to pages, the file grown, pages written and synced; commit is the last three.", Type: obs.Histogram, Labels: []string{"phase"}, Buckets: seconds},
+		{
+			Name: "store_commit_seconds", Type: obs.Histogram, Labels: []string{"phase"}, Buckets: seconds,
+			Help: "Time of one transaction: apply commands, spill rows to pages, grow the file, sync pages; commit is the last three.",
+		},
 		{Name: "store_batch_commands", Help: "Commands in one transaction.", Type: obs.Histogram, Buckets: doubling(1, 4096)},
 		{Name: "store_wait_seconds", Help: "Time a command waited for the committer.", Type: obs.Histogram, Labels: []string{"lane"}, Buckets: seconds},
 		{Name: "store_commands_total", Help: "Commands answered, by kind and result.", Type: obs.Counter, Labels: []string{"kind", "result"}},

@@ -82,8 +82,8 @@ func (s *Store) migrate(ctx context.Context, db *bolt.DB) error {
 
 func (s *Store) migrator(db *bolt.DB) *migrator {
 	dir := s.config().SnapshotDir
-	if dir == "" {
-		dir = filepath.Dir(s.Path())
+	if !filepath.IsAbs(dir) { // as the owner takes it: beside the file
+		dir = filepath.Join(filepath.Dir(s.Path()), dir)
 	}
 	return &migrator{
 		db: db, dir: dir, table: s.migrationTable(), progress: s.opt.Progress,
@@ -102,6 +102,13 @@ type Migrated struct {
 // Migrate brings a file that no process has open (ErrLocked) to the schema of this program, as Open does: after a verified snapshot
 // pre-migrate-vN in dir, or beside the file if dir is "". When ctx ends the next run goes on where this one was.
 func Migrate(ctx context.Context, path, dir string, progress func(stage string, done, total int64)) (Migrated, error) {
+	if dir != "" {
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return Migrated{}, err
+		}
+		dir = abs
+	}
 	cfg := DefaultConfig()
 	cfg.LockTimeout, cfg.SnapshotDir = 0, dir
 	return New(cfg, Options{Path: path, Progress: progress}).migrateOffline(ctx)

@@ -7,7 +7,8 @@ import (
 )
 
 // StateHash is BLAKE3 over bucket name, key and value, each behind its length (u32, big-endian), of every row of the truth buckets among
-// those given, in byte order; the name of a sub-bucket is that of its bucket, a NUL, and its own. It does not depend on how commands were grouped, nor on pages; meta, auth and audit stay out.
+// those given, in byte order; the name of a sub-bucket is that of its bucket, a NUL, and its own. It does not depend on how commands were
+// grouped, nor on pages; meta, auth and audit stay out.
 func StateHash(r Reader, buckets []*Bucket) b3.Digest {
 	h := rowHasher{h: b3.New()}
 	for _, b := range truth(buckets) {
