@@ -13,15 +13,12 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/host"
 	"ronbox/appliance/obs"
+	"ronbox/appliance/systemd"
 )
 
 const (
 	serviceNode = "node"
 	maxPeers    = 128 // connections of the admin socket
-
-	// Names of inherited sockets.
-	inheritHTTP  = "ronbox-http"
-	inheritAdmin = "ronbox-admin"
 )
 
 // Options are the front's neighbours. Handler is needed, all else may be nil.
@@ -39,7 +36,7 @@ type Options struct {
 	Problem func(status int, reason, detail string) (http.Header, []byte)
 	// SocketMay tells which peers of the socket are let in. nil: the own uid and root.
 	SocketMay func(uid, gid uint32) bool
-	// Inherited are open listeners that stand in for the first bind, by name: ronbox-http, ronbox-admin.
+	// Inherited are open listeners that stand in for the first bind, by their names in systemd.
 	Inherited map[string]net.Listener
 }
 
@@ -119,9 +116,9 @@ func (c Config) socketSettings(uds UDSConfig) settings {
 // inherited gives the listener that stands in for the first bind of a network, or nil.
 func (f *Front) inherited(network string) net.Listener {
 	if network == "unix" {
-		return f.o.Inherited[inheritAdmin]
+		return f.o.Inherited[systemd.AdminName]
 	}
-	return f.o.Inherited[inheritHTTP]
+	return f.o.Inherited[systemd.HTTPName]
 }
 
 // Listen opens the TCP address and the admin socket, once. It takes over the file of a socket that a dead process left,
