@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -123,11 +124,13 @@ func problems(r *Route) []int {
 // getDocument serves GET /openapi.json.
 func (s *Server) getDocument(c *call) error { return c.sendTagged(cacheAsk, s.doc.tag, s.doc.JSON()) }
 
+var errNoSchema = errors.New("no such schema; " + patternDocument + " lists them")
+
 // getSchema serves GET /schema/:name.
 func (s *Server) getSchema(c *call) error {
 	raw, known := s.doc.Schema(c.param(paramSchema))
 	if !known {
-		return errNoRoute
+		return errNoSchema
 	}
 	return c.sendTagged(cacheAsk, tagOf(raw), raw)
 }

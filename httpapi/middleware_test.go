@@ -107,6 +107,9 @@ func TestLabelsNeverComeFromARequest(t *testing.T) {
 		r.do("GET", "/nowhere/"+formatUint(i), "", nil)
 		r.do("METHOD"+formatUint(i), "/registry/head", "", nil)
 		r.do("GET", "/registry/head?q="+formatUint(i), "", nil)
+		r.do("GET", "/schema/s"+formatUint(i), "", header{"X-Corr-ID": "id" + formatUint(i)})
+		r.do("POST", "/registry/commit/p_"+formatUint(i), "", header{"Authorization": "Bearer good u" + formatUint(i) + "@t" + formatUint(i)})
+		r.socket("POST", "/admin/v1/keys/k"+formatUint(i)+"/retire", "", nil)
 	}
 	touch(0)
 	before := series()

@@ -144,8 +144,7 @@ func accessRows() []row {
 	absent := row{status: http.StatusNotFound, reason: reasonNotFound, code: "NotFound", title: "Not found"}
 	full := row{status: http.StatusTooManyRequests, code: "Busy", title: "Too many requests", retry: true, wait: waitBusy}
 	return []row{
-		absent.when(is(errNoRoute)),
-		absent.when(is(ErrNoSuch)),
+		absent.when(either(is(errNoRoute), is(errNoSchema), is(ErrNoSuch))),
 		{is: as[*methodError], status: http.StatusMethodNotAllowed, reason: reasonMethod, code: "MethodNotAllowed",
 			title: "Method not allowed"},
 		{is: is(auth.ErrUnauthenticated), status: http.StatusUnauthorized, reason: reasonUnauth, code: "Unauthorized",

@@ -51,6 +51,7 @@ func problemCases() []problemCase {
 		{&rateError{wait: time.Second}, 429, "rate_limit", "Busy", true},
 		{&auth.LimitedError{RetryAfter: time.Second, Stage: "ip"}, 429, "rate_limit", "Busy", true},
 		{&engines.GrantError{Caveat: "account", Reason: "is another"}, 403, "forbidden", "Forbidden", false},
+		{errNoSchema, 404, "not_found", "NotFound", false},
 		{ErrNoSuch, 404, "not_found", "NotFound", false},
 		{&ConflictError{"busy with another"}, 409, "conflict", "Conflict", false},
 		{obs.ErrNotRecording, 409, "conflict", "Conflict", false},
