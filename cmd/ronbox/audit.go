@@ -18,10 +18,8 @@ import (
 
 func (a *app) auditCmd() *cobra.Command {
 	return group("audit", "Read the node's audit chain: who did what, and how it was decided",
-		a.auditTailCmd())
+		a.auditTailCmd(), a.auditExportCmd(), a.auditVerifyCmd())
 }
-
-const auditPage = 1000 // rows of one answer of the node
 
 type tailFlags struct {
 	lines  int
@@ -88,7 +86,7 @@ func (a *app) auditTail(ctx context.Context, c *client.Client, f tailFlags) erro
 
 // newest reads the last n rows, and says which row is the last.
 func newest(ctx context.Context, c *client.Client, n int) (rows []wire.AuditRow, last uint64, err error) {
-	page, err := c.Audit(ctx, 0, 1) // where the chain stands
+	page, err := c.Audit(ctx, 1, 1) // where the chain stands
 	if err != nil || n == 0 || page.Last == 0 {
 		return nil, page.Last, err
 	}
@@ -122,7 +120,9 @@ func auditText(r wire.AuditRow) string {
 		more = append(more, r.Reason)
 	}
 	for _, k := range slices.Sorted(maps.Keys(r.Detail)) {
-		more = append(more, k+"="+r.Detail[k])
+		if r.Detail[k] != "" {
+			more = append(more, k+"="+r.Detail[k])
+		}
 	}
 	if len(more) > 0 {
 		text += "  " + strings.Join(more, " ")

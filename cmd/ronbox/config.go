@@ -13,7 +13,7 @@ import (
 
 func (a *app) configCmd() *cobra.Command {
 	return group("config", "Check, show, compare and reload the configuration",
-		a.configCheckCmd(), a.configShowCmd(), a.configDiffCmd(), a.configReloadCmd())
+		a.configCheckCmd(), a.configShowCmd(), a.configDiffCmd(), a.configSchemaCmd(), a.configReloadCmd())
 }
 
 // configOptions is where the flags and the environment have the configuration from; a file given wins over --config.

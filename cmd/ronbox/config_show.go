@@ -66,7 +66,7 @@ func (a *app) configShow(ctx context.Context, f configShowFlags, prefix string) 
 	return a.show(shown, func(t table) {
 		for _, k := range shown.Keys {
 			if f.origin {
-				t.row(k.Key+" = "+k.Value, "# "+cmp.Or(k.Where, k.Source), reloadWord(k.Reload))
+				t.row(k.Key+" = "+k.Value, "# "+reloadWord(k.Reload), cmp.Or(k.Where, k.Source))
 			} else {
 				t.row(k.Key + " = " + k.Value)
 			}

@@ -14,7 +14,8 @@ import (
 
 func (a *app) dbCmd() *cobra.Command {
 	return group("db", "Look after the database file",
-		a.dbInfoCmd(), a.dbCheckCmd(), a.dbSnapshotCmd(), a.dbVerifyCmd(), a.dbRestoreCmd(), a.dbAcceptRestoreCmd())
+		a.dbInfoCmd(), a.dbStatsCmd(), a.dbCheckCmd(), a.dbSnapshotCmd(), a.dbVerifyCmd(), a.dbRestoreCmd(), a.dbAcceptRestoreCmd(),
+		a.dbCompactCmd(), a.dbMigrateCmd(), a.dbExportCmd())
 }
 
 func (a *app) dbInfoCmd() *cobra.Command {

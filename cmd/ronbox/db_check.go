@@ -103,11 +103,16 @@ func (a *app) checkFile(ctx context.Context, file string) (checkDoc, error) {
 	if err := regular(file); err != nil {
 		return checkDoc{}, err
 	}
+	alone, err := genesisArg("") // the log is held against itself
+	if err != nil {
+		return checkDoc{}, err
+	}
 	var reg *rverify.Report
 	p := a.progress(byteUnit)
 	p.begin("check")
-	rep, err := store.Verify(ctx, file, nil, []store.Check{registryCheck(ctx, rverify.Options{}, &reg)}, p.at)
+	rep, err := store.Verify(ctx, file, nil, []store.Check{registryCheck(ctx, alone, p, &reg)}, p.at)
 	p.end()
+	tell(&rep, reg)
 	doc := checkDoc{OK: rep.OK, File: file, Steps: rep.Steps, Findings: []string{}}
 	if rep.Problem != "" {
 		doc.Findings = []string{rep.Problem}

@@ -100,15 +100,13 @@ func (a *app) dbVerify(ctx context.Context, file, genesis string) error {
 	p := a.progress(byteUnit)
 	p.begin("hash")
 	doc := dbVerifyDoc{}
-	doc.Report, err = store.Verify(ctx, file, nil, []store.Check{registryCheck(ctx, want, &doc.Registry)}, p.at)
+	doc.Report, err = store.Verify(ctx, file, nil, []store.Check{registryCheck(ctx, want, p, &doc.Registry)}, p.at)
 	p.end()
 	if err != nil {
 		return err
 	}
 	doc.Seq = doc.Report.Info.Seq
-	if n := len(doc.Steps); doc.OK && doc.Registry != nil {
-		doc.Steps[n-1].Detail = fmt.Sprintf("%d versions, %d approvals, %d audit records", doc.Registry.Versions, doc.Registry.Approvals, doc.Registry.AuditRecords)
-	}
+	tell(&doc.Report, doc.Registry)
 	if err := a.show(doc, func(t table) { dbVerifyTable(t, doc) }); err != nil || doc.OK {
 		return err
 	}
@@ -117,6 +115,13 @@ func (a *app) dbVerify(ctx context.Context, file, genesis string) error {
 		kind = string(doc.Registry.Problem.Kind)
 	}
 	return a.found(doc.Problem, kind)
+}
+
+// tell puts what the registry's proof has counted into its step, the last one.
+func tell(rep *store.Report, reg *rverify.Report) {
+	if n := len(rep.Steps); rep.OK && reg != nil {
+		rep.Steps[n-1].Detail = fmt.Sprintf("%d versions, %d approvals, %d audit records", reg.Versions, reg.Approvals, reg.AuditRecords)
+	}
 }
 
 func dbVerifyTable(t table, d dbVerifyDoc) {
@@ -130,8 +135,13 @@ func dbVerifyTable(t table, d dbVerifyDoc) {
 	t.row("commands", d.Seq)
 }
 
-// registryCheck makes the registry's proof a step of the file's; the report goes to out.
-func registryCheck(ctx context.Context, o rverify.Options, out **rverify.Report) store.Check {
+// registryCheck makes the registry's proof a step of the file's; its progress goes to p, the report to out.
+func registryCheck(ctx context.Context, o rverify.Options, p *progress, out **rverify.Report) store.Check {
+	o.Progress = func(done, total uint64) {
+		p.unit = countUnit
+		p.during("verify, versions")
+		p.at(int64(done), int64(total))
+	}
 	return store.Check{Name: "registry", Run: func(r store.Reader) error {
 		rep, err := rverify.Verify(ctx, registry.NewLog(r), o)
 		if err != nil {
@@ -177,13 +187,17 @@ func (a *app) dbRestore(ctx context.Context, snapshot string, keep bool) error {
 			return err
 		}
 	}
+	alone, err := genesisArg("")
+	if err != nil {
+		return err
+	}
 	var rep *rverify.Report
 	p := a.progress(byteUnit)
 	p.begin("restore")
 	_, err = store.Restore(ctx, snapshot, dst, store.RestoreOptions{
 		KeepTokens: keep, Now: a.now(),
 		By:     store.Event{Event: "db.restore", Decision: "accept", Reason: "operator"},
-		Checks: []store.Check{registryCheck(ctx, rverify.Options{}, &rep)},
+		Checks: []store.Check{registryCheck(ctx, alone, p, &rep)},
 	}, p.at)
 	p.end()
 	if err != nil {
@@ -204,7 +218,7 @@ func (a *app) dbRestore(ctx context.Context, snapshot string, keep bool) error {
 func (a *app) found(problem, kind string) error {
 	a.exit = exitBad
 	if !a.flags.json {
-		fmt.Fprintf(a.stderr, "ronbox: checked and found bad: %s\n%s\n", plain(problem), kind)
+		fmt.Fprintf(a.stderr, "ronbox: checked and found bad: %s\n%s\n", strings.ReplaceAll(plain(problem), "\n", "; "), kind)
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func (a *app) topology(mermaid bool) error {
 	if err != nil {
 		return err
 	}
-	node, err := appliance.New(cfg, build())
+	node, err := appliance.New(cfg, build(), appliance.Options{})
 	if err != nil {
 		return fmt.Errorf("wire the node: %w", err)
 	}

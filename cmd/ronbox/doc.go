@@ -12,10 +12,15 @@
 //  1. exit.go holds the only table of exit codes.
 //  2. With --json, stdout holds nothing but JSON.
 //  3. A secret is never an argument and never printed, but for the token that
-//     token mint is asked for.
+//     token mint or attenuate is asked for.
 //  4. A private key is read by sign, approve, genesis, init and apply only, and
 //     never leaves the process.
-//  5. An interrupted verb leaves no partial file.
+//  5. An interrupted verb leaves no partial file, and none is written over.
+//  6. What cannot be taken back wants --yes, or a person at a terminal who types
+//     what it is about.
+//  7. Every verb explains itself, with examples that are taken as they stand, and
+//     is seen at work in a transcript, for people and with --json.
+//  8. A configuration with a fault keeps nobody from a node that runs.
 //
 // # Tasks and queues
 //

@@ -77,6 +77,9 @@ func verdicts() []verdictRow {
 		{store.ErrCorrupt, verdict{exitCorrupt, "corrupt", "restore a snapshot with `ronbox db restore`"}},
 		{store.ErrPoisoned, verdict{exitStorage, "storage_failed", "check the disk, then start again"}},
 		{store.ErrSchema, verdict{exitConfig, "schema", "use the release that wrote the file, or a newer one"}},
+		{store.ErrAmnesia, verdict{exitFailed, "amnesia", "the node keeps its state in memory: there is no file"}},
+		{store.ErrNetwork, verdict{exitFailed, "network_disk", "put the file on a local disk"}},
+		{store.ErrFull, verdict{exitFailed, "store_full", "make room on the disk"}},
 		{fs.ErrPermission, verdict{exitPermission, "permission", "check the owner and the mode of that path, or run as its owner"}},
 		{syscall.EROFS, verdict{exitPermission, "read_only", "name a path on a file system that can be written"}},
 		{syscall.EISDIR, verdict{exitFailed, "is_directory", "name a file"}},
@@ -100,6 +103,9 @@ func judgeProblem(p *wire.Problem) verdict {
 	}
 	if p.Reason == "chain_mismatch" || p.Reason == "version_skew" {
 		v.next = "look at `ronbox registry head` and try again on top of it"
+	}
+	if p.Reason == "reload_refused" {
+		v.next = "correct what is named, see `ronbox config diff running`, then reload again"
 	}
 	switch {
 	case p.Unknown():

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire"
@@ -175,8 +176,13 @@ func TestInitStart(t *testing.T) {
 	t.Cleanup(func() { _ = os.RemoveAll(b.dir) })
 	for _, life := range []string{"made", "is a node already"} {
 		p := &process{cmd: exec.Command(binary, b.args("init", "--dev", "--start")...), stderr: &bytes.Buffer{}, done: make(chan struct{})}
+		began := time.Now()
 		b.run(t, p)
-		b.awaitReady(t, p)
+		until(t, "the node is ready", func() bool {
+			r, err := b.client(t).Ready(t.Context(), "", "")
+			return err == nil && r.Ready
+		})
+		t.Logf("%s: ready after %s", life, time.Since(began).Round(time.Millisecond))
 		if code := p.signal(t, syscall.SIGTERM); code != exitDone {
 			t.Errorf("exit %d\n%s", code, p.stderr)
 		}

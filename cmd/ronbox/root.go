@@ -9,8 +9,20 @@ import (
 // tree builds the commands. Each group stands in a file of its name.
 func (a *app) tree() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "ronbox",
-		Short:         "One node, one binary, one file: a signed registry on an embedded store",
+		Use:   "ronbox",
+		Short: "One node, one binary, one file: a signed registry on an embedded store",
+		Long: `One node, one binary, one file: a signed registry on an embedded store.
+
+A verb finds the node by --data-dir (its admin socket), or by --url and --token-file;
+verbs that read a file need no node. Results go to stdout, everything else to stderr.
+With --json a result is one document, and an error a problem object.
+
+Exit codes: 0 done, 1 failed, 2 usage, 3 checked and found bad, 4 node not reachable,
+5 denied, 6 busy (try again), 65 corrupt, 74 storage failed, 75 locked by another
+process, 77 permissions, 78 configuration.`,
+		Example: `  ronbox --data-dir data init --dev --start       # make a node to try things with, and serve it
+  ronbox --data-dir data status                   # in another terminal
+  ronbox --data-dir data registry --help`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.ArbitraryArgs,
@@ -20,8 +32,8 @@ func (a *app) tree() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%w", err) })
 	f := root.PersistentFlags()
 	f.StringVar(&a.flags.config, "config", "", "config `file` (default <data-dir>/ronbox.toml)")
-	f.StringVar(&a.flags.dataDir, "data-dir", "", "the node's data `directory`")
-	f.StringVar(&a.flags.socket, "socket", "", "the node's admin socket (default <data-dir>/admin.sock)")
+	f.StringVar(&a.flags.dataDir, "data-dir", "", "the node's data `directory` (default $RONBOX_NODE__DATA_DIR, else /var/lib/ronbox)")
+	f.StringVar(&a.flags.socket, "socket", "", "`path` of the node's admin socket (default <data-dir>/admin.sock)")
 	f.StringVar(&a.flags.url, "url", "", "the node's `URL`, instead of its socket")
 	f.StringVar(&a.flags.caFile, "ca-file", "", "`file` of PEM certificates that an https URL is trusted by (default the system's)")
 	f.StringVar(&a.flags.tokenFile, "token-file", "", "`file` that holds the token to send")
@@ -30,11 +42,21 @@ func (a *app) tree() *cobra.Command {
 	f.BoolVarP(&a.flags.quiet, "quiet", "q", false, "print nothing but errors and what --json asks for")
 	f.BoolVarP(&a.flags.yes, "yes", "y", false, "answer yes to every question")
 	root.MarkFlagsMutuallyExclusive("socket", "url")
-	root.AddCommand(
-		a.initCmd(), a.serveCmd(), a.statusCmd(), a.drainCmd(), a.versionCmd(),
-		a.configCmd(), a.tokenCmd(), a.keyCmd(), a.dbCmd(), a.registryCmd(), a.auditCmd(), a.debugCmd(), a.completionCmd(), a.manCmd(),
-	)
+	chapter(root, "node", "A node:", a.initCmd(), a.serveCmd(), a.statusCmd(), a.drainCmd(), a.doctorCmd(), a.configCmd())
+	chapter(root, "services", "Its services:", a.registryCmd())
+	chapter(root, "keep", "Its keeping:", a.dbCmd(), a.tokenCmd(), a.keyCmd(), a.auditCmd(), a.debugCmd())
+	chapter(root, "binary", "This binary:", a.versionCmd(), a.completionCmd(), a.manCmd())
+	root.SetHelpCommandGroupID("binary")
 	return root
+}
+
+// chapter puts commands under a heading of the help.
+func chapter(root *cobra.Command, id, title string, cmds ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: id, Title: title})
+	for _, c := range cmds {
+		c.GroupID = id
+	}
+	root.AddCommand(cmds...)
 }
 
 // group is a command that only holds others.

@@ -38,18 +38,19 @@ Exit: 0 clean, 10 stopped with aborted tasks, 65 corrupt data, 70 internal,
 	}
 	cmd.Flags().BoolVar(&hello, "hello", false, "print URL, token file and three commands to try, also when no terminal looks")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := a.loadConfig()
-		if err != nil {
-			return err
-		}
-		return a.serve(cmd.Context(), cfg, hello || terminal(a.stderr))
+		return a.serve(cmd.Context(), hello || terminal(a.stderr))
 	}
 	return cmd
 }
 
 // serve runs the node and keeps its exit code in a.exit.
-func (a *app) serve(ctx context.Context, cfg *config.Config, hello bool) error {
-	node, err := appliance.New(cfg, build())
+func (a *app) serve(ctx context.Context, hello bool) error {
+	load := func() (*config.Config, []config.Entry, error) { return config.Explain(a.configOptions("")) }
+	cfg, entries, err := load()
+	if err != nil {
+		return badConfig(err)
+	}
+	node, err := appliance.New(cfg, build(), appliance.Options{Load: load, Entries: entries})
 	if err != nil {
 		return failed(exitConfig, "config", "correct the keys that are named", "%w", err)
 	}
@@ -58,6 +59,7 @@ func (a *app) serve(ctx context.Context, cfg *config.Config, hello bool) error {
 	}
 	ctx, stop := onSignals(ctx, node.Abort, func() { os.Exit(exitInterrupted) })
 	defer stop()
+	defer onHangup(context.WithoutCancel(ctx), node.Hangup)()
 	a.exit = node.Run(ctx)
 	return nil
 }
@@ -66,9 +68,9 @@ func (a *app) serve(ctx context.Context, cfg *config.Config, hello bool) error {
 const sameSignal = 250 * time.Millisecond
 
 // onSignals gives a context that the first SIGTERM or SIGINT cancels; the second calls abort, the third quit. A log reader that has gone
-// (SIGPIPE) and a terminal that has closed (SIGHUP) do not end a node.
+// (SIGPIPE) does not end a node.
 func onSignals(ctx context.Context, abort, quit func()) (context.Context, context.CancelFunc) {
-	signal.Ignore(syscall.SIGPIPE, syscall.SIGHUP)
+	signal.Ignore(syscall.SIGPIPE)
 	drain, stopDrain := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	next := func(then func()) func() {
 		return func() {
@@ -81,6 +83,25 @@ func onSignals(ctx context.Context, abort, quit func()) (context.Context, contex
 	third := next(quit)
 	stop := context.AfterFunc(drain, next(func() { third(); abort() }))
 	return drain, func() { stop(); stopDrain() }
+}
+
+// onHangup calls reload at every SIGHUP until stop; one from a terminal that has closed does no harm. The next signal is caught before
+// reload is called, so that none is missed: what comes in between is what reload reads anyway.
+func onHangup(ctx context.Context, reload func()) (stop context.CancelFunc) {
+	ctx, stop = context.WithCancel(ctx)
+	var arm func()
+	arm = func() {
+		hung, release := signal.NotifyContext(ctx, syscall.SIGHUP)
+		context.AfterFunc(hung, func() {
+			if ctx.Err() == nil {
+				arm()
+				reload()
+			}
+			release()
+		})
+	}
+	arm()
+	return stop
 }
 
 // hello tells a person what to do with the node that has begun to serve.

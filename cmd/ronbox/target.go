@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"ronbox/appliance"
+	"ronbox/appliance/config"
 	"ronbox/httpapi/client"
 )
 
@@ -16,6 +18,18 @@ const maxTokenFile = 64 << 10
 
 // node connects to the node that the flags name: its URL, its socket, or the socket in its data directory.
 func (a *app) node() (*client.Client, error) {
+	if a.flags.url != "" {
+		return a.nodeAt("")
+	}
+	socket, err := a.socketPath()
+	if err != nil {
+		return nil, err
+	}
+	return a.nodeAt(socket)
+}
+
+// nodeAt connects to the node that --url names, or else to the one behind socket.
+func (a *app) nodeAt(socket string) (*client.Client, error) {
 	if a.flags.timeout < 0 {
 		return nil, usage("--timeout %s: want a time above 0", a.flags.timeout)
 	}
@@ -28,13 +42,12 @@ func (a *app) node() (*client.Client, error) {
 		o.Token = token
 	}
 	if a.flags.url == "" {
-		socket, err := a.socketPath()
-		if err != nil {
-			return nil, err
-		}
 		o.Socket = socket
 	}
 	c, err := client.New(o)
+	if _, file := errors.AsType[*fs.PathError](err); file {
+		return nil, err
+	}
 	if err != nil {
 		return nil, usage("%w", err)
 	}
@@ -46,10 +59,17 @@ func (a *app) socketPath() (string, error) {
 		return a.flags.socket, nil
 	}
 	cfg, err := a.loadConfig()
-	if err != nil {
-		return "", err
+	if err == nil {
+		return cfg.SocketPath(), nil
 	}
-	return cfg.SocketPath(), nil
+	usual := config.Default() // a file with a fault in it must not keep a person from the node that runs
+	if dir := cmp.Or(a.flags.dataDir, os.Getenv("RONBOX_NODE__DATA_DIR")); dir != "" {
+		usual.Node.DataDir = dir
+	}
+	if exists(usual.SocketPath()) {
+		return usual.SocketPath(), nil
+	}
+	return "", err
 }
 
 // database is the path of the node's database file.

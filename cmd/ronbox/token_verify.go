@@ -68,7 +68,7 @@ func refusal(v wire.Verdict) string {
 	switch {
 	case !v.Authentic:
 		return "unauth"
-	case len(v.Failed) > 0:
+	case len(v.Failed) > 0 && v.Failed[0].Caveat != "":
 		return "forbidden"
 	}
 	return "revoked"
@@ -92,7 +92,11 @@ func verdictTable(t table, v wire.Verdict) {
 	t.row("scopes", strings.Join(v.Scopes, ", "))
 	t.row("expires", orNever(v.ExpiresAt))
 	for _, f := range v.Failed {
-		t.row("forbids", f.Caveat, f.Reason)
+		if f.Caveat == "" {
+			t.row("forbids", f.Reason)
+		} else {
+			t.row("forbids", f.Caveat, f.Reason)
+		}
 	}
 }
 

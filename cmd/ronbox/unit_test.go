@@ -112,6 +112,24 @@ func TestSignals(t *testing.T) {
 	}
 }
 
+// Every SIGHUP asks for a reload, and none ends the process.
+func TestHangups(t *testing.T) {
+	asked := make(chan struct{}, 1)
+	stop := onHangup(t.Context(), func() {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+	})
+	defer stop()
+	for range 3 {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		<-asked
+	}
+}
+
 func TestUnits(t *testing.T) {
 	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1 << 20: "1.0 MiB", 8 << 30: "8.0 GiB", 1 << 50: "1024.0 TiB"} {
 		if got := byteUnit(n); got != want {

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"ronbox/store"
+)
+
+func (a *app) auditExportCmd() *cobra.Command {
+	var from uint64
+	var out string
+	cmd := &cobra.Command{
+		Use:   "export [DATABASE]",
+		Short: "Print the whole audit chain as NDJSON, from the node or from a database file",
+		Long: `Print the whole audit chain, one JSON object per line, oldest row first: from the running
+node, or from a database file that no process holds. Every row carries its hash and that
+of the row before it, so that ` + "`ronbox audit verify`" + ` can check the copy anywhere. The node
+keeps audit.retain rows (100,000); an archive that is appended to keeps more.`,
+		Example: `  ronbox audit export > audit.ndjson
+  ronbox audit export --from 5000 --out audit-5000.ndjson --json
+  ronbox audit export /backup/ronbox/ronbox-….db`,
+		Args: atMost(1, "at most one database file"),
+	}
+	cmd.Flags().Uint64Var(&from, "from", 1, "begin with this row (its `seq`)")
+	cmd.Flags().StringVar(&out, "out", "", "write to this new `file` instead of stdout")
+	cmd.RunE = a.verb(func(ctx context.Context, args []string) error { return a.auditExport(ctx, args, from, out) })
+	return cmd
+}
+
+// exportDoc is what an export into a file prints.
+type exportDoc struct {
+	File  string `json:"file"`
+	Rows  uint64 `json:"rows"`
+	Bytes int64  `json:"bytes"`
+}
+
+func (a *app) auditExport(ctx context.Context, args []string, from uint64, out string) error {
+	if from == 0 {
+		return usage("--from 0: rows count from 1")
+	}
+	return a.withAudit(ctx, args, from, func(l *auditLines, _ *chainHead) error {
+		if out == "" {
+			if terminal(a.stdout) {
+				l.seen = func(int64, int64) {} // it would stand between the rows
+			}
+			_, err := io.Copy(a.stdout, l)
+			return err
+		}
+		doc := exportDoc{File: out}
+		err := produceFile(out, 0o600, func(w io.Writer) (err error) {
+			doc.Bytes, err = io.Copy(w, l)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		doc.Rows = l.count
+		return a.show(doc, func(t table) { exportTable(t, doc) })
+	})
+}
+
+func exportTable(t table, d exportDoc) {
+	t.row("written", d.File)
+	t.row("rows", d.Rows)
+	t.row("size", byteUnit(d.Bytes))
+}
+
+// withAudit opens the rows of the node, or of the database file that args name.
+func (a *app) withAudit(ctx context.Context, args []string, from uint64, use func(*auditLines, *chainHead) error) error {
+	p, at := a.progress(countUnit), &chainHead{}
+	p.begin("audit rows")
+	defer p.end()
+	run := func(l *auditLines) error {
+		l.seen = p.at
+		return use(l, at)
+	}
+	if len(args) == 0 {
+		c, err := a.node()
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return run(nodeAudit(ctx, c, from, at))
+	}
+	if err := regular(args[0]); err != nil {
+		return err
+	}
+	r, err := store.OpenReader(args[0])
+	if err != nil {
+		return err
+	}
+	return errors.Join(run(fileAudit(ctx, r, from)), r.Close())
+}
+
+func (a *app) auditVerifyCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "verify [FILE|-]",
+		Short: "Check that an audit chain is whole: every row's hash, every link",
+		Long: `Check that an audit chain is whole: hash every row again and follow every link. FILE is
+an export ("-" is stdin) or a database file that no process holds; without it the rows
+of the running node are read, and its head must be the last of them. A chain that was
+cut at its old end by audit.retain begins with the oldest row kept. Exit 3: a row was
+changed, taken out or put in.`,
+		Example: `  ronbox audit verify
+  ronbox audit verify audit.ndjson --json
+  ronbox audit export /backup/ronbox/ronbox-….db | ronbox audit verify -`,
+		Args: atMost(1, "at most one file"),
+		RunE: a.verb(a.auditVerify),
+	}
+}
+
+// auditVerdict is what audit verify prints.
+type auditVerdict struct {
+	OK bool `json:"ok"`
+	store.ChainReport
+	Problem string `json:"problem,omitzero"`
+}
+
+func (a *app) auditVerify(ctx context.Context, args []string) error {
+	doc, err := a.auditChecked(ctx, args)
+	if err != nil {
+		return err
+	}
+	if doc.OK = doc.Problem == ""; doc.OK && doc.Rows == 0 {
+		return failed(exitBad, "empty", "", "there is no audit row in it")
+	}
+	err = a.show(doc, func(t table) {
+		t.row("rows", doc.Rows)
+		if doc.Rows > 0 {
+			t.row("from", doc.First)
+			t.row("to", doc.Last)
+			t.row("head", doc.Head)
+		}
+		t.row(map[bool]string{true: "sound", false: "BAD"}[doc.OK], map[bool]string{true: "every hash and every link holds", false: doc.Problem}[doc.OK])
+	})
+	if err != nil || doc.OK {
+		return err
+	}
+	return a.found(doc.Problem, "chain")
+}
+
+// auditChecked walks the chain; what is wrong with it is no error but in the verdict.
+func (a *app) auditChecked(ctx context.Context, args []string) (doc auditVerdict, err error) {
+	walk := func(r io.Reader) error {
+		doc.ChainReport, err = store.CheckAudit(r)
+		if errors.Is(err, store.ErrCorrupt) {
+			doc.Problem, err = err.Error(), nil
+		}
+		return err
+	}
+	if len(args) == 1 {
+		lines, text, err := a.openExport(args[0])
+		if err != nil {
+			return doc, err
+		}
+		if text {
+			return doc, errors.Join(walk(lines), lines.Close())
+		}
+	}
+	err = a.withAudit(ctx, args, 1, func(l *auditLines, at *chainHead) error {
+		if err := walk(l); err != nil || doc.Problem != "" || at.head == "" {
+			return err
+		}
+		if at.last != doc.Last || at.head != doc.Head.String() && doc.Rows > 0 {
+			doc.Problem = fmt.Sprintf("the rows end with %d, %s; the node's head is %d, %s", doc.Last, doc.Head, at.last, at.head)
+		}
+		return nil
+	})
+	return doc, err
+}
+
+// openExport opens what may be an export; text is false for a database file, which is closed again.
+func (a *app) openExport(path string) (lines io.ReadCloser, text bool, err error) {
+	if path == "-" {
+		return io.NopCloser(a.stdin), true, nil
+	}
+	if err := regular(path); err != nil {
+		return nil, false, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, false, err
+	}
+	buffered := bufio.NewReader(f)
+	if first, err := buffered.Peek(1); err == nil && first[0] != '{' { // a database begins with a zero
+		return nil, false, f.Close()
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{buffered, f}, true, nil
+}

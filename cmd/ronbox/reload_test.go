@@ -1,0 +1,258 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"ronbox/httpapi/client"
+	"ronbox/httpapi/wire"
+)
+
+// load is a crowd of readers that go on until they are called off. A request whose answer was lost is torn; one that found nobody was
+// never sent.
+type load struct {
+	done, torn, missed atomic.Int64
+	wg                 sync.WaitGroup
+	stop               context.CancelFunc
+	failure            atomic.Pointer[error]
+}
+
+// press reads HEAD over and over, each reader through a client of its own; where finds the node again after it has moved.
+func press(t *testing.T, readers int, where func() (*client.Client, error)) *load {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	l := &load{stop: cancel}
+	for range readers {
+		l.wg.Go(func() { l.read(ctx, where) })
+	}
+	t.Cleanup(func() { cancel(); l.wg.Wait() })
+	l.await(t, 50)
+	return l
+}
+
+func (l *load) read(ctx context.Context, where func() (*client.Client, error)) {
+	for ctx.Err() == nil {
+		c, err := where()
+		if err != nil {
+			l.missed.Add(1)
+			continue
+		}
+		for err == nil && ctx.Err() == nil {
+			if _, err = c.Head(context.WithoutCancel(ctx)); err == nil { // one that the test cut short would look like one that was torn
+				l.done.Add(1)
+			}
+		}
+		c.Close()
+		switch {
+		case errors.Is(err, client.ErrNotReachable):
+			l.missed.Add(1)
+		case err != nil:
+			l.torn.Add(1)
+			l.failure.Store(&err)
+		}
+	}
+}
+
+// await lets so many more requests be answered.
+func (l *load) await(t *testing.T, more int64) {
+	t.Helper()
+	from := l.done.Load()
+	until(t, "requests go on", func() bool { return l.done.Load() >= from+more })
+}
+
+func (l *load) off(t *testing.T) {
+	t.Helper()
+	l.stop()
+	l.wg.Wait()
+	if l.torn.Load() > 0 {
+		t.Errorf("%d of %d requests were left without an answer, such as: %v", l.torn.Load(), l.done.Load(), *l.failure.Load())
+	}
+	t.Logf("%d requests answered, %d found the old address closed", l.done.Load(), l.missed.Load())
+}
+
+// until polls for what another process does.
+func until(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(30 * time.Second)
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("not within 30 s: %s", what)
+		}
+	}
+}
+
+// fileBox is a box whose settings stand in its file, where a reload finds them.
+func fileBox(t *testing.T, text string) *box {
+	t.Helper()
+	b := newBox(t)
+	b.env = slices.DeleteFunc(b.env, func(e string) bool { return strings.HasPrefix(e, "RONBOX_") })
+	b.configure(t, text)
+	return b
+}
+
+// configure replaces the settings that follow the ones every box has.
+func (b *box) configure(t testing.TB, text string) {
+	t.Helper()
+	file := filepath.Join(b.dir, "ronbox.toml")
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	origin := regexp.MustCompile(`(?m)^origin *= *"[^"]*"`).FindString(string(raw))
+	if origin == "" {
+		t.Fatalf("no origin in\n%s", raw)
+	}
+	if err := os.WriteFile(file, []byte(text+"\n[registry]\n"+origin+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// url is where the node answers over TCP.
+func (b *box) url(t testing.TB) string {
+	t.Helper()
+	s, err := b.client(t).Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.URL
+}
+
+func (b *box) configVersion(t testing.TB) uint64 {
+	t.Helper()
+	c, err := b.client(t).Config(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Version
+}
+
+// SIGHUP moves a node to another address and another log level, and no request that was sent goes without its answer.
+func TestHangupMovesTheNodeUnderLoad(t *testing.T) {
+	b := fileBox(t, "server.bind = \"127.0.0.1:0\"\nlog.level = \"warn\"\n")
+	p := b.start(t)
+	admin := b.client(t)
+	where := func() (*client.Client, error) {
+		s, err := admin.Status(context.WithoutCancel(t.Context()))
+		if err != nil {
+			return nil, err
+		}
+		return client.New(client.Options{URL: s.URL})
+	}
+	tcp := press(t, 4, where)
+	socket := press(t, 2, func() (*client.Client, error) {
+		return client.New(client.Options{Socket: filepath.Join(b.dir, "admin.sock")})
+	})
+	before := b.url(t)
+	for i, want := range []struct{ bind, level string }{{"127.0.0.2:0", "error"}, {"127.0.0.1:0", "info"}} {
+		b.configure(t, fmt.Sprintf("server.bind = %q\nlog.level = %q\n", want.bind, want.level))
+		if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "a new version is in force", func() bool { return b.configVersion(t) == uint64(i)+2 })
+		if now := b.url(t); now == before || !strings.Contains(now, strings.TrimSuffix(want.bind, ":0")) {
+			t.Errorf("after the reload the node is at %s, before at %s", now, before)
+		}
+		if l, err := admin.LogLevel(t.Context()); err != nil || l.Level != want.level {
+			t.Errorf("the level is %q (%v), want %q", l.Level, err, want.level)
+		}
+		tcp.await(t, 50)
+		socket.await(t, 50)
+		before = b.url(t)
+	}
+	tcp.off(t)
+	socket.off(t)
+	if socket.missed.Load() > 0 {
+		t.Errorf("the socket was not there for %d requests", socket.missed.Load())
+	}
+	if code := p.signal(t, syscall.SIGTERM); code != exitDone {
+		t.Errorf("exit %d\n%s", code, p.stderr)
+	}
+}
+
+// Whatever stands in the file, the node goes on with what it had, counts the failure, and takes the next good one.
+func TestBadReloadKeepsServing(t *testing.T) {
+	good := "server.bind = \"127.0.0.1:0\"\nlog.level = \"error\"\n"
+	b := fileBox(t, good)
+	p := b.start(t)
+	where := b.url(t)
+	readers := press(t, 2, func() (*client.Client, error) { return client.New(client.Options{URL: where}) })
+	for i, tt := range []struct{ doc, text string }{
+		{"not TOML", "server.bind = "},
+		{"an unknown key", good + "log.levle = \"info\""},
+		{"out of its range", good + "server.max_conns = -1"},
+		{"what needs a restart", good + "store.max_bytes = \"2GiB\""},
+	} {
+		b.configure(t, tt.text)
+		if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		until(t, tt.doc+" is refused", func() bool { return failedReloads(t, where) >= i+1 })
+		if v := b.configVersion(t); v != 1 {
+			t.Errorf("%s: version %d is in force", tt.doc, v)
+		}
+		var problem wire.Problem
+		if r := cli(t, b.args("config", "reload", "--json")...); r.code == exitDone {
+			t.Errorf("%s: the verb says %s", tt.doc, r.stdout)
+		} else if decode(t, r.stdout, &problem); problem.Detail == "" {
+			t.Errorf("%s: the verb does not say why: %s", tt.doc, r.stdout)
+		}
+		readers.await(t, 20)
+	}
+	b.configure(t, strings.Replace(good, "error", "warn", 1))
+	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the good file is in force", func() bool { return b.configVersion(t) == 2 })
+	if b.url(t) != where {
+		t.Errorf("the node has moved from %s to %s", where, b.url(t))
+	}
+	readers.off(t)
+	if readers.missed.Load() > 0 {
+		t.Errorf("%d requests found nobody", readers.missed.Load())
+	}
+	if code := p.signal(t, syscall.SIGTERM); code != exitDone {
+		t.Errorf("exit %d\n%s", code, p.stderr)
+	}
+}
+
+var failedReload = regexp.MustCompile(`(?m)^registry_reload_fail_total\{[^}]*\} (\d+)`)
+
+// failedReloads is the sum over all reasons.
+func failedReloads(t testing.TB, url string) (sum int) {
+	t.Helper()
+	resp, err := http.Get(url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer http.DefaultClient.CloseIdleConnections()
+	defer func() { _ = resp.Body.Close() }()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range failedReload.FindAllStringSubmatch(string(raw), -1) {
+		n := 0
+		if _, err := fmt.Sscan(m[1], &n); err != nil {
+			t.Fatal(err)
+		}
+		sum += n
+	}
+	return sum
+}
