@@ -62,14 +62,22 @@ func ReadManifest(snapshot string) (Manifest, error) {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return Manifest{}, err
 	}
-	var m Manifest
-	if err := json.Unmarshal(raw, &m, json.RejectUnknownMembers(true)); err != nil {
-		return Manifest{}, fmt.Errorf("%w: manifest %s: %w", ErrCorrupt, path, err)
-	}
-	if m.Format != manifestFormat {
-		return Manifest{}, fmt.Errorf("%w: manifest %s has format %d, not %d", ErrSchema, path, m.Format, manifestFormat)
+	m, err := parseManifest(raw)
+	if err != nil {
+		return m, fmt.Errorf("manifest %s: %w", path, err)
 	}
 	m.Path, m.ManifestPath = snapshot, path
+	return m, nil
+}
+
+// parseManifest is strict: a manifest is written by a program, and read to be believed.
+func parseManifest(raw []byte) (m Manifest, err error) {
+	if err := json.Unmarshal(raw, &m, json.RejectUnknownMembers(true)); err != nil {
+		return Manifest{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	if m.Format != manifestFormat {
+		return Manifest{}, fmt.Errorf("%w: format %d, not %d", ErrSchema, m.Format, manifestFormat)
+	}
 	return m, nil
 }
 
