@@ -144,3 +144,18 @@ func TestNoAmnesia(t *testing.T) {
 	}
 	r.halt()
 }
+
+// There is nothing to make for a node in memory, and nothing to mint with beside it.
+func TestAmnesiaNeedsNoInit(t *testing.T) {
+	cfg := newConfig(t)
+	cfg.Amnesia.Enabled = true
+	if _, err := Init(t.Context(), cfg, InitOptions{}); ExitCode(err) != ExitConfig {
+		t.Errorf("init: %v", err)
+	}
+	if _, err := MintOffline(t.Context(), cfg, Build{}, wire.MintRequest{Sub: "x", Scopes: []string{"a.b"}}); ExitCode(err) != ExitConfig {
+		t.Errorf("mint: %v", err)
+	}
+	if _, err := os.Stat(cfg.Node.DataDir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("left a directory: %v", err)
+	}
+}

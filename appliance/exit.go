@@ -85,6 +85,7 @@ func verdicts() []verdictRow {
 		{errNoDatabase, verdict{ExitConfig, "make a node with `ronbox init`, or correct --data-dir"}},
 		{errSecret, verdict{ExitConfig, "put node.key back from its backup, or move it away: a new one voids all tokens"}},
 		{errSwap, verdict{ExitConfig, "swapoff -a, or MemorySwapMax=0 or LimitMEMLOCK=infinity in the unit, or set amnesia.allow_swap"}},
+		{errForgets, verdict{ExitConfig, "start it with `ronbox serve`, it needs no init; mint over its socket while it runs"}},
 		{errListen, verdict{ExitConfig, address}},
 		{syscall.ENOTDIR, verdict{ExitConfig, "correct --data-dir"}},
 		{store.ErrDied, verdict{ExitInternal, disk}},

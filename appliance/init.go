@@ -23,6 +23,9 @@ const (
 	devTTL       = 30 * 24 * time.Hour
 )
 
+// errForgets says that there is nothing to make, or to find, for a node that is only memory.
+var errForgets = errors.New("amnesia.enabled is set: nothing of the node is on a disk")
+
 // ErrNotEmpty says that init was pointed at a directory that holds something.
 var ErrNotEmpty = errors.New("directory is not empty")
 
@@ -48,6 +51,9 @@ type InitResult struct {
 func Init(ctx context.Context, cfg *config.Config, o InitOptions) (InitResult, error) {
 	if err := config.Validate(cfg); err != nil {
 		return InitResult{}, err
+	}
+	if cfg.Amnesia.Enabled {
+		return InitResult{}, errForgets
 	}
 	made, err := claim(cfg.Node.DataDir)
 	if err != nil {

@@ -13,6 +13,9 @@ func MintOffline(ctx context.Context, cfg *config.Config, build Build, r wire.Mi
 	if err := config.Validate(cfg); err != nil {
 		return t, err
 	}
+	if cfg.Amnesia.Enabled {
+		return t, errForgets
+	}
 	n, err := quiet(cfg, build)
 	if err != nil {
 		return t, err

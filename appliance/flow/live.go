@@ -44,8 +44,7 @@ func holdsNone() (int, uint64) { return 0, 0 }
 type TaskState struct {
 	Service   string
 	Task      string
-	Index     int    // of the instance, from 0
-	Instance  string // "worker/3"; the task's name if there is only one
+	Index     int // of the instance, from 0
 	State     LifeState
 	Since     time.Time // when that state began
 	Restarts  int       // within the last minute
@@ -84,12 +83,12 @@ func (in *instance) look(now time.Time) TaskState {
 	v := in.view.Load()
 	log := restartLog{times: v.restarts}
 	return TaskState{
-		Service: in.task.Service, Task: in.task.Name, Index: in.index, Instance: in.name, State: v.state, Since: v.since,
+		Service: in.task.Service, Task: in.task.Name, Index: in.index, State: v.state, Since: v.since,
 		Restarts: log.recent(now), LastError: v.last,
 	}
 }
 
-// Tasks returns every instance that was started, sorted by service and instance.
+// Tasks returns every instance that was started, sorted by service, task and index.
 func (s *Supervisor) Tasks() []TaskState {
 	now := time.Now()
 	var out []TaskState
@@ -103,7 +102,7 @@ func (s *Supervisor) Tasks() []TaskState {
 	}
 	s.mu.Unlock()
 	slices.SortFunc(out, func(a, b TaskState) int {
-		return cmp.Or(strings.Compare(a.Service, b.Service), len(a.Instance)-len(b.Instance), strings.Compare(a.Instance, b.Instance))
+		return cmp.Or(strings.Compare(a.Service, b.Service), strings.Compare(a.Task, b.Task), a.Index-b.Index)
 	})
 	return out
 }

@@ -66,7 +66,7 @@ func TestTasksShowTheirLives(t *testing.T) {
 			Task{Service: "r", Name: "once", Restart: OneShot, Run: func(context.Context) error { return nil }})
 		synctest.Wait()
 		states := r.Tasks()
-		if len(states) != 13 || states[0].Instance != "once" || states[1].Instance != "flaky" || states[12].Instance != "worker/10" {
+		if len(states) != 13 || states[0].Task != "once" || states[1].Task != "flaky" || states[12].Index != 10 {
 			t.Fatalf("%+v", states)
 		}
 		want := func(i int, s LifeState, restarts int, since time.Duration, last string) {
@@ -77,7 +77,7 @@ func TestTasksShowTheirLives(t *testing.T) {
 				text = got.LastError.Error()
 			}
 			if got.State != s || got.Restarts != restarts || got.Since.Sub(began) != since || text != last {
-				t.Errorf("%s: %+v, want %s %d %v %q", got.Instance, got, s, restarts, since, last)
+				t.Errorf("%s: %+v, want %s %d %v %q", got.Task, got, s, restarts, since, last)
 			}
 		}
 		want(0, LifeDone, 0, 0, "")
@@ -97,7 +97,7 @@ func TestTasksShowTheirLives(t *testing.T) {
 		r.Close()
 		for _, s := range r.Tasks() {
 			if s.State != LifeDone {
-				t.Errorf("%s is %s after the end", s.Instance, s.State)
+				t.Errorf("%s is %s after the end", s.Task, s.State)
 			}
 		}
 	})
