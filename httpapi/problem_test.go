@@ -116,9 +116,20 @@ func problemCases() []problemCase {
 }
 
 func TestEveryErrorIsToldAndCountedOnce(t *testing.T) {
+	r := newRig(t)
+	r.undescribed = true
 	for _, tt := range problemCases() {
-		r := newRig(t)
-		r.undescribed = true
+		busy := 0.0 // every 429 is counted as a refusal of the endpoint too
+		if tt.status == http.StatusTooManyRequests {
+			busy = 1
+		}
+		counts := []counted{
+			{"rejected_total", []string{"reason", tt.reason, "service", "registry"}, 1},
+			{"rejected_total", nil, 1},
+			{"busy_rejections_total", []string{"endpoint", "commit"}, busy},
+			{"http_requests_total", []string{"route", "/registry/commit/:id", "status", strconv.Itoa(tt.status)}, 1},
+		}
+		before := r.counts(t, counts)
 		r.reg.set(fmt.Errorf("commit %s: %w", proposal, tt.err))
 		w := r.do(http.MethodPost, "/registry/commit/"+proposal, "", writer)
 		p := problemIn(t, w.Body.String())
@@ -128,23 +139,28 @@ func TestEveryErrorIsToldAndCountedOnce(t *testing.T) {
 		if p.Service != "registry" || p.Type != "urn:ronbox:problem:registry:"+tt.reason || p.CorrID != w.Header().Get("X-Corr-ID") {
 			t.Errorf("%v: told as %+v", tt.err, p)
 		}
-		if got := sum(t, r.metrics, "rejected_total", "reason", tt.reason, "service", "registry"); got != 1 {
-			t.Errorf("%v: rejected_total{%s} = %v, want 1", tt.err, tt.reason, got)
-		}
-		if got := sum(t, r.metrics, "rejected_total"); got != 1 {
-			t.Errorf("%v: rejected_total over all = %v, want 1", tt.err, got)
-		}
-		busy := 0.0 // every 429 is counted as a refusal of the endpoint too
-		if tt.status == http.StatusTooManyRequests {
-			busy = 1
-		}
-		if got := sum(t, r.metrics, "busy_rejections_total", "endpoint", "commit"); got != busy {
-			t.Errorf("%v: busy_rejections_total = %v, want %v", tt.err, got, busy)
-		}
-		if got := sum(t, r.metrics, "http_requests_total", "route", "/registry/commit/:id", "status", strconv.Itoa(tt.status)); got != 1 {
-			t.Errorf("%v: http_requests_total = %v, want 1", tt.err, got)
+		for i, after := range r.counts(t, counts) {
+			if after-before[i] != counts[i].want {
+				t.Errorf("%v: %s%q counted %v, want %v", tt.err, counts[i].family, counts[i].labels, after-before[i], counts[i].want)
+			}
 		}
 	}
+}
+
+// counted is by how much a call must move some series.
+type counted struct {
+	family string
+	labels []string
+	want   float64
+}
+
+func (r *rig) counts(t *testing.T, all []counted) []float64 {
+	t.Helper()
+	out := make([]float64, len(all))
+	for i, c := range all {
+		out[i] = sum(t, r.metrics, c.family, c.labels...)
+	}
+	return out
 }
 
 func TestRetryAfterFollowsTheReason(t *testing.T) {
