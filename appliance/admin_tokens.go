@@ -42,13 +42,10 @@ func mayMint(by engines.Actor, m wire.MintRequest) error {
 	refuse := func(reason string) error {
 		return &auth.DeniedError{TID: by.CapID, Kid: by.Kid, Tenant: by.Tenant, Scope: "node.token", Reasons: []string{reason}}
 	}
-	if by.Admin && by.Grant.IsZero() && by.Signer == "" {
-		return nil
-	}
-	if by.Grant.Tenant(m.Tenant) != nil {
+	if by.Tenant != "" && m.Tenant != by.Tenant {
 		return refuse("it mints for its own tenant only")
 	}
-	if by.Signer != "" || !by.Grant.IsZero() && by.Tenant == "" {
+	if by.Signer != "" || !by.Grant.IsZero() && *by.Grant != tenantOnly(by.Tenant) {
 		return refuse("a narrowed token mints none")
 	}
 	for _, s := range m.Scopes {
@@ -57,6 +54,15 @@ func mayMint(by engines.Actor, m wire.MintRequest) error {
 		}
 	}
 	return nil
+}
+
+// tenantOnly is the grant of who is held to a tenant and nothing else.
+func tenantOnly(tenant string) engines.Grant {
+	var g engines.Grant
+	if tenant != "" {
+		g.NarrowTenant(tenant)
+	}
+	return g
 }
 
 func mintSpec(m wire.MintRequest) (auth.MintSpec, error) {
