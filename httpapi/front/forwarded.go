@@ -16,11 +16,11 @@ func forwarded(h http.Header, trusted func(netip.Addr) bool) (client netip.Addr,
 	case len(list) == 0 && len(std) == 0:
 		return netip.Addr{}, false
 	case len(std) == 0:
-		return rightmost(parseList(list), trusted), true
+		return lastOfList(list, trusted), true
 	case len(list) == 0:
 		return rightmost(parseForwarded(std), trusted), true
 	}
-	a, b := rightmost(parseList(list), trusted), rightmost(parseForwarded(std), trusted)
+	a, b := lastOfList(list, trusted), rightmost(parseForwarded(std), trusted)
 	if a != b {
 		return netip.Addr{}, true
 	}
@@ -32,6 +32,24 @@ func rightmost(hops []string, trusted func(netip.Addr) bool) (at netip.Addr) {
 	for i := len(hops) - 1; i >= 0; i-- {
 		if at = parseHop(hops[i]); !at.IsValid() || !trusted(at) {
 			return at
+		}
+	}
+	return at
+}
+
+// lastOfList is the rightmost of the lines of X-Forwarded-For, which every request behind a proxy has: nothing is split.
+func lastOfList(lines []string, trusted func(netip.Addr) bool) (at netip.Addr) {
+	for i := len(lines) - 1; i >= 0; i-- {
+		for rest, more := lines[i], true; more; {
+			var hop string
+			if comma := strings.LastIndexByte(rest, ','); comma >= 0 {
+				rest, hop = rest[:comma], rest[comma+1:]
+			} else {
+				hop, more = rest, false
+			}
+			if at = parseHop(strings.Trim(hop, " \t")); !at.IsValid() || !trusted(at) {
+				return at
+			}
 		}
 	}
 	return at
@@ -49,17 +67,6 @@ func parseHop(s string) netip.Addr {
 		return ap.Addr().Unmap().WithZone("")
 	}
 	return netip.Addr{}
-}
-
-// parseList splits the lines of X-Forwarded-For.
-func parseList(lines []string) []string {
-	var out []string
-	for _, line := range lines {
-		for hop := range strings.SplitSeq(line, ",") {
-			out = append(out, strings.Trim(hop, " \t"))
-		}
-	}
-	return out
 }
 
 // parseForwarded gives the value of "for" of each element of the Forwarded lines (RFC 7239), "" where it has none or
