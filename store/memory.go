@@ -53,7 +53,7 @@ func (s *Store) openMemory() (*bolt.DB, error) {
 // mayLock refuses memory that could not be locked as it grows: bbolt would meet the limit in the middle of a commit.
 func (s *Store) mayLock() error {
 	var limit unix.Rlimit
-	if !s.opt.Mlock || os.Geteuid() == 0 {
+	if !s.opt.Mlock || locksFreely() {
 		return nil
 	}
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {
@@ -63,6 +63,13 @@ func (s *Store) mayLock() error {
 		return fmt.Errorf("amnesia.max_bytes: %d bytes cannot be locked in memory, RLIMIT_MEMLOCK is %d", s.maxBytes(), limit.Cur)
 	}
 	return nil
+}
+
+// locksFreely tells whether RLIMIT_MEMLOCK does not bind this process.
+func locksFreely() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	return unix.Capget(&header, &sets[0]) == nil && sets[0].Effective&(1<<unix.CAP_IPC_LOCK) != 0
 }
 
 // maxBytes is what the file may grow to.

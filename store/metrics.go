@@ -45,7 +45,7 @@ func families() []obs.Family {
 		{Name: "store_commands_total", Help: "Commands answered, by kind and result.", Type: obs.Counter, Labels: []string{"kind", "result"}},
 		{Name: "store_command_panics_total", Help: "Commands refused because they panicked.", Type: obs.Counter, Labels: []string{"kind"}},
 		{Name: "store_bytes", Help: "Length of the database file.", Type: obs.Gauge},
-		{Name: "store_pages", Help: "Pages of the file that are free, or pending until older readers have gone.", Type: obs.Gauge, Labels: []string{"state"}},
+		{Name: "store_pages", Help: "Pages of the file that are used, free, or used and pending until older readers have gone.", Type: obs.Gauge, Labels: []string{"state"}},
 		{Name: "store_read_tx_open", Help: "Read transactions open now.", Type: obs.Gauge},
 		{Name: "store_read_tx_oldest_seconds", Help: "Age of the oldest read transaction open now.", Type: obs.Gauge},
 		{Name: "store_read_tx_slow_total", Help: "Read transactions over their budget of 50 ms.", Type: obs.Counter},
@@ -72,6 +72,7 @@ func newMetrics(m *obs.Metrics, s *Store) *metrics {
 		out.wait[l] = m.Histogram("store_wait_seconds", ownService, "lane", Lane(l).String())
 	}
 	m.Gauge("store_bytes", ownService, func() float64 { return float64(s.Bytes()) })
+	m.Gauge("store_pages", ownService, func() float64 { return float64(s.usedBytes() / PageSize) }, "state", "used")
 	m.Gauge("store_pages", ownService, func() float64 { return float64(s.pages().free) }, "state", "free")
 	m.Gauge("store_pages", ownService, func() float64 { return float64(s.pages().pending) }, "state", "pending")
 	m.Gauge("store_read_tx_open", ownService, func() float64 { return float64(s.views.open.Load()) })

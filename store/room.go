@@ -113,6 +113,14 @@ func (s *Store) look(db *bolt.DB, size int64, force bool) {
 	s.judge(p)
 }
 
+// usedBytes are those of the last look.
+func (s *Store) usedBytes() int64 {
+	if p := s.room.last.Load(); p != nil {
+		return p.used
+	}
+	return 0
+}
+
 // judge moves the verdict, and logs where it turns.
 func (s *Store) judge(p space) {
 	m := &s.room
