@@ -75,14 +75,17 @@ func (s *Server) getVersionInfo(c *call) error {
 	return respond(c, http.StatusOK, v)
 }
 
+// maxScrapes is how many may read all series at one time: each walks every one of them.
+const maxScrapes = 4
+
 // getMetrics serves GET /metrics to who may scrape.
 func (s *Server) getMetrics() handler {
 	scrape := s.d.Metrics.Handler()
-	return func(c *call) error {
+	return s.scrapes.around(func(c *call) error {
 		if err := s.mayScrape(c); err != nil {
 			return err
 		}
 		scrape.ServeHTTP(c, c.r)
 		return nil
-	}
+	})
 }

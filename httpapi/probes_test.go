@@ -111,3 +111,21 @@ func TestInflightIsBounded(t *testing.T) {
 		t.Errorf("%d left inside", got)
 	}
 }
+
+func TestScrapesAreBounded(t *testing.T) {
+	r := newRig(t)
+	for range maxScrapes {
+		r.scrapes.enter()
+	}
+	w := r.socket("GET", "/metrics", "", nil)
+	if p := problemIn(t, w.Body.String()); w.Code != http.StatusTooManyRequests || p.Reason != "inflight" {
+		t.Errorf("one scrape more: %d %+v", w.Code, p)
+	}
+	if w := r.do("GET", "/healthz", "", nil); w.Code != http.StatusOK {
+		t.Errorf("scrapes must not stand in the way of probes: %d", w.Code)
+	}
+	r.scrapes.leave()
+	if w := r.socket("GET", "/metrics", "", nil); w.Code != http.StatusOK {
+		t.Errorf("once a place is free: %d", w.Code)
+	}
+}

@@ -34,6 +34,7 @@ type Server struct {
 	doc          *document
 	gate         *gate
 	bypass       *limiter
+	scrapes      *limiter // within bypass
 	services     map[string]*service
 	streams      *streams // of the registry
 	auditStreams *streams
@@ -50,7 +51,7 @@ func New(cfg Settings, d Deps) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		d: d, rows: problemRows(), gate: newGate(), bypass: newLimiter(bypassInflight),
+		d: d, rows: problemRows(), gate: newGate(), bypass: newLimiter(bypassInflight), scrapes: newLimiter(maxScrapes),
 		services: map[string]*service{}, streams: newStreams(d.Catalog), auditStreams: newStreams(d.Catalog),
 	}
 	s.live.Store(now)
@@ -158,9 +159,6 @@ func (s *Server) URL() string { return s.front.URL() }
 
 // Conns counts the open TCP connections.
 func (s *Server) Conns() int { return s.front.Conns() }
-
-// ReloadCertificates reads the certificate's files again; the old one is kept if they are wrong.
-func (s *Server) ReloadCertificates() error { return s.front.ReloadCertificates() }
 
 // SocketPath is the admin socket's, "" without one.
 func (s *Server) SocketPath() string { return s.front.SocketPath() }
