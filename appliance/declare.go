@@ -95,5 +95,11 @@ func (n *Node) describe() {
 			return 0
 		}, "state", p.String())
 	}
+	for _, reason := range []string{reasonParse, reasonValidate, reasonRestart, reasonSource, reasonBind, reasonTLS, reasonPrepare} {
+		n.metrics.Counter("registry_reload_fail_total", "registry", "reason", reason)
+	}
+	for _, source := range []string{sourceSignal, sourceAdmin} {
+		n.metrics.Counter("registry_reload_success_total", "registry", "source", source)
+	}
 	n.describeAmnesia()
 }

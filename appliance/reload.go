@@ -80,12 +80,15 @@ func (r *reload) answer(done wire.Reloaded, err error) {
 	}
 }
 
-// Reasons of a failed reload that do not name a part: values of the label reason.
+// Reasons of a failed reload: values of the label reason.
 const (
 	reasonParse    = "parse"    // the file or a variable cannot be read
 	reasonValidate = "validate" // a value is not allowed
 	reasonRestart  = "restart"  // a key needs a restart
 	reasonSource   = "source"   // the node was started without one
+	reasonBind     = "bind"     // an address or the socket cannot be listened on
+	reasonTLS      = "tls"      // a certificate or key cannot be used
+	reasonPrepare  = "prepare"  // another part cannot take it
 )
 
 // read loads the configuration and compares it with the one in force. Keys that only a restart changes refuse it.

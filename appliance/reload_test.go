@@ -109,6 +109,7 @@ func TestBadReload(t *testing.T) {
 		{"no TOML", "[[[", "parse", nil},
 		{"a value out of its range", "registry.sse.max_clients = 0\n", "validate", []string{"registry.sse.max_clients"}},
 		{"a key that needs a restart", "registry.queues.proposals = 100\nlog.level = \"debug\"\n", "restart", []string{"registry.queues.proposals"}},
+		{"a certificate that is not there", "tls.enabled = true\ntls.cert_path = \"/nowhere/a\"\ntls.key_path = \"/nowhere/b\"\n", "tls", nil},
 	} {
 		t.Run(tt.doc, func(t *testing.T) {
 			before := r.metric("registry_reload_fail_total")

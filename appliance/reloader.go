@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strconv"
-	"syscall"
+	"strings"
 	"time"
 
 	"ronbox/appliance/config"
@@ -134,16 +135,15 @@ func (n *Node) apply(ctx context.Context, p *pending) error {
 	return nil
 }
 
-// prepareReason is the label of what a part could not do.
+// prepareReason is the label of what a part could not do; the detail names the part.
 func prepareReason(err error) string {
-	p, ok := errors.AsType[*prepareError](err)
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE), errors.Is(err, syscall.EADDRNOTAVAIL), errors.Is(err, syscall.EACCES):
-		return "bind"
-	case ok:
-		return p.part
+	if _, network := errors.AsType[*net.OpError](err); network {
+		return reasonBind
 	}
-	return "prepare"
+	if strings.Contains(err.Error(), "tls.") {
+		return reasonTLS
+	}
+	return reasonPrepare
 }
 
 // finish tells everyone of the configuration that has just come into force.
