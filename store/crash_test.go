@@ -30,6 +30,10 @@ func child() int {
 		return childWrite(path)
 	case "migrate":
 		return childMigrate(path)
+	case "compact":
+		return childCompact(path)
+	case "snapshot":
+		return childSnapshot(path)
 	case "limit":
 		return childLimit(path)
 	}

@@ -1,0 +1,104 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const killCycles = 8
+
+// childCompact compacts the file again and again until it is killed.
+func childCompact(path string) int {
+	for {
+		if _, err := Compact(context.Background(), path, func(int64, int64) { fmt.Println("at") }); err != nil {
+			fmt.Println("x", err)
+			return 1
+		}
+	}
+}
+
+// childSnapshot takes one snapshot after the other, plain and compacted, until it is killed.
+func childSnapshot(path string) int {
+	s := newStore(path, testConfig())
+	if err := ready(context.Background(), s); err != nil {
+		fmt.Println("x", err)
+		return 1
+	}
+	for n := 0; ; n++ {
+		o := SnapshotOptions{Compact: n%2 == 1}
+		if _, err := s.Snapshot(context.Background(), filepath.Dir(path), o, func(int64, int64) { fmt.Println("at") }); err != nil {
+			fmt.Println("x", err)
+			return 1
+		}
+	}
+}
+
+// killAt lets a child work until it has told of so many steps, and a moment more.
+func killAt(t *testing.T, role, path string, steps int, more time.Duration) {
+	t.Helper()
+	cmd, said, in := childProcess(t, role, path)
+	for range steps {
+		if line, err := said.ReadString('\n'); err != nil || line != "at\n" {
+			t.Fatalf("%s says %q, %v", role, line, err)
+		}
+	}
+	<-time.After(more)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = said.WriteTo(io.Discard)
+	_ = cmd.Wait()
+	_ = in.Close()
+}
+
+// Killed anywhere in a compaction, the file is whole, and has the rows it had.
+func TestKillCompaction(t *testing.T) {
+	path, want := holed(t)
+	for cycle := range killCycles {
+		killAt(t, "compact", path, 1+3*cycle, time.Duration(cycle)*time.Millisecond)
+		rep, err := Verify(t.Context(), path, nil, nil, nil)
+		if err != nil || !rep.OK || rep.StateHash.String() != want {
+			t.Fatalf("cycle %d: %+v, %v; want state %s", cycle, rep, err, want)
+		}
+	}
+	if _, err := Compact(t.Context(), path, nil); err != nil {
+		t.Error(err)
+	}
+	if left, err := filepath.Glob(path + "*"); err != nil || len(left) != 1 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}
+
+// Killed anywhere in a snapshot, what has the name of one is one; the rest is swept.
+func TestKillSnapshot(t *testing.T) {
+	path, want := holed(t)
+	dir := filepath.Dir(path)
+	for cycle := range killCycles {
+		killAt(t, "snapshot", path, 1+5*cycle, time.Duration(cycle)*time.Millisecond)
+		if _, err := Retain(dir, time.Now(), DefaultRetain()); err != nil {
+			t.Fatal(err)
+		}
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if strings.HasSuffix(e.Name(), ".partial") {
+				t.Errorf("cycle %d: %s was left", cycle, e.Name())
+			}
+			if e.Name() == filepath.Base(path) || !strings.HasSuffix(e.Name(), ".db") {
+				continue
+			}
+			rep, err := Verify(t.Context(), filepath.Join(dir, e.Name()), nil, nil, nil)
+			if err != nil || !rep.OK || !rep.Manifest || rep.StateHash.String() != want {
+				t.Errorf("cycle %d: %+v, %v", cycle, rep, err)
+			}
+		}
+	}
+}
