@@ -81,6 +81,13 @@ func TestKillSnapshot(t *testing.T) {
 	dir := filepath.Dir(path)
 	for cycle := range killCycles {
 		killAt(t, "snapshot", path, 1+5*cycle, time.Duration(cycle)*time.Millisecond)
+		old := time.Now().Add(-2 * restAge)
+		rests, _ := filepath.Glob(filepath.Join(dir, "*.partial"))
+		for _, rest := range rests {
+			if err := os.Chtimes(rest, old, old); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if _, err := Retain(dir, time.Now(), DefaultRetain()); err != nil {
 			t.Fatal(err)
 		}

@@ -60,13 +60,17 @@ type shelf struct {
 	dir       string
 	snapshots map[string]time.Time
 	bad       map[string]time.Time
-	manifests []string
-	partial   []string
+	rests     []string // partial files, and manifests, which are rests where they stand alone
 }
 
-// Retain removes the snapshots in dir that the policy does not keep, each with its manifest, what killed snapshots have left (.partial, a
-// manifest alone), and all but the newest copies that did not verify. Files of other names are not touched, nor is what a snapshot that is
-// being taken writes. It gives the paths it removed. A folder that does not exist is empty.
+// restAge is how long a rest was not written to before it is swept. Beside the lock of the folder it guards a snapshot that another host
+// takes in it, whose lock cannot be seen.
+const restAge = time.Hour
+
+// Retain removes the snapshots in dir that the policy does not keep, each with its manifest, what killed snapshots have left an hour ago
+// (.partial, a manifest alone), and all but the newest copies that did not verify. Nodes may share the folder: of each, by its manifests,
+// as many are kept. Files of other names are not touched, nor snapshots without a manifest, nor what a snapshot that is being taken writes.
+// It gives the paths it removed. A folder that does not exist is empty.
 func Retain(dir string, now time.Time, keep RetainPolicy) (removed []string, err error) {
 	folder, err := os.Open(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -81,7 +85,11 @@ func Retain(dir string, now time.Time, keep RetainPolicy) (removed []string, err
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range s.surplus(now, keep, alone) {
+	names := s.surplus(now, keep)
+	if alone {
+		names = append(names, s.dead(time.Now().Add(-restAge))...)
+	}
+	for _, name := range names {
 		path := filepath.Join(dir, name)
 		if err := removeIfThere(path); err != nil {
 			return removed, err
@@ -126,8 +134,8 @@ func readShelf(dir string) (*shelf, error) {
 }
 
 func (s *shelf) add(name string) {
-	if stem, ok := strings.CutSuffix(name, ".partial"); ok && strings.HasPrefix(stem, "ronbox-") {
-		s.partial = append(s.partial, name)
+	if strings.HasPrefix(name, "ronbox-") && strings.HasSuffix(name, ".partial") {
+		s.rests = append(s.rests, name)
 		return
 	}
 	m := snapshotName().FindStringSubmatch(name)
@@ -142,33 +150,53 @@ func (s *shelf) add(name string) {
 	case m[2] == "":
 		s.snapshots[name] = at
 	default:
-		s.manifests = append(s.manifests, name)
+		s.rests = append(s.rests, name)
 	}
 }
 
 // surplus names what goes, in the order it goes: a snapshot before its manifest, which alone would be swept the next time.
-func (s *shelf) surplus(now time.Time, keep RetainPolicy, alone bool) []string {
-	var times []time.Time
-	for _, at := range s.snapshots {
-		times = append(times, at)
-	}
-	kept := keep.Keep(times, now)
+func (s *shelf) surplus(now time.Time, keep RetainPolicy) []string {
 	var out []string
-	for name, at := range s.snapshots {
-		if !slices.ContainsFunc(kept, at.Equal) {
-			out = append(out, name, name+manifestSuffix)
+	for _, names := range s.byNode() {
+		var times []time.Time
+		for _, name := range names {
+			times = append(times, s.snapshots[name])
 		}
-	}
-	if alone {
-		out = append(out, s.partial...)
-		for _, m := range s.manifests {
-			if _, there := s.snapshots[strings.TrimSuffix(m, manifestSuffix)]; !there {
-				out = append(out, m)
+		kept := keep.Keep(times, now)
+		for _, name := range names {
+			if !slices.ContainsFunc(kept, s.snapshots[name].Equal) {
+				out = append(out, name, name+manifestSuffix)
 			}
 		}
 	}
-	names := sortedKeys(s.bad)
-	return append(out, names[:max(0, len(names)-badKept)]...)
+	bad := sortedKeys(s.bad)
+	return append(out, bad[:max(0, len(bad)-badKept)]...)
+}
+
+// byNode sorts the snapshots that have a manifest by the node it names.
+func (s *shelf) byNode() map[string][]string {
+	out := map[string][]string{}
+	for name := range s.snapshots {
+		if m, err := ReadManifest(filepath.Join(s.dir, name)); err == nil {
+			out[m.NodeID] = append(out[m.NodeID], name)
+		}
+	}
+	return out
+}
+
+// dead names the rests that nobody has written to since.
+func (s *shelf) dead(since time.Time) []string {
+	var out []string
+	for _, name := range s.rests {
+		of, isManifest := strings.CutSuffix(name, manifestSuffix)
+		if _, there := s.snapshots[of]; isManifest && there {
+			continue
+		}
+		if info, err := os.Lstat(filepath.Join(s.dir, name)); err == nil && info.ModTime().Before(since) {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // sortedKeys lists names in byte order, which is that of their times.

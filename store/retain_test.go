@@ -96,7 +96,12 @@ func TestRetain(t *testing.T) {
 	write := func(names ...string) {
 		t.Helper()
 		for _, n := range names {
-			if err := os.WriteFile(filepath.Join(dir, n), nil, 0o600); err != nil {
+			text, path := "", filepath.Join(dir, n)
+			if strings.HasSuffix(n, manifestSuffix) {
+				text = `{"format":1,"node_id":"n1"}`
+			}
+			old := time.Now().Add(-2 * restAge)
+			if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chtimes(path, old, old)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -104,6 +109,8 @@ func TestRetain(t *testing.T) {
 	stay := []string{
 		"ronbox-20260301T110000.000Z-7.db", "ronbox-20260301T110000.000Z-7.db.manifest.json", "mine.db", "ronbox.db", "pre-migrate-v1-3.db",
 		"ronbox-20260301T100000.000Z-3.db.bad", "ronbox-20260301T090000.000Z-2.db.bad", "ronbox-20260301T080000.000Z-1.db.bad", "x.partial",
+		"ronbox-20250301T090000.000Z-1.db", "ronbox-20260301T120000.000000002Z.partial",
+		"ronbox-20250301T100000.000Z-1.db", "ronbox-20250301T100000.000Z-1.db.manifest.json", // of another node
 	}
 	leave := []string{
 		"ronbox-20260301T103000.000Z-6.db", "ronbox-20260301T103000.000Z-6.db.manifest.json", "ronbox-20260201T070000.000Z-1.db.bad",
@@ -114,6 +121,14 @@ func TestRetain(t *testing.T) {
 		t.Fatal(err)
 	}
 	stay = append(stay, "ronbox-20250301T110000.000Z-7.db")
+	other := filepath.Join(dir, "ronbox-20250301T100000.000Z-1.db.manifest.json")
+	if err := os.WriteFile(other, []byte(`{"format":1,"node_id":"n2"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fresh := time.Now() // another host may be writing it
+	if err := os.Chtimes(filepath.Join(dir, "ronbox-20260301T120000.000000002Z.partial"), fresh, fresh); err != nil {
+		t.Fatal(err)
+	}
 	folder, err := shareFolder(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +174,7 @@ func TestRetainKnowsSnapshots(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, err := readShelf(dir)
-	if err != nil || len(s.snapshots) != 1 || len(s.manifests) != 1 || !s.snapshots[m.File].Equal(m.At.Truncate(time.Millisecond)) {
+	if err != nil || len(s.snapshots) != 1 || len(s.rests) != 1 || !s.snapshots[m.File].Equal(m.At.Truncate(time.Millisecond)) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	_, err = r.Snapshot(t.Context(), dir, SnapshotOptions{}, func(done, total int64) {
@@ -171,7 +186,7 @@ func TestRetainKnowsSnapshots(t *testing.T) {
 	if !errors.Is(err, ErrCorrupt) {
 		t.Errorf("a copy that was damaged: %v", err)
 	}
-	if s, err = readShelf(dir); err != nil || len(s.snapshots) != 1 || len(s.bad) != 1 || len(s.partial) != 0 {
+	if s, err = readShelf(dir); err != nil || len(s.snapshots) != 1 || len(s.bad) != 1 || len(s.rests) != 1 {
 		t.Errorf("%+v, %v", s, err)
 	}
 	r.stop()
