@@ -1,0 +1,79 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// A file is written whole or not at all, and what is there stays unless it is to be replaced.
+func TestFilesAreWholeOrNotThere(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	broken := errors.New("broken")
+	half := func(w io.Writer) error {
+		_, err := io.WriteString(w, "half")
+		return errors.Join(err, broken)
+	}
+	if err := produceFile(path, 0o600, half); !errors.Is(err, broken) {
+		t.Errorf("err = %v", err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) > 0 {
+		t.Errorf("left over: %v", left)
+	}
+	if err := writeFile(path, []byte("first"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeFile(path, []byte("second"), 0o600); judge(err).reason != "exists" {
+		t.Errorf("a file is written over: %v", err)
+	}
+	if err := replaceFile(path, []byte("third"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(path)
+	if info, _ := os.Stat(path); err != nil || string(raw) != "third" || info.Mode().Perm() != 0o640 {
+		t.Errorf("%q, %v, %v", raw, info.Mode(), err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 1 {
+		t.Errorf("left over: %v", left)
+	}
+}
+
+// Ctrl-C in the middle of a recording leaves nothing behind.
+func TestInterruptedVerbLeavesNoFile(t *testing.T) {
+	b := newBox(t)
+	b.start(t)
+	dir := t.TempDir()
+	cmd := exec.Command(binary, b.args("debug", "trace", "--seconds", "60", "--out", filepath.Join(dir, "trace"))...)
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(said)
+	if _, err := lines.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the recording has begun", func() bool {
+		left, err := os.ReadDir(dir)
+		return err == nil && len(left) > 0
+	})
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	rest, _ := io.ReadAll(lines)
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != exitInterrupted {
+		t.Errorf("%v, exit %d\n%s", err, cmd.ProcessState.ExitCode(), rest)
+	}
+	if left, _ := os.ReadDir(dir); len(left) > 0 {
+		t.Errorf("left over: %v", left)
+	}
+}
