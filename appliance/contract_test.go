@@ -56,6 +56,9 @@ func (w *witness) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	defer func() { _ = resp.Body.Close() }()
+	w.mu.Lock() // before the client can hear the answer and go on
+	w.seen[w.checker.Operation(r.Method, r.URL.Path)] = true
+	w.mu.Unlock()
 	for name, values := range resp.Header {
 		rw.Header()[name] = values
 	}
@@ -69,9 +72,6 @@ func (w *witness) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(rw).Flush()
 	}
 	w.checker.Response(w.t, r, resp.StatusCode, resp.Header, body.Bytes())
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.seen[w.checker.Operation(r.Method, r.URL.Path)] = true
 }
 
 // What a node in service answers is what its document says, whatever it is asked.
