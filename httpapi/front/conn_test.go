@@ -234,6 +234,31 @@ func TestShutdownDoesNotMindSilentConnections(t *testing.T) {
 	}
 }
 
+// A door that is shut lets nobody else in, while who has connected can still be accepted.
+func TestShutDoor(t *testing.T) {
+	l, err := bindTCP(t.Context(), "127.0.0.1:0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &socket{Listener: l}
+	defer func() { _ = s.Close() }()
+	early, err := net.Dial("tcp", s.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = early.Close() }()
+	s.shut()
+	if c, err := net.DialTimeout("tcp", s.Addr().String(), 100*time.Millisecond); err == nil {
+		_ = c.Close()
+		t.Error("connected through a shut door")
+	}
+	c, err := s.Accept()
+	if err != nil {
+		t.Fatalf("who had connected: %v", err)
+	}
+	_ = c.Close()
+}
+
 // Two nodes that were given one socket path: the second is told, the first keeps its socket, also after the second has ended.
 func TestLiveSocketIsNotTaken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "admin.sock")

@@ -60,6 +60,7 @@ func (s *socket) deadline(t time.Time) bool {
 // for as long as they are open, and with nobody else.
 func bindTCP(ctx context.Context, bind string, before []*socket) (net.Listener, error) {
 	lc := net.ListenConfig{KeepAlive: keepAlive}
+	lc.SetMultipathTCP(false) // whose sockets take no filter, see shut
 	l, err := lc.Listen(ctx, "tcp", bind)
 	if !errors.Is(err, unix.EADDRINUSE) {
 		return l, err
