@@ -35,7 +35,7 @@ func TestOperatorsRoutesAnswer(t *testing.T) {
 		{"GET", "keys", "", 200, `"active":"k1"`},
 		{"POST", "keys/rotate", "", 201, `"kid":"k2"`},
 		{"POST", "keys/k1/retire", "", 200, `"state":"retired"`},
-		{"POST", "keys/..%2f/retire", "", 404, ``},
+		{"POST", "keys/..%2f/retire", "", 400, `malformed`}, {"POST", "keys/.k/retire", "", 404, ``},
 		{"GET", "db/stats", "", 200, `"page_size":4096`},
 		{"GET", "audit", "", 200, `"seq":1`},
 		{"GET", "audit?from=2&limit=1", "", 200, `"rows":[]`},

@@ -1,9 +1,6 @@
 package httpapi
 
 import (
-	"bufio"
-	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -51,48 +48,6 @@ func TestNothingIsReadBeforeAuth(t *testing.T) {
 	w := r.do(http.MethodPost, "/registry/proposals", proposeBody(2<<20), header{"Content-Type": "text/plain"})
 	if w.Code != http.StatusUnauthorized {
 		t.Errorf("%d, want 401 before any look at the body", w.Code)
-	}
-}
-
-// Over a real connection: the cap, chunks, a body that never comes, and one that is cut.
-func TestBodiesOnTheWire(t *testing.T) {
-	r := newRig(t, func(c *Settings, _ *Deps) { c.Server.ReadTimeout = unit.Duration(150 * time.Millisecond) }).listening(t)
-	head := "POST /registry/proposals HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good\r\nContent-Type: application/json\r\n"
-	chunk := func(n int) string { return fmt.Sprintf("%x\r\n%s\r\n", n, strings.Repeat("x", n)) }
-	for _, tt := range []struct {
-		doc, raw string
-		status   int
-		close    bool
-	}{
-		{"2 MiB told ahead", head + "Content-Length: 2097152\r\n\r\n", 413, true},
-		{"chunks beyond the cap", head + "Transfer-Encoding: chunked\r\n\r\n" + chunk(1<<20) + chunk(1<<20), 413, true},
-		{"a few chunks", head + "Transfer-Encoding: chunked\r\n\r\n" + chunk(10) + "0\r\n\r\n", 411, true},
-		{"length beside chunks", head + "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk(10) + "0\r\n\r\n", 411, true},
-		{"never sent", head + "Content-Length: 100\r\n\r\n{", 408, true},
-		{"two lengths", head + "Content-Length: 3\r\nContent-Length: 4\r\n\r\n{}", 400, true},
-	} {
-		c := r.dial(t)
-		sent := make(chan struct{})
-		go func() { // the server may answer before it has read all
-			defer close(sent)
-			_, _ = io.WriteString(c, tt.raw)
-		}()
-		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil {
-			t.Errorf("%s: %v", tt.doc, err)
-			_ = c.Close()
-			<-sent
-			continue
-		}
-		_, _ = io.Copy(io.Discard, resp.Body)
-		if resp.StatusCode != tt.status || resp.Close != tt.close {
-			t.Errorf("%s: %d close %v, want %d close %v", tt.doc, resp.StatusCode, resp.Close, tt.status, tt.close)
-		}
-		_ = c.Close()
-		<-sent
-	}
-	if r.reg.calls != 0 {
-		t.Errorf("the engine was called %d times", r.reg.calls)
 	}
 }
 

@@ -150,3 +150,23 @@ func TestShapesThatNoClientHas(t *testing.T) {
 		t.Errorf("64 headers: %d", w.Code)
 	}
 }
+
+// Over the network every answer has a length, told by the handler or by net/http, and HEAD tells that of GET.
+func TestAnswersHaveALength(t *testing.T) {
+	r := newRig(t).listening(t)
+	for _, path := range []string{"/registry/head", "/healthz", "/openapi.json", "/nowhere", "/registry/2"} {
+		lengths := map[string]int64{}
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			req, _ := http.NewRequestWithContext(t.Context(), method, r.url+path, nil)
+			resp, err := r.client.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = resp.Body.Close()
+			lengths[method] = resp.ContentLength
+		}
+		if lengths[http.MethodGet] <= 0 || lengths[http.MethodGet] != lengths[http.MethodHead] {
+			t.Errorf("%s: lengths %v", path, lengths)
+		}
+	}
+}

@@ -40,6 +40,7 @@ func problemCases() []problemCase {
 		{&HeaderError{"Deadline", "is not a time"}, 400, "bad_header", "Malformed", false},
 		{errNoBody, 400, "malformed", "Malformed", false},
 		{errBodyCut, 400, "malformed", "Malformed", false},
+		{errPath, 400, "malformed", "Malformed", false},
 		{errNested, 400, "malformed", "Malformed", false},
 		{inflate.ErrStream, 400, "malformed", "Malformed", false},
 		{inflate.ErrRatio, 400, "ratio_cap", "Malformed", false},

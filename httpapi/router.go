@@ -8,7 +8,16 @@ import (
 	"github.com/julienschmidt/httprouter"
 )
 
-var errNoRoute = errors.New("no such route")
+var (
+	errNoRoute = errors.New("no such route")
+	errPath    = errors.New("the path has an empty or a dotted segment, or a byte that no path has")
+)
+
+// oddPath tells a path that means another one to whoever cleans it. Nothing is cleaned here.
+func oddPath(path string) bool {
+	return strings.Contains(path, "//") || strings.Contains(path+"/", "/../") || strings.Contains(path+"/", "/./") ||
+		strings.ContainsAny(path, "\\\x00")
+}
 
 // methodError says that the path is there, under other methods.
 type methodError struct{ allow []string }
@@ -126,6 +135,8 @@ func (rt *router) addMissing(s *Server) {
 func (rt *router) refuse(c *call) error {
 	allow := rt.allowed(c)
 	switch {
+	case oddPath(c.r.URL.Path):
+		return errPath
 	case len(allow) == 0:
 		return errNoRoute
 	case c.live.cors.preflight(c):

@@ -13,26 +13,30 @@ func TestPathsAreExact(t *testing.T) {
 		path   string
 		status int
 	}{
-		{"/registry/head", 200}, {"/registry/head/", 404}, {"/registry/HEAD", 404}, {"/registry//head", 404},
-		{"//registry/head", 404}, {"/registry/./head", 404}, {"/registry/x/../head", 404}, {"/registry/%2e%2e/head", 404},
+		{"/registry/head", 200}, {"/registry/head/", 404}, {"/registry/HEAD", 404}, {"/registry//head", 400},
+		{"//registry/head", 400}, {"/registry/./head", 400}, {"/registry/x/../head", 400}, {"/registry/%2e%2e/head", 400},
+		{"/registry/..%2fhead", 400}, {"/registry/..", 400}, {"/registry/..%5chead", 400}, {"/registry/a..b", 404}, {"/admin/v1/../v1/status", 400},
 		{"/registry", 404}, {"/registry/", 404}, {"/registry/1", 200}, {"/registry/01", 404}, {"/registry/0", 404},
 		{"/registry/+1", 404}, {"/registry/-1", 404}, {"/registry/1e3", 404}, {"/registry/٣", 404},
 		{"/registry/9999999999999999", 200}, {"/registry/10000000000000000", 404}, {"/registry/1/", 404},
 		{"/registry/1/payload", 200}, {"/registry/1%2Fpayload", 200}, {"/registry/1/entry", 200}, {"/registry/1/status", 200},
 		{"/registry/1/nothing", 404}, {"/registry/1/payload/x", 404},
 		{"/registry/proposals", 200}, {"/registry/proposals/" + proposal, 200}, {"/registry/proposals/" + proposal + "/payload", 200},
-		{"/registry/proposals/p_x", 404}, {"/registry/proposals/" + strings.ToLower(proposal), 404}, {"/registry/proposals/..", 404},
+		{"/registry/proposals/p_x", 404}, {"/registry/proposals/" + strings.ToLower(proposal), 404}, {"/registry/proposals/..", 400},
 		{"/registry/diff?from=1&to=2", 200}, {"/registry/diff?from=01&to=2", 400}, {"/registry/diff?from=1", 400},
 		{"/registry/diff?from=1&to=2&x=1", 400}, {"/registry/diff?from=1&from=1&to=2", 400}, {"/registry/diff?from=1;to=2", 400},
 		{"/registry/head?x=1", 400}, {"/registry/1?items=0", 200}, {"/registry/1?items=2", 400}, {"/registry/1?items=", 400},
 		{"/registry/proposals?limit=100", 200}, {"/registry/proposals?limit=101", 400}, {"/registry/proposals?cursor=x", 400},
-		{"/healthz", 200}, {"/healthz/", 404}, {"/Healthz", 404}, {"/healthz?x=1", 400}, {"/", 404}, {"/registry/\x00", 404},
+		{"/healthz", 200}, {"/healthz/", 404}, {"/Healthz", 404}, {"/healthz?x=1", 400}, {"/", 404}, {"/registry/\x00", 400},
 		{"/admin/v1/status", 404},
 	} {
 		req := strings.ReplaceAll(tt.path, "\x00", "%00")
 		w := r.do(http.MethodGet, req, "", nil)
 		if w.Code != tt.status {
 			t.Errorf("GET %s: %d, want %d", tt.path, w.Code, tt.status)
+		}
+		if tt.status == 400 && problemIn(t, w.Body.String()).Reason != "malformed" {
+			t.Errorf("GET %s: %s", tt.path, w.Body)
 		}
 		if l := w.Header().Get("Location"); l != "" {
 			t.Errorf("GET %s redirects to %s", tt.path, l)
