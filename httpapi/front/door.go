@@ -10,11 +10,11 @@ import (
 
 // shut lets nobody in who has not connected by now, while who has can still be accepted: else a connection made between
 // the last accept and the close would be reset. Of TCP the kernel drops what would open a connection, and the client
-// tries again in a second, somewhere else or in vain; a socket file is taken away. A socket that is not ours to close for
-// good stays open to the next process.
-func (s *socket) shut() {
+// tries again in a second, somewhere else or in vain; a socket file is taken away. It fails for a socket that is not ours
+// to close for good: that one stays open to the next process.
+func (s *socket) shut() bool {
 	if s.inherited {
-		return
+		return false
 	}
 	switch l := s.Listener.(type) {
 	case *net.TCPListener:
@@ -25,8 +25,19 @@ func (s *socket) shut() {
 		}
 	case *net.UnixListener:
 		l.SetUnlinkOnClose(false) // the name may be another's by then
-		_ = os.Remove(l.Addr().String())
+		return os.Remove(l.Addr().String()) == nil
 	}
+	return false
+}
+
+// waiting tells whether a connection waits to be accepted.
+func (s *socket) waiting() (some bool) {
+	_ = s.control(func(fd int) error {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		some = n > 0
+		return err
+	})
+	return some
 }
 
 // noSYN is a filter that drops segments with SYN and without ACK. It sees the TCP header, whose byte 13 is the flags.

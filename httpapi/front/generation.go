@@ -34,12 +34,13 @@ type generation struct {
 	settings settings
 	tls      *tls.Config // nil: none
 
-	conns   atomic.Int64 // open
-	end     atomic.Int32 // set once
-	closed  atomic.Bool  // by net/http
-	cut     atomic.Bool  // its connections are dropped
-	last    time.Time    // when the door that was shut is left, and, without anyone coming, before that; owned by Accept
-	quiet   time.Time
+	conns   atomic.Int64  // open
+	end     atomic.Int32  // set once
+	closed  atomic.Bool   // by net/http
+	cut     atomic.Bool   // its connections are dropped
+	called  bool          // for the last time; owned by Accept, as are the next two
+	last    time.Time     // when a door that could not be shut is left; else zero
+	quiet   time.Time     // when a door that was shut may be, if nobody waits
 	emptied chan struct{} // closed once a generation that has ended has let in everyone
 }
 
@@ -151,48 +152,51 @@ func (g *generation) next() (net.Conn, error) {
 		if c := g.socket.carry(nil); c != nil {
 			return c, nil
 		}
-		if end != endNone && g.lastCall() {
-			return nil, errEnded
+		if end != endNone && !g.lastCall() {
+			return nil, g.finish()
 		}
 		c, err := g.socket.Accept()
 		switch {
 		case err == nil && g.end.Load() == endHanded:
 			g.socket.carry(c) // it came after the one that follows
 		case err == nil:
-			g.quiet = time.Now().Add(quietFor)
 			return c, nil
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			g.e.noteAccept(err)
 			return nil, err
 		case end == endNone:
 			g.socket.rest() // woken, or the one before was and has already gone
+		case !time.Now().Before(g.quiet) && !g.socket.waiting():
+			return nil, g.finish()
 		}
 	}
 }
 
-// A shut door opens no more, so a moment without anyone is the end of the queue; the second bound is for a door that
-// could not be shut.
 const (
-	quietFor = 20 * time.Millisecond // for handshakes under way
-	lateMost = 250 * time.Millisecond
+	quietFor = 20 * time.Millisecond  // for handshakes that are under way when the door is shut
+	lateMost = 250 * time.Millisecond // for all, when the door could not be shut
 )
 
-// lastCall shuts the door when it is first called, and reports when nobody is left who has connected by then: it gives
-// Accept a moment for each. Owned by Accept, as is last.
-func (g *generation) lastCall() (over bool) {
+// lastCall shuts the door when it is first called, and gives Accept a moment for one more. It reports whether there is
+// time for that: always behind a shut door, where an empty queue is the end. Owned by Accept.
+func (g *generation) lastCall() bool {
 	now := time.Now()
-	if g.last.IsZero() {
-		g.socket.shut()
-		g.last = now.Add(lateMost)
-		g.quiet = now.Add(quietFor)
+	if !g.called {
+		g.called = true
+		if !g.socket.shut() {
+			g.last = now.Add(lateMost)
+		}
 	}
-	if now.Before(g.quiet) && now.Before(g.last) {
-		g.socket.deadline(g.quiet)
-		return false
-	}
+	g.quiet = now.Add(quietFor)
+	g.socket.deadline(g.quiet)
+	return g.last.IsZero() || now.Before(g.last)
+}
+
+// finish leaves the socket.
+func (g *generation) finish() error {
 	_ = g.socket.Close()
 	close(g.emptied)
-	return true
+	return errEnded
 }
 
 // Addr is the socket's.

@@ -67,19 +67,22 @@ func bindTCP(ctx context.Context, bind string, before []*socket) (net.Listener, 
 	}
 	shared := false
 	for _, s := range before {
-		if !s.closed.Load() && samePort(bind, s.Addr()) && sharePort(s.Listener, true) == nil {
-			defer func() { _ = sharePort(s.Listener, false) }()
+		if !s.closed.Load() && samePort(bind, s.Addr()) && s.sharePort(true) == nil {
+			defer func() { _ = s.sharePort(false) }()
 			shared = true
 		}
 	}
 	if !shared {
 		return nil, err
 	}
-	lc.Control = func(_, _ string, raw syscall.RawConn) error { return setReusePort(raw, true) }
+	lc.Control = func(_, _ string, raw syscall.RawConn) (err error) {
+		cerr := raw.Control(func(fd uintptr) { err = setReusePort(int(fd), true) })
+		return errors.Join(cerr, err)
+	}
 	if l, err = lc.Listen(ctx, "tcp", bind); err != nil {
 		return nil, err
 	}
-	if err := sharePort(l, false); err != nil {
+	if err := (&socket{Listener: l}).sharePort(false); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
@@ -91,8 +94,22 @@ func samePort(bind string, a net.Addr) bool {
 	return ok && port == fmt.Sprint(tcp.Port)
 }
 
-func sharePort(l net.Listener, on bool) error {
-	sc, ok := l.(syscall.Conn)
+// sharePort lets another socket be bound to the same port, and no more.
+func (s *socket) sharePort(on bool) error {
+	return s.control(func(fd int) error { return setReusePort(fd, on) })
+}
+
+func setReusePort(fd int, on bool) error {
+	value := 0
+	if on {
+		value = 1
+	}
+	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, value)
+}
+
+// control calls f with the descriptor.
+func (s *socket) control(f func(fd int) error) error {
+	sc, ok := s.Listener.(syscall.Conn)
 	if !ok {
 		return errors.ErrUnsupported
 	}
@@ -100,17 +117,7 @@ func sharePort(l net.Listener, on bool) error {
 	if err != nil {
 		return err
 	}
-	return setReusePort(raw, on)
-}
-
-func setReusePort(raw syscall.RawConn, on bool) (err error) {
-	value := 0
-	if on {
-		value = 1
-	}
-	if cerr := raw.Control(func(fd uintptr) {
-		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, value)
-	}); cerr != nil {
+	if cerr := raw.Control(func(fd uintptr) { err = f(int(fd)) }); cerr != nil {
 		return cerr
 	}
 	return err
