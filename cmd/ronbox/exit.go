@@ -101,11 +101,13 @@ func judgeProblem(p *wire.Problem) verdict {
 	case http.StatusGone:
 		v.next = "propose again"
 	}
-	if p.Reason == "chain_mismatch" || p.Reason == "version_skew" {
+	switch p.Reason {
+	case "chain_mismatch", "version_skew":
 		v.next = "look at `ronbox registry head` and try again on top of it"
-	}
-	if p.Reason == "reload_refused" {
+	case "reload_refused":
 		v.next = "correct what is named, see `ronbox config diff running`, then reload again"
+	case "amnesia": // to try again would not help
+		v.code, v.next = exitFailed, "the node keeps its state in memory: there is no file to work on"
 	}
 	switch {
 	case p.Unknown():

@@ -76,8 +76,8 @@ func (b *box) useInMemory(t *testing.T) {
 	must(t, nil, b.args("db", "stats")...)
 	must(t, nil, b.args("status")...)
 	for _, verb := range [][]string{{"db", "snapshot", dir}, {"db", "check"}} {
-		if r := cli(t, b.args(verb...)...); r.code == exitDone {
-			t.Errorf("%v writes to a disk: %s", verb, r.stdout)
+		if r := cli(t, b.args(verb...)...); r.code != exitFailed || !strings.Contains(r.stderr, "in memory") {
+			t.Errorf("%v: exit %d, %s%s", verb, r.code, r.stdout, r.stderr)
 		}
 	}
 	if err := os.WriteFile(filepath.Join(b.dir, "ronbox.toml"), nil, 0o600); err != nil { // a reload reads, too
