@@ -10,7 +10,8 @@ import (
 )
 
 // Create makes a new file: built beside its place, synced, renamed, the folder synced, since bbolt does not survive a power cut during
-// its very first write. It makes the folder (0700) too. An existing file is fs.ErrExist; ErrLocked is another process at it.
+// its very first write. It makes the folder (0700) too. An existing file is fs.ErrExist; ErrLocked is another process at it, ErrFull a disk
+// without room.
 func Create(path string, id Identity) (err error) {
 	folder, err := lockFolder(path)
 	if err != nil {
@@ -28,7 +29,7 @@ func Create(path string, id Identity) (err error) {
 		err = os.Rename(fresh, path)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("create %s: %w", path, err), removeIfThere(fresh))
+		return errors.Join(fmt.Errorf("create %s: %w", path, roomError(err)), removeIfThere(fresh))
 	}
 	return folder.Sync()
 }

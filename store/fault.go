@@ -78,3 +78,11 @@ func (s *Store) unknownOutcome() error {
 
 // fullError is ErrFull with bbolt's reason.
 func fullError(err error) error { return fmt.Errorf("%w: %w", ErrFull, err) }
+
+// roomError is ErrFull if a file could not be written for want of room, else err.
+func roomError(err error) error {
+	if err != nil && clean(err) {
+		return fullError(err)
+	}
+	return err
+}

@@ -84,17 +84,9 @@ func rewrite(ctx context.Context, src *bolt.Tx, path string, total int64, progre
 		})
 	}
 	if err = errors.Join(err, db.Close()); err != nil {
-		return 0, rewriteError(err)
+		return 0, roomError(err)
 	}
-	return size, rewriteError(trim(path, size))
-}
-
-// rewriteError words a disk without room.
-func rewriteError(err error) error {
-	if err != nil && clean(err) {
-		return fullError(err)
-	}
-	return err
+	return size, roomError(trim(path, size))
 }
 
 // trim cuts off what the file has grown beyond its pages, and syncs it.

@@ -313,3 +313,25 @@ func TestSnapshotWithoutRoom(t *testing.T) {
 	}
 	r.stop()
 }
+
+// A disk without room for the file says so to whoever makes or restores one, and keeps no half of it.
+func TestMakingWithoutRoom(t *testing.T) {
+	snapshot := snapshotOf(t)
+	id, err := NewIdentity(day)
+	if err != nil {
+		t.Fatal(err)
+	}
+	small(t, 64<<10, func(dir string) {
+		path := filepath.Join(dir, "ronbox.db")
+		fillDisk(t, filepath.Join(dir, "ballast"), 4096)
+		_, restored := Restore(t.Context(), snapshot, path, RestoreOptions{Now: day}, nil)
+		for name, err := range map[string]error{"create": Create(path, id), "restore": restored} {
+			if !errors.Is(err, ErrFull) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if left, err := filepath.Glob(path + "*"); err != nil || len(left) != 0 {
+			t.Errorf("left %v, %v", left, err)
+		}
+	})
+}

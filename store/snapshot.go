@@ -147,7 +147,7 @@ func (t *shot) copyTo(ctx context.Context, path string) (m Manifest, err error) 
 	if err == nil && t.options.Compact {
 		m.B3, err = hashFile(path, &copier{ctx: ctx, hash: b3.New()})
 	}
-	return m, rewriteError(err)
+	return m, roomError(err)
 }
 
 // copyPages writes the pages of a transaction as they are.
