@@ -2,7 +2,6 @@ package inflate
 
 import (
 	"io"
-	"strings"
 	"sync"
 
 	"github.com/klauspost/compress/gzip"
@@ -28,7 +27,6 @@ func (d *gzipDecoder) open(r io.Reader) error {
 
 func (d *gzipDecoder) release() {
 	if d.Reader != nil {
-		_ = d.Reset(strings.NewReader("")) // lets go of the body; there is no header in it
 		gzips.Put(d.Reader)
 		d.Reader = nil
 	}

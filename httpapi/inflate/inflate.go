@@ -73,7 +73,7 @@ func (r *reader) Read(p []byte) (int, error) {
 			return 0, r.err
 		}
 	}
-	if left := r.abs - r.out; int64(len(p)) > left+1 {
+	if left := r.abs - r.out; int64(len(p)) > left {
 		p = p[:left+1] // one byte more tells that there is more
 	}
 	n, err := r.dec.Read(p)
@@ -117,6 +117,7 @@ func (r *reader) Close() error {
 	if r.dec != nil {
 		r.dec.release()
 		r.dec, r.err = nil, io.ErrClosedPipe
+		r.in.r = nil // a decoder in the pool may still know r, and must not keep the body
 	}
 	return nil
 }

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -188,6 +191,95 @@ func TestPool(t *testing.T) {
 			}
 			if got, err := drain(t, bytes.NewReader(packed), format, 100, 1<<10); err != nil || !bytes.Equal(got, plain) {
 				t.Fatalf("%s: %q, %v", format, got, err)
+			}
+		}
+	}
+}
+
+// A cap that is no cap is one all the same.
+func TestNoCap(t *testing.T) {
+	plain := noise(3000)
+	for _, format := range formats {
+		if got, err := drain(t, bytes.NewReader(deflate(t, format, plain)), format, 1<<20, math.MaxInt64); err != nil || !bytes.Equal(got, plain) {
+			t.Errorf("%s: %d bytes, %v", format, len(got), err)
+		}
+	}
+}
+
+// What may follow a stream is another one of its kind, whole; a zstd frame to skip is one, which may be all there is.
+func TestWhatFollows(t *testing.T) {
+	for _, format := range formats {
+		one := deflate(t, format, []byte("hello"))
+		if got, err := drain(t, bytes.NewReader(append(bytes.Clone(one), one...)), format, 10, 10); err != nil || string(got) != "hellohello" {
+			t.Errorf("%s: %q, %v", format, got, err)
+		}
+		for n := 1; n < 8; n++ {
+			for _, tail := range [][]byte{one[:n], make([]byte, n)} {
+				if _, err := drain(t, bytes.NewReader(append(bytes.Clone(one), tail...)), format, 10, 10); !errors.Is(err, ErrStream) {
+					t.Errorf("%s with %d bytes more: %v", format, n, err)
+				}
+			}
+		}
+	}
+	skip := []byte{0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3}
+	one := deflate(t, "zstd", []byte("hello"))
+	if got, err := drain(t, bytes.NewReader(append(bytes.Clone(skip), one...)), "zstd", 10, 10); err != nil || string(got) != "hello" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got, err := drain(t, bytes.NewReader(skip), "zstd", 10, 10); err != nil || len(got) != 0 {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := drain(t, bytes.NewReader(skip[:10]), "zstd", 10, 10); !errors.Is(err, ErrStream) {
+		t.Errorf("a frame to skip, cut short: %v", err)
+	}
+	foreign := []byte{0x28, 0xb5, 0x2f, 0xfd, 0x21, 5, 1, 0x29, 0, 0, 'h', 'e', 'l', 'l', 'o'} // asks for a dictionary
+	if _, err := drain(t, bytes.NewReader(foreign), "zstd", 10, 10); !errors.Is(err, ErrStream) {
+		t.Errorf("a dictionary: %v", err)
+	}
+}
+
+// The ratio is of the whole body: members or frames that hold little do not buy a large one.
+func TestRatioOverMembers(t *testing.T) {
+	for _, format := range formats {
+		bomb := append(bytes.Repeat(deflate(t, format, nil), 10), deflate(t, format, make([]byte, 1<<20))...)
+		if got, err := drain(t, bytes.NewReader(bomb), format, 10, 10<<20); !errors.Is(err, ErrRatio) || len(got) > 10*len(bomb) {
+			t.Errorf("%s: %d bytes of %d, %v", format, len(got), len(bomb), err)
+		}
+	}
+}
+
+// kept is a body large enough to be an allocation of its own.
+type kept struct {
+	io.Reader
+	_ [64]byte
+}
+
+// A decoder that goes back to the pool lets go of its body, however far it came.
+func TestClosedBodyIsFree(t *testing.T) {
+	for _, format := range formats {
+		for _, want := range []int{0, 100} {
+			freed := make(chan struct{})
+			func() {
+				body := &kept{Reader: bytes.NewReader(deflate(t, format, noise(9000)))}
+				runtime.AddCleanup(body, func(c chan struct{}) { close(c) }, freed)
+				r, err := Reader(body, format, 10, 1<<20)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.ReadFull(r, make([]byte, want)); err != nil {
+					t.Fatal(err)
+				}
+				if err := r.Close(); err != nil {
+					t.Fatal(err)
+				}
+				zstds.Put(zstds.Get()) // the decoder itself is still there
+				gzips.Put(gzips.Get())
+			}()
+			runtime.GC()
+			select {
+			case <-freed:
+			case <-time.After(10 * time.Second):
+				t.Errorf("%s, after %d bytes: the body is still held", format, want)
 			}
 		}
 	}
