@@ -140,7 +140,7 @@ func endSpan(c *call, span obs.Span, status int, err error) {
 // log says what was answered: what fails, what is refused for who asks, and what changes something; the rest at debug.
 func (s *Server) log(c *call, method string, status int, took time.Duration, err error) {
 	level := logLevel(c, status)
-	if level == hclog.Debug && !s.d.Log.IsDebug() {
+	if level == hclog.Debug && !s.d.Log.IsDebug() || level == hclog.Info && !s.d.Log.IsInfo() {
 		return
 	}
 	fields := []any{
