@@ -7,7 +7,8 @@
 //  1. In any span t at one rate, a bucket gives at most burst + rate·t tokens. A refusal takes none.
 //  2. Nothing waits: a refusal says how long it would take until the next token.
 //  3. A Keyed table never holds more than the keys it was given room for; the key that was idle longest gives way.
-//  4. The clock is the caller's. One that jumps back empties a bucket at worst, and never closes it for longer than it takes to fill.
+//  4. The clock is the caller's. One that jumps back empties a bucket at worst, and never closes it for more than a second longer than an
+//     empty one.
 //
 // # Tasks and queues
 //

@@ -95,6 +95,21 @@ func TestClockJumpsBack(t *testing.T) {
 	}
 }
 
+// However the clock jumps, nobody is told to wait for more than a second longer than at an empty bucket.
+func TestClockJumps(t *testing.T) {
+	const day = int64(24 * time.Hour)
+	rapid.Check(t, func(t *rapid.T) {
+		rps := rapid.Float64Range(.1, 5000).Draw(t, "rps")
+		b, now := newBucket(rps, rapid.IntRange(1, 500).Draw(t, "burst")), noon
+		for _, jump := range rapid.SliceOfN(rapid.Int64Range(-day, day), 1, 50).Draw(t, "jumps") {
+			now = now.Add(time.Duration(jump))
+			if ok, wait := b.Take(now); !ok && wait > time.Duration(float64(time.Second)/rps)+time.Second {
+				t.Fatalf("refused for %s", wait)
+			}
+		}
+	})
+}
+
 // However callers come, no span holds more than burst + rate·span tokens, and who waits as told is served.
 func TestNeverMoreThanItsRate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
