@@ -13,14 +13,14 @@ import (
 // Config is the [store] section. Keys tagged r may be changed by SetConfig; the others are read by Open.
 type Config struct {
 	MaxBytes      unit.Size     `toml:"max_bytes" reload:"x"`       // the file never grows beyond it; also the size of the memory map
-	MinFree       unit.Size     `toml:"min_free" reload:"r"`        // work is refused while the disk has less; never over an eighth of file and free disk together
+	MinFree       unit.Size     `toml:"min_free" reload:"r"`        // work is refused while the disk has less; at most an eighth of file and free disk
 	GroupMax      int           `toml:"group_max" reload:"r"`       // commands in one transaction
 	GroupBytes    unit.Size     `toml:"group_bytes" reload:"r"`     // a group is closed once its commands reach this size
 	CheckOnCrash  bool          `toml:"check_on_crash" reload:"r"`  // walk all pages at boot after an unclean stop
 	CheckMaxBytes unit.Size     `toml:"check_max_bytes" reload:"r"` // CheckOnCrash leaves larger files alone
 	LockTimeout   unit.Duration `toml:"lock_timeout" reload:"x"`    // how long Open waits for another process to let go of the file
 	AllowNetwork  bool          `toml:"allow_network" reload:"x"`   // open a file on a network file system nevertheless
-	SnapshotDir   string        `toml:"snapshot_dir" reload:"r"`    // of snapshots, from the folder of the file on; "": the owner's choice, and beside the file before a migration
+	SnapshotDir   string        `toml:"snapshot_dir" reload:"r"`    // relative to the file; "": the owner's choice, beside the file before a migration
 	SnapshotEvery unit.Duration `toml:"snapshot_every" reload:"r"`  // the owner's schedule; 0: none
 }
 

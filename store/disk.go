@@ -34,7 +34,8 @@ func (s *Store) checkDisk() error {
 		return err
 	}
 	if magic == ext4 && fastCommits(path) && fastCommitBroken(kernelRelease()) {
-		s.log.Warn("fast_commit", "reason", "this kernel can lose writes on ext4 with fast_commit: use 5.17 or newer, or tune2fs -O ^fast_commit", "kernel", kernelRelease())
+		s.log.Warn("fast_commit", "reason", "this kernel can lose writes on ext4 with fast_commit", "kernel", kernelRelease(),
+			"next", "run 5.17 or newer, or turn it off with tune2fs -O ^fast_commit")
 	}
 	return nil
 }

@@ -22,10 +22,10 @@ type RestoreOptions struct {
 	Checks     []Check
 }
 
-// Restore verifies a snapshot, copies it beside dst, gives the copy a new incarnation and the mark of a restored file, and moves it to dst.
-// A file that was there is kept as <dst>.before-restore-<time>. No process may have dst open, nor be making it: that is ErrLocked. A
-// snapshot that does not verify is ErrCorrupt, a disk without room ErrFull. After any error, and after a crash, dst is as before, or the restored file whole. The
-// restored store takes no work until AcceptRestore.
+// Restore verifies a snapshot, copies it beside dst, gives the copy a new incarnation and the mark of a restored file, and moves it to
+// dst. A file that was there is kept as <dst>.before-restore-<time>. No process may have dst open, nor be making it: that is ErrLocked. A
+// snapshot that does not verify is ErrCorrupt, a disk without room ErrFull. After any error, and after a crash, dst is as before, or the
+// restored file whole. The restored store takes no work until AcceptRestore.
 func Restore(ctx context.Context, snapshot, dst string, o RestoreOptions, progress func(done, total int64)) (info Info, err error) {
 	rep, err := Verify(ctx, snapshot, o.Buckets, o.Checks, half(progress, 0))
 	if err != nil {
