@@ -25,7 +25,7 @@ func collected(t *testing.T, do func(*rig)) string {
 	defer collector.Close()
 	cfg := obs.DefaultOTelConfig()
 	cfg.Exporter, cfg.Endpoint, cfg.SampleReads = "otlp", collector.URL, 0
-	tracer, err := obs.NewTracer(cfg, obs.TracerID{Version: "v0", Node: "n1"})
+	tracer, err := obs.NewTracer(cfg, obs.TracerID{Version: "v0"})
 	if err != nil {
 		t.Fatal(err)
 	}
