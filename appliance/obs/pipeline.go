@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -74,24 +75,26 @@ func newPipeline(cfg OTelConfig, id TracerID, r *atomic.Pointer[rates], dropped 
 	p.next = sdktrace.NewBatchSpanProcessor(p, sdktrace.WithMaxQueueSize(spanCap), sdktrace.WithMaxExportBatchSize(spanBatch),
 		sdktrace.WithBatchTimeout(spanEvery), sdktrace.WithExportTimeout(exportTimeout))
 	p.provider = sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler{r}), sdktrace.WithSpanProcessor(tail{p}),
-		sdktrace.WithRawSpanLimits(spanLimits), sdktrace.WithResource(id.resource()))
+		sdktrace.WithRawSpanLimits(spanLimits()), sdktrace.WithResource(id.resource()))
 	p.tracer = p.provider.Tracer("ronbox")
 	return p, nil
 }
 
-// resource names the sender of the spans.
+// resource names the sender of the spans. The node's own id stands in the file, which is opened later.
 func (id TracerID) resource() *resource.Resource {
-	all := []attribute.KeyValue{attribute.String("service.name", "ronbox"), attribute.String("service.version", id.Version)}
-	if id.Node != "" {
-		all = append(all, attribute.String("service.instance.id", id.Node))
+	all := []attribute.KeyValue{attribute.String("service.name", "ronbox"), text("service.version", id.Version), attribute.Int("process.pid", os.Getpid())}
+	if name, err := os.Hostname(); err == nil {
+		all = append(all, text("host.name", name))
 	}
 	return resource.NewSchemaless(all...)
 }
 
-// spanLimits bound one span: an attribute is a line of text at most, and a commit links to no more requests than a page shows.
-var spanLimits = sdktrace.SpanLimits{
-	AttributeValueLengthLimit: 1024, AttributeCountLimit: 32, EventCountLimit: 8, LinkCountLimit: 128,
-	AttributePerEventCountLimit: 8, AttributePerLinkCountLimit: 8,
+// spanLimits bound one span: a commit links to no more requests than a page shows.
+func spanLimits() sdktrace.SpanLimits {
+	return sdktrace.SpanLimits{
+		AttributeValueLengthLimit: maxSpanText + len("…"), AttributeCountLimit: 32, EventCountLimit: 8, LinkCountLimit: 128,
+		AttributePerEventCountLimit: 8, AttributePerLinkCountLimit: 8,
+	}
 }
 
 // ExportSpans implements sdktrace.SpanExporter. It keeps the library from printing errors: they are counted and logged.

@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -60,15 +62,15 @@ func appendTextLine(b []byte, l line) []byte {
 	return b
 }
 
-// appendPlain writes s, quoted if it could break the line.
+// appendPlain writes s, quoted if it holds what is not to be seen, or moves a terminal's cursor.
 func appendPlain(b []byte, s string) []byte {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] == 0x7f {
-			return strconv.AppendQuote(b, s)
-		}
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, unprintable) {
+		return strconv.AppendQuote(b, s)
 	}
-	return append(b, strings.ToValidUTF8(s, "\ufffd")...)
+	return append(b, s...)
 }
+
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
 // plain says whether s can stand after key= without quotes.
 func plain(s string) bool {
@@ -80,10 +82,9 @@ func plain(s string) bool {
 	return s != ""
 }
 
-// appendJSONString quotes s. Bytes that are not UTF-8 become U+FFFD, and the two line separators that JSON allows are escaped as well,
-// so that a line stays one line for every reader.
+// appendJSONString quotes s. Bytes that are not UTF-8 become U+FFFD, and whatever is not to be seen is escaped, such as line separators,
+// the controls of terminals and marks that turn the direction of the text: a line stays one line for every reader.
 func appendJSONString(b []byte, s string) []byte {
-	const hexdigits = "0123456789abcdef"
 	b = append(b, '"')
 	for i := 0; i < len(s); {
 		c := s[i]
@@ -98,14 +99,21 @@ func appendJSONString(b []byte, s string) []byte {
 			b = append(b, '\\', c)
 		case c == '\n':
 			b = append(b, `\n`...)
-		case c < ' ' || c == 0x7f:
-			b = append(b, '\\', 'u', '0', '0', hexdigits[c>>4], hexdigits[c&15])
-		case r == '\u2028' || r == '\u2029':
-			b = append(b, '\\', 'u', '2', '0', '2', hexdigits[r&15])
-		default:
+		case unicode.IsPrint(r):
 			b = utf8.AppendRune(b, r)
+		default:
+			b = appendEscaped(b, r)
 		}
 		i += size
 	}
 	return append(b, '"')
+}
+
+// appendEscaped writes r as JSON escapes it: in two halves if it is beyond 16 bits.
+func appendEscaped(b []byte, r rune) []byte {
+	if high, low := utf16.EncodeRune(r); high != utf8.RuneError {
+		return appendEscaped(appendEscaped(b, high), low)
+	}
+	const digits = "0123456789abcdef"
+	return append(b, '\\', 'u', digits[r>>12&15], digits[r>>8&15], digits[r>>4&15], digits[r&15])
 }

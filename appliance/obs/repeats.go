@@ -11,8 +11,11 @@ import (
 const (
 	// repeatLimit is how many lines of one kind are written each second: enough to see what happens, few enough to stay readable.
 	repeatLimit = 10
-	// repeatKinds bounds the table. Kinds are closed sets, so it is never full but for a bug; then lines pass uncounted.
+	// repeatKinds bounds the table. Kinds are closed sets but for the texts of libraries; those that find it full are counted as one kind
+	// for each level.
 	repeatKinds = 1024
+	// otherKinds is the event of what is counted so.
+	otherKinds = "other"
 )
 
 // kind is what makes two lines repeats of each other.
@@ -45,10 +48,11 @@ func (r *repeats) pass(k kind, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	one, ok := r.by[k]
+	if !ok && len(r.by) >= repeatKinds {
+		k = kind{level: k.level, event: otherKinds}
+		one, ok = r.by[k]
+	}
 	if !ok {
-		if len(r.by) >= repeatKinds {
-			return true
-		}
 		one = &repeat{since: now}
 		r.by[k] = one
 		if len(r.by) == 1 {

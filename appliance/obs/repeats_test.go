@@ -154,21 +154,25 @@ func TestNothingIsLostInSums(t *testing.T) {
 	})
 }
 
-// A table that is full lets lines through and does not grow.
+// A table that is full does not grow: what finds no room in it is counted together, so that not even a flood of ever new messages is
+// written whole.
 func TestRepeatsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		c := NewControl(DefaultLogConfig(), &out)
-		for i := range 2 * repeatKinds {
+		for i := range 3 * repeatKinds {
 			c.Logger().Info(fmt.Sprintf("event %d", i))
 		}
-		if n := len(c.sink.repeats.by); n != repeatKinds || strings.Count(out.String(), "\n") != 2*repeatKinds {
-			t.Errorf("%d kinds, %d lines", n, strings.Count(out.String(), "\n"))
+		if kinds, written := len(c.sink.repeats.by), strings.Count(out.String(), "\n"); kinds != repeatKinds+1 || written != repeatKinds+repeatLimit {
+			t.Errorf("%d kinds, %d lines", kinds, written)
 		}
 		time.Sleep(time.Second)
 		c.Logger().Info("after")
 		if n := len(c.sink.repeats.by); n != 1 {
 			t.Errorf("%d kinds are kept after their second", n)
+		}
+		if want := fmt.Sprintf(`"event":"other","repeated":%d}`, 2*repeatKinds-repeatLimit); !strings.Contains(out.String(), want) {
+			t.Errorf("no line has %s", want)
 		}
 	})
 }

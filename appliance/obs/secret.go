@@ -1,6 +1,9 @@
 package obs
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // hidden is what a secret prints as.
 const hidden = "***"
@@ -14,28 +17,48 @@ func (s Secret) Reveal() string { return string(s) }
 // String hides the text.
 func (s Secret) String() string { return hidden }
 
-// GoString hides the text from %#v.
-func (s Secret) GoString() string { return hidden }
+// Format hides the text from every verb of package fmt.
+func (s Secret) Format(f fmt.State, verb rune) {
+	_, _ = fmt.Fprintf(f, fmt.FormatString(f, verbOf(verb)), hidden)
+}
+
+// verbOf keeps the quotes of %q.
+func verbOf(verb rune) rune {
+	if verb == 'q' {
+		return verb
+	}
+	return 's'
+}
 
 // MarshalText hides the text from encoders.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
 
-// secretKey says whether a log field's key names a secret: one of its words does ("api_key", "tokens"), and its last word does not say
-// that the value is only something about it ("token_id", "key_hint", "body_bytes").
+// secretKey says whether a name is that of a secret: one of its words is ("api_key", "tokens", "authToken"), and its last word does not
+// say that the value is only something about it ("token_id", "key_hint", "body_bytes").
 func secretKey(key string) bool {
 	named, last := false, ""
-	for rest, more := key, true; more; {
-		var word string
-		if i := strings.IndexAny(rest, "_-. "); i >= 0 {
-			word, rest = rest[:i], rest[i+1:]
-		} else {
-			word, more = rest, false
-		}
-		last = word
-		named = named || secretWord(word)
+	for rest := key; rest != ""; {
+		last, rest = nextWord(rest)
+		named = named || secretWord(last)
 	}
 	return named && !aboutWord(last)
 }
+
+// nextWord cuts a name behind its first word, which a mark or a capital letter ends.
+func nextWord(name string) (word, rest string) {
+	for i := range len(name) {
+		switch c := name[i]; {
+		case c == '_' || c == '-' || c == '.' || c == ' ':
+			return name[:i], name[i+1:]
+		case i > 0 && upper(c) && (!upper(name[i-1]) || i+1 < len(name) && lower(name[i+1])):
+			return name[:i], name[i:]
+		}
+	}
+	return name, ""
+}
+
+func upper(c byte) bool { return c >= 'A' && c <= 'Z' }
+func lower(c byte) bool { return c >= 'a' && c <= 'z' }
 
 func secretWord(w string) bool {
 	switch strings.TrimSuffix(strings.ToLower(w), "s") {

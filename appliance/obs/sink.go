@@ -50,6 +50,7 @@ func (s *sink) Accept(name string, level hclog.Level, msg string, args ...any) {
 	if level < levels.least() {
 		return
 	}
+	msg = clip(msg, maxText)
 	k := kindOf(name, level, msg, args)
 	if least := levels.of(k.service); level < least || least == hclog.Off {
 		return
@@ -126,7 +127,7 @@ func keyOf(k any) string {
 	if !ok {
 		key = fieldOf("", k).text
 	}
-	switch key {
+	switch key = clip(key, maxText); key {
 	case "ts", "level", "event", "part", "service":
 		return key + "_"
 	}

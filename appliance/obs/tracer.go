@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -17,7 +18,6 @@ import (
 // TracerID is who sends the spans, and where the tracer tells of its own trouble.
 type TracerID struct {
 	Version string
-	Node    string       // "": not known yet
 	Log     hclog.Logger // nil: trouble is only counted
 	Metrics *Metrics
 }
@@ -108,7 +108,7 @@ func (t *Tracer) StartRequest(ctx context.Context, r *http.Request, service stri
 	}
 	ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(r.Header))
 	ctx, span := p.tracer.Start(ctx, "http.request", trace.WithSpanKind(trace.SpanKindServer),
-		trace.WithAttributes(attribute.String("service", service), attribute.String(methodKey, r.Method)))
+		trace.WithAttributes(text("service", service), text(methodKey, r.Method)))
 	return ctx, Span{span}
 }
 
@@ -118,7 +118,7 @@ func (t *Tracer) Start(ctx context.Context, name, service string) (context.Conte
 	if p == nil {
 		return ctx, Span{}
 	}
-	ctx, span := p.tracer.Start(ctx, name, trace.WithAttributes(attribute.String("service", service)))
+	ctx, span := p.tracer.Start(ctx, name, trace.WithAttributes(text("service", service)))
 	return ctx, Span{span}
 }
 
@@ -165,7 +165,7 @@ func (s Span) Attr(key, value string) {
 	if secretKey(key) {
 		value = hidden
 	}
-	s.span.SetAttributes(attribute.String(key, value))
+	s.span.SetAttributes(text(key, value))
 }
 
 // Int notes one number.
@@ -188,9 +188,17 @@ func (s Span) Link(ctx context.Context) {
 // Fail notes why the step failed. A span that failed is sent however the dice fell. A nil err does nothing.
 func (s Span) Fail(err error) {
 	if s.span != nil && err != nil {
-		s.span.SetStatus(codes.Error, err.Error())
+		s.span.SetStatus(codes.Error, spanText(err.Error()))
 	}
 }
+
+// maxSpanText bounds a text of a span, in bytes: a line of it.
+const maxSpanText = 1024
+
+// spanText is s as a span may hold it: one text that is not UTF-8 would spoil all spans that are sent with it.
+func spanText(s string) string { return strings.ToValidUTF8(clip(s, maxSpanText), "\ufffd") }
+
+func text(key, value string) attribute.KeyValue { return attribute.String(key, spanText(value)) }
 
 // End ends the step. It never waits.
 func (s Span) End() {

@@ -53,7 +53,7 @@ func to(url string) OTelConfig {
 
 func newTracer(t testing.TB, cfg OTelConfig, m *Metrics) *Tracer {
 	t.Helper()
-	tr, err := NewTracer(cfg, TracerID{Version: "1.2.3", Node: "n0de", Metrics: m})
+	tr, err := NewTracer(cfg, TracerID{Version: "1.2.3", Metrics: m})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestSpansReachTheCollector(t *testing.T) {
 	req.End()
 	closeTracer(t, tr)
 	got := c.text()
-	for _, want := range []string{"http.request", "svc.registry.propose", "store.commit", "01J-corr", "api_key", hidden, "ronbox", "1.2.3", "n0de", "http.request.method"} {
+	for _, want := range []string{"http.request", "svc.registry.propose", "store.commit", "01J-corr", "api_key", hidden, "ronbox", "1.2.3", "process.pid", "http.request.method"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s is not in what was sent", want)
 		}
@@ -333,5 +333,22 @@ func BenchmarkTracerUnsampled(b *testing.B) {
 		span.Attr("corr_id", "01J")
 		span.Int("http.response.status_code", 200)
 		span.End()
+	}
+}
+
+// What a client sent and an error repeats cannot spoil the spans that go out with it, nor be of any length.
+func TestSpansTakeAnyText(t *testing.T) {
+	c := newCollector(t)
+	tr := newTracer(t, to(c.URL), nil)
+	_, good := tr.StartRequest(t.Context(), request("POST", ""), "registry")
+	good.Attr("corr_id", "01J-corr")
+	good.End()
+	_, odd := tr.StartRequest(t.Context(), request("POST", ""), "reg\xffistry")
+	odd.Attr("path", "/\xff\xfe")
+	odd.Fail(errors.New("no such name: \xff" + strings.Repeat("x", 1<<20)))
+	odd.End()
+	closeTracer(t, tr)
+	if got := c.text(); !strings.Contains(got, "01J-corr") || !strings.Contains(got, "no such name") || len(got) > 64<<10 {
+		t.Errorf("%d bytes were sent", len(got))
 	}
 }

@@ -3,16 +3,30 @@ package obs
 import (
 	"encoding"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/hashicorp/go-hclog"
 )
 
-// fieldOf renders v under key. It never panics, whatever v's own methods do.
+// maxText bounds one text of a line, in bytes: a stack fits, and a body that got into an error does not fill the ring.
+const maxText = 16 << 10
+
+// clip cuts s at a letter, and shows it.
+func clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most] + "…"
+}
+
+// fieldOf renders v under key, cut to maxText. It never panics, whatever v's own methods do.
 func fieldOf(key string, v any) (f field) {
 	defer func() {
 		if recover() != nil {
@@ -23,7 +37,8 @@ func fieldOf(key string, v any) (f field) {
 		return field{key: key, text: hidden}
 	}
 	text, bare := render(v)
-	return field{key: key, text: text, bare: bare}
+	cut := clip(text, maxText)
+	return field{key: key, text: cut, bare: bare && len(cut) == len(text)}
 }
 
 // render is the text of v, and whether it stands in JSON without quotes.
@@ -85,9 +100,12 @@ func renderOther(v any) (text string, bare bool) {
 	case fmt.Stringer:
 		return v.String(), false
 	}
-	b, err := json.Marshal(v)
+	doc, err := document(v)
 	if err != nil {
 		return fmt.Sprintf("(%T)", v), false
 	}
-	return string(b), true
+	if s, ok := doc.(string); ok {
+		return s, false
+	}
+	return string(appendDocument(nil, doc)), true
 }
