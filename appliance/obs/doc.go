@@ -6,11 +6,14 @@
 //  2. A series is resolved where it is constructed. Counting and observing look nothing up and never wait.
 //  3. A log call never waits for the reader of the log: from the start until the writer task has returned, lines that do not fit are dropped
 //     and counted.
-//  4. A Secret, and any field whose key names one, prints as ***, in log lines and in spans.
+//  4. A Secret, and any field or member of a value whose name is that of one, prints as ***, in log lines and in spans. A line is one line
+//     of printable letters whatever was logged, and a text in it has at most 16 KiB.
 //  5. Of the lines that are alike (level, service, event, route, status) at most ten are written in a second that begins with the first of
-//     them; one more says how many were not. Every line is written, counted there, or counted as dropped.
+//     them; one more says how many were not. Beyond 1,024 sorts of lines in a second, those of a level are alike. Every line is written,
+//     counted there, or counted as dropped.
 //  6. A probe that was never set fails. Readiness is computed from the table and from nothing else.
-//  7. A span never waits for its collector, and one that failed is sent however the dice fell. A tracer that is off allocates nothing.
+//  7. A span never waits for its collector, and one that failed is sent however the dice fell. No text spoils the spans it is sent with. A
+//     tracer that is off allocates nothing.
 //
 // # Tasks and queues
 //

@@ -61,11 +61,3 @@ func nodeFamilies() []Family {
 		{Name: "registry_reload_fail_total", Type: Counter, Labels: []string{"reason"}, Help: "Configuration reloads refused; the old one stayed."},
 	}
 }
-
-// precreate makes the series that must be there before anything happened.
-func (m *Metrics) precreate() {
-	m.Counter("registry_reload_success_total", "registry", "source", "sighup")
-	for _, reason := range []string{"parse", "validate", "restart", "prepare"} {
-		m.Counter("registry_reload_fail_total", "registry", "reason", reason)
-	}
-}

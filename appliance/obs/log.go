@@ -94,24 +94,20 @@ func (c *Control) put(cfg LogConfig) {
 	c.apply(levels{all: level})
 }
 
-// ErrNoLevel says that a text is no log level.
-var ErrNoLevel = errors.New("must be trace, debug, info, warn, error or off")
+var errNoLevel = errors.New("must be trace, debug, info, warn, error or off")
 
-// SetLevel sets the level of one service until the next Set, or that of all for "". An empty level gives a service back to all.
+// SetLevel sets the level of one service until the next Set, or for "" that of all without one of their own.
 func (c *Control) SetLevel(level, service string) error {
 	l := hclog.LevelFromString(level)
-	if l == hclog.NoLevel && (level != "" || service == "") {
-		return ErrNoLevel
+	if l == hclog.NoLevel {
+		return errNoLevel
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	next := c.sink.levels.Load().clone()
-	switch {
-	case service == "":
+	if service == "" {
 		next.all = l
-	case level == "":
-		delete(next.by, service)
-	default:
+	} else {
 		next.by[service] = l
 	}
 	c.apply(next)

@@ -48,7 +48,6 @@ func NewMetrics() *Metrics {
 	prometheus.WrapRegistererWith(prometheus.Labels{"service": "node"}, m.reg).MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.Declare(families()...)
-	m.precreate()
 	return m
 }
 

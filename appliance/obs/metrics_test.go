@@ -104,17 +104,6 @@ func TestSeedNames(t *testing.T) {
 	}
 }
 
-func TestReloadCountersShowAtZero(t *testing.T) {
-	text := scrape(t, NewMetrics())
-	for _, want := range []string{
-		`registry_reload_success_total{service="registry",source="sighup"} 0`, `registry_reload_fail_total{reason="validate",service="registry"} 0`,
-	} {
-		if !strings.Contains(text, want+"\n") {
-			t.Errorf("%s is missing", want)
-		}
-	}
-}
-
 // One family serves services with different labels and buckets; what a service lacks is "".
 func TestUnionOfLabels(t *testing.T) {
 	m := NewMetrics()

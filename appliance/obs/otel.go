@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
+	"strings"
 )
 
 // OTelConfig is the section [otel]: where spans go and how many of them.
@@ -26,7 +28,7 @@ func (c OTelConfig) Validate() error {
 		errs = append(errs, fmt.Errorf("otel.exporter = %q: must be none or otlp", c.Exporter))
 	}
 	if _, err := c.url(); err != nil {
-		errs = append(errs, fmt.Errorf("otel.endpoint = %q: %w", c.Endpoint, err))
+		errs = append(errs, fmt.Errorf("otel.endpoint = %s: %w", shownURL(c.Endpoint), err))
 	}
 	return errors.Join(append(errs, fraction("otel.sample_reads", c.SampleReads), fraction("otel.sample_writes", c.SampleWrites))...)
 }
@@ -44,6 +46,14 @@ func (c OTelConfig) url() (string, error) {
 		u.Path = "/v1/traces"
 	}
 	return u.String(), nil
+}
+
+// shownURL quotes an endpoint for a message, unless it holds a password or a query.
+func shownURL(endpoint string) string {
+	if strings.ContainsAny(endpoint, "@?") {
+		return strconv.Quote(hidden)
+	}
+	return strconv.Quote(endpoint)
 }
 
 // sameTarget says whether c and d send to the same place.

@@ -95,6 +95,9 @@ func TestOTelConfig(t *testing.T) {
 				t.Errorf("%+v: %v lacks %s", tt.cfg, err, want)
 			}
 		}
+		if strings.Contains(err, "u:p@h") || strings.Contains(err, "h?q") {
+			t.Errorf("%v shows a password", err)
+		}
 		if strings.Count(err, "\n") != len(tt.want)-1 {
 			t.Errorf("%+v: %v", tt.cfg, err)
 		}
