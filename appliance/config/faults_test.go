@@ -72,8 +72,8 @@ func TestRulesBetweenKeys(t *testing.T) {
 func TestFaultsInside(t *testing.T) {
 	for _, tt := range []struct{ doc, file, want string }{
 		{"an element", "[uds]\nallow_uids = [1, -2]\n", ":2:1: uds.allow_uids = [1, -2]: element 1 is out of range"},
-		{"a member", "[uds.map]\n\"uid:5\" = \"all\"\n", `:2:1: uds.map = {uid:5 = "all"}: member uid:5 must be a list`},
-		{"a dotted member", "uds.map.\"uid:4\" = []\nuds.map.\"uid:5\" = [5]\n", ":2:9: uds.map = {uid:4 = [], uid:5 = [5]}: member uid:5 element 0 must be a quoted string"},
+		{"a member", "[uds.map]\n\"uid:5\" = \"all\"\n", `:2:1: uds.map = {"uid:5" = "all"}: member "uid:5" must be a list`},
+		{"a dotted member", "uds.map.\"uid:4\" = []\nuds.map.\"uid:5\" = [5]\n", `:2:9: uds.map = {"uid:4" = [], "uid:5" = [5]}: member "uid:5" element 0 must be a quoted string`},
 		{"a peer that is none", "uds.map.\"pid:5\" = []\n", "must be uid:<number> or gid:<number>"},
 		{"a table of tables", "[[uds]]\n", "is a section"},
 		{"a file that is none", strings.Repeat("#", maxFile+1), "is larger than 1MiB"},

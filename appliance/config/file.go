@@ -32,7 +32,7 @@ func parseFile(name string, data []byte, known func(key string) bool) ([]entry, 
 	place := func(key string) string { return fmt.Sprintf("%s:%d:%d", name, at[key].Line, at[key].Column) }
 	for i, e := range out {
 		out[i].at = place(e.key)
-		out[i].inside = func(member string) string { return place(e.key + "." + member) }
+		out[i].inside = func(member string) string { return place(e.key + "." + part(member)) }
 	}
 	return out, nil
 }
@@ -50,18 +50,35 @@ func syntaxFault(name string, err error) error {
 		return &Fault{Where: name, Reason: err.Error()}
 	}
 	line, column := bad.Position()
+	path := make([]string, len(bad.Key()))
+	for i, p := range bad.Key() {
+		path[i] = part(p)
+	}
 	return &Fault{
 		Where:  fmt.Sprintf("%s:%d:%d", name, line, column),
-		Key:    strings.Join(bad.Key(), "."),
+		Key:    strings.Join(path, "."),
 		Reason: strings.TrimPrefix(bad.Error(), "toml: "),
 	}
+}
+
+// part is one name of a dotted key, quoted where TOML wants it, so that "a.b" is not a path.
+func part(name string) string {
+	for i := range len(name) {
+		if c := name[i]; (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' {
+			return tomlString(name)
+		}
+	}
+	if name == "" {
+		return tomlString(name)
+	}
+	return name
 }
 
 // flatten turns nested tables into dotted keys. An empty table that is no value is an entry too, so that a section
 // nobody knows is still reported.
 func flatten(out []entry, prefix string, table map[string]any, known func(string) bool) []entry {
 	for k, v := range table {
-		key := prefix + k
+		key := prefix + part(k)
 		inner, isTable := v.(map[string]any)
 		if !isTable || known(key) {
 			out = append(out, entry{key: key, value: v})
@@ -99,7 +116,7 @@ func mark(p *unstable.Parser, at map[string]unstable.Position, prefix string, it
 		if key != "" {
 			key += "."
 		}
-		key += string(it.Node().Data)
+		key += part(string(it.Node().Data))
 		if _, seen := at[key]; !seen {
 			at[key] = p.Shape(it.Node().Raw).Start
 		}

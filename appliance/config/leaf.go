@@ -72,6 +72,28 @@ func envName(key string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(key, ".", "__"))
 }
 
+// nearest gives what was meant by a key that does not exist: the only one of the same name in another section, or the one, or the section,
+// that is spelt alike.
+func nearest(key string, known []string) string {
+	name := key[strings.LastIndexByte(key, '.')+1:]
+	var same, all []string
+	for _, k := range known {
+		all = append(all, k)
+		for i, c := range k {
+			if c == '.' {
+				all = append(all, k[:i])
+			}
+		}
+		if strings.HasSuffix(k, "."+name) {
+			same = append(same, k)
+		}
+	}
+	if len(same) == 1 {
+		return same[0]
+	}
+	return suggest(key, all)
+}
+
 // suggest gives the known name nearest to name, or "" when none is near enough to be what was meant: at most a third
 // of the name, and at least one letter, may differ.
 func suggest(name string, known []string) string {

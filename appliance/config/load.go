@@ -81,14 +81,11 @@ func (l *loader) set(key string, from origin, assign func(reflect.Value) error, 
 	l.from[key] = from
 	if err := assign(found.value); err != nil {
 		l.bad[key] = true
-		if found.secret() {
-			shown = hidden
-		}
 		where := from.where
 		if m, ok := errors.AsType[*memberError](err); ok && from.inside != nil {
 			where = from.inside(m.member)
 		}
-		l.faults = append(l.faults, &Fault{Where: where, Key: key, Value: shown, Reason: err.Error()})
+		l.faults = append(l.faults, found.conceal(&Fault{Where: where, Key: key, Value: shown, Reason: err.Error()}))
 	}
 }
 
@@ -97,7 +94,7 @@ func (l *loader) unknown(key, where string) *Fault {
 		return &Fault{Where: where, Key: key, Reason: "is a section, not a value"}
 	}
 	f := &Fault{Where: where, Key: key, Reason: "unknown key"}
-	if near := suggest(key, l.keys()); near != "" {
+	if near := nearest(key, l.keys()); near != "" {
 		f.Reason += ", did you mean " + near + "?"
 	}
 	return f
@@ -184,7 +181,7 @@ func (l *loader) dataDir(o LoadOptions, env []variable) string {
 }
 
 // variable is an environment variable that means a key.
-type variable struct{ key, text string }
+type variable struct{ name, key, text string }
 
 // environment picks the variables of the configuration. A name without "__" belongs to the command line, unless it is
 // a key's name with its underscores miscounted.
@@ -197,7 +194,7 @@ func (l *loader) environment(environ []string) []variable {
 			continue
 		}
 		if strings.Contains(rest, "__") && rest == strings.ToUpper(rest) {
-			out = append(out, variable{key: strings.ToLower(strings.ReplaceAll(rest, "__", ".")), text: text})
+			out = append(out, variable{name: name, key: keyOfVariable(rest), text: text})
 			continue
 		}
 		for _, key := range l.keys() {
@@ -210,10 +207,19 @@ func (l *loader) environment(environ []string) []variable {
 	return out
 }
 
+// keyOfVariable is the key that a variable means, from its name behind the prefix.
+func keyOfVariable(rest string) string {
+	path := strings.Split(strings.ToLower(rest), "__")
+	for i, name := range path {
+		path[i] = part(name)
+	}
+	return strings.Join(path, ".")
+}
+
 // variables overlays the environment.
 func (l *loader) variables(env []variable) {
 	for _, e := range env {
-		l.set(e.key, origin{source: FromEnv, where: envName(e.key)}, func(v reflect.Value) error { return assignText(v, e.text) }, quote(e.text))
+		l.set(e.key, origin{source: FromEnv, where: strings.Trim(quote(e.name), `"`)}, func(v reflect.Value) error { return assignText(v, e.text) }, quote(e.text))
 	}
 }
 

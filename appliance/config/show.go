@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"ronbox/appliance/obs"
 )
@@ -27,6 +28,14 @@ func (l leaf) shown() string {
 		return hidden
 	}
 	return l.text()
+}
+
+// conceal takes out of a fault what a secret was set to, and the words of whoever refused it, which may repeat it.
+func (l leaf) conceal(f *Fault) *Fault {
+	if l.secret() {
+		f.Value, f.Reason = hidden, "is not valid"
+	}
+	return f
 }
 
 // text is the leaf's value as TOML spells it.
@@ -89,7 +98,7 @@ func show(x any) string {
 	case map[string]any:
 		parts := make([]string, 0, len(v))
 		for _, k := range slices.Sorted(maps.Keys(v)) {
-			parts = append(parts, k+" = "+show(v[k]))
+			parts = append(parts, part(k)+" = "+show(v[k]))
 		}
 		return "{" + strings.Join(parts, ", ") + "}"
 	}
@@ -105,7 +114,7 @@ func tomlFloat(f float64) string {
 	return s
 }
 
-// tomlString quotes s; what may not stand in a basic string is escaped.
+// tomlString quotes s; what may not stand in a basic string, or is not to be seen, is escaped.
 func tomlString(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -114,7 +123,9 @@ func tomlString(s string) string {
 		case r == '"' || r == '\\':
 			b.WriteByte('\\')
 			b.WriteRune(r)
-		case r < ' ' || r == 0x7f:
+		case r > 0xffff && !unicode.IsPrint(r):
+			fmt.Fprintf(&b, `\U%08X`, r)
+		case !unicode.IsPrint(r):
 			fmt.Fprintf(&b, `\u%04X`, r)
 		default:
 			b.WriteRune(r)

@@ -2,7 +2,6 @@ package config
 
 import (
 	_ "embed" // the commented file
-	"fmt"
 	"strings"
 )
 
@@ -23,7 +22,7 @@ func Template(set map[string]string) string {
 		}
 		key, _, isKey := strings.Cut(strings.TrimPrefix(line, "#"), " = ")
 		if value, ok := set[section+"."+key]; ok && isKey && strings.HasPrefix(line, "#") {
-			lines[i] = fmt.Sprintf("%s = %q\n", key, value)
+			lines[i] = key + " = " + tomlString(value) + "\n"
 		}
 	}
 	return strings.Join(lines, "")

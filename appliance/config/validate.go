@@ -61,14 +61,15 @@ func (l *loader) place(section string, err error) *Fault {
 		word = text[:end]
 	}
 	for _, key := range []string{section + "." + word, word} {
-		if find(l.all, key) == nil {
+		found := find(l.all, key)
+		if found == nil {
 			continue
 		}
 		f := &Fault{Where: l.whence(key), Key: key, Reason: strings.TrimLeft(text[len(word):], " :")}
 		if given, reason, ok := strings.Cut(strings.TrimLeft(text[len(word):], " "), ": "); ok && strings.HasPrefix(given, "= ") {
 			f.Value, f.Reason = strings.TrimPrefix(given, "= "), reason
 		}
-		return f
+		return found.conceal(f)
 	}
 	return &Fault{Key: section, Reason: text}
 }

@@ -93,7 +93,7 @@ type memberError struct {
 	err    error
 }
 
-func (e *memberError) Error() string { return fmt.Sprintf("member %s %v", e.member, e.err) }
+func (e *memberError) Error() string { return fmt.Sprintf("member %s %v", part(e.member), e.err) }
 
 func assignMap(dst reflect.Value, x any) error {
 	items, ok := x.(map[string]any)
