@@ -57,20 +57,23 @@ func (a *Authority) Swap(s *State) { a.state.Store(s) }
 func (a *Authority) State() *State { return a.state.Load() }
 
 // Check says who holds the token, if it stands and allows the request. Else the error is ErrUnauthenticated (no token, or one that is
-// garbled, forged, revoked, or not in its time), a *DeniedError, or a *LimitedError: too many failures from one address, whose tokens are
-// not looked at then, or too many requests by the token's own rate.
+// garbled, forged, revoked, or not in its time), a *DeniedError, or a *LimitedError: too many failures from one address, of whose tokens
+// only those that are known to stand are looked at then, or too many requests by the token's own rate.
 func (a *Authority) Check(token string, r Request) (engines.Actor, error) {
 	if token == "" { // which costs nothing, and is no guess
 		return engines.Actor{}, a.refuse(&r, &InvalidError{Stage: stageToken, Reason: "no token"})
+	}
+	cfg, state := a.cfg.Load(), a.state.Load()
+	q := query{Request: r, skew: cfg.ClockSkew.D(), amnesia: a.amnesia.Load()}
+	if p := remembered(token, r.Now, cfg, state); p != nil && p.voided(&q, state) == nil {
+		return a.admit(p, &q) // also where a neighbour behind the same address guesses
 	}
 	if wait := a.guard.closed(r.IP, r.Now); wait > 0 {
 		a.tally.count(stageIP, &r)
 		return engines.Actor{}, &LimitedError{RetryAfter: wait, Stage: stageIP}
 	}
-	cfg, state := a.cfg.Load(), a.state.Load()
 	p, fail := a.prove(token, r.Now, cfg, state)
 	if fail == nil {
-		q := query{Request: r, skew: cfg.ClockSkew.D(), amnesia: a.amnesia.Load()}
 		if fail = p.voided(&q, state); fail == nil {
 			return a.admit(p, &q)
 		}
@@ -80,12 +83,21 @@ func (a *Authority) Check(token string, r Request) (engines.Actor, error) {
 	return engines.Actor{}, a.refuse(&r, fail)
 }
 
+// remembered finds what a token says that was proven before, if it is one that prove would take now. It costs one hash.
+func remembered(token string, now time.Time, cfg *Config, state *State) *policy {
+	if len(token) > cfg.MaxTokenBytes {
+		return nil
+	}
+	p := state.proven.get(token)
+	if p == nil || p.written() > cfg.MaxCaveats || !p.root.stands(now, cfg.ClockSkew.D()) {
+		return nil
+	}
+	return p
+}
+
 // prove finds what a genuine token says. Whatever is wrong with it, one MAC is computed.
 func (a *Authority) prove(token string, now time.Time, cfg *Config, state *State) (*policy, *InvalidError) {
-	if len(token) > cfg.MaxTokenBytes {
-		return nil, a.garbled(fmt.Errorf("longer than %d bytes", cfg.MaxTokenBytes))
-	}
-	if p := state.proven.get(token); p != nil && p.written() <= cfg.MaxCaveats && p.root.stands(now, cfg.ClockSkew.D()) {
+	if p := remembered(token, now, cfg, state); p != nil {
 		return p, nil
 	}
 	d, err := decode(a.codec, token, cfg.MaxTokenBytes, cfg.MaxCaveats)

@@ -75,12 +75,35 @@ func TestUnknownCaveatsDeny(t *testing.T) {
 		"", "scope", "scope =", "scope = ", "scope  = registry.propose", "scope =  registry.propose", "scope = registry.propose ",
 		"scope = registry.propose,", "scope = registry.propose, registry.commit", "scope = *", "scope = registry.*",
 		"method = post", "method = ", "method = *", "path = registry/proposals", "path = /registry/*/x", "path = /registry/../registry/*",
-		"path = /registry*", "path = //*", "ip = 192.0.2.7/24", "ip = here", "ip = fe80::1%eth0", "exp < tomorrow", "exp < 2030-01-01", "ttl = 900", "ttl = -1s",
-		"registry.signer = a,b", "scope = " + strings.Repeat("a", 1100) + ".b", "\xff = \xff",
+		"path = /registry*", "path = //*", "ip = 192.0.2.7/24", "ip = here", "ip = fe80::1%eth0", "ip = ::ffff:192.0.2.7", "ip = ::ffff:192.0.2.0/120",
+		"exp < tomorrow", "exp < 2030-01-01", "exp < 2030-01-01T00:00:00,5Z", "exp < 2030-01-01T2:00:00Z", "exp < 9999-12-31T23:59:59-01:00",
+		"nbf > 0000-01-01T00:00:00+01:00", "ttl = 900", "ttl = -1s",
+		"registry.signer = a,b", "scope = " + strings.Repeat("a", 1100) + ".b",
 	} {
 		_, err := a.Check(appendRaw(t, token, text), propose())
 		if got := verdictOf(t, err); got != denied {
 			t.Errorf("%q: %s, want 403", text, got)
+		}
+		if _, _, err := a.Mint(MintSpec{Sub: "x", Scopes: []string{"a.b"}, Caveats: []string{text}}); !errors.Is(err, ErrSpec) {
+			t.Errorf("%q was minted: %v", text, err)
+		}
+		if _, err := Attenuate(token, text); !errors.Is(err, ErrSpec) {
+			t.Errorf("%q was appended: %v", text, err)
+		}
+	}
+}
+
+// A caveat that cannot be shown on one line is none that a token may have: who inspects it must see what it says.
+func TestUnprintableCaveats(t *testing.T) {
+	a := newRig()
+	token := mint(t, a)
+	for _, text := range []string{"path = /a\nb", "path = /\x1b[2J", "\xff = \xff", "tenant = a\u202eb", "path = /\x00", "path = /\u00a0"} {
+		raw := appendRaw(t, token, text)
+		if _, err := a.Check(raw, propose()); verdictOf(t, err) != rejected {
+			t.Errorf("%q: %v, want 401", text, err)
+		}
+		if got, err := Inspect(raw); err == nil {
+			t.Errorf("inspected as %q", got.Caveats)
 		}
 		if _, _, err := a.Mint(MintSpec{Sub: "x", Scopes: []string{"a.b"}, Caveats: []string{text}}); !errors.Is(err, ErrSpec) {
 			t.Errorf("%q was minted: %v", text, err)
@@ -332,6 +355,10 @@ func TestSocketPeer(t *testing.T) {
 	r.IP = netip.MustParseAddr("::ffff:192.0.2.7")
 	if _, err := a.Check(mint(t, a, "ip = 192.0.2.0/24"), r); err != nil {
 		t.Errorf("mapped address: %v", err)
+	}
+	r.IP = netip.MustParseAddr("fe80::1%eth0")
+	if _, err := a.Check(mint(t, a, "ip = fe80::/10"), r); err != nil {
+		t.Errorf("address with a zone: %v", err)
 	}
 }
 

@@ -41,7 +41,7 @@ func (c *condition) holds(q *query) bool {
 	case "path":
 		return inPaths(c.list, q.Path)
 	case "ip":
-		return inNets(c.nets, q.IP.Unmap())
+		return inNets(c.nets, q.IP.Unmap().WithZone(""))
 	case "exp", "ttl":
 		return q.Now.Before(c.at.Add(q.skew))
 	case "nbf":

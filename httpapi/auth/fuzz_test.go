@@ -29,8 +29,12 @@ func FuzzCheck(f *testing.F) {
 			if _, err := a.Check(candidate, unnamed()); candidate != token && !errors.Is(err, ErrUnauthenticated) {
 				t.Errorf("%q: %v", candidate, err)
 			}
-			if got, err := Inspect(candidate); err == nil && got.check() != nil {
+			got, err := Inspect(candidate)
+			if err == nil && got.check() != nil {
 				t.Errorf("%q inspected as %+v", candidate, got)
+			}
+			if _, err := got.ExpiresAt.MarshalText(); err != nil {
+				t.Errorf("%q: %v", candidate, err)
 			}
 		}
 	})

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"strings"
 	"testing"
 
 	"ronbox/engines"
@@ -84,7 +85,7 @@ func TestFaults(t *testing.T) {
 		{"asset = ron", "ceiling < 5"}, {"asset = ron", "ceiling <= 340282366920938463463374607431768211456"},
 		{"max_runs <= -1"}, {"max_runs <= 9223372036854775808"}, {"max_runs = 1"}, {"max_bytes <= 1KiB"}, {"account = a,b"}, {"account = a b"},
 		{"account = a*b"}, {"account = **"}, {"epoch = *"}, {"rate <= 0/s"}, {"rate <= 5"}, {"rate <= 5/m"}, {"rate <= 1000001/s"},
-		{"rate <= 05/s"}, {"amnesia = off"}, {"amnesia = "}, {"tenant = \x01"},
+		{"rate <= 05/s"}, {"amnesia = off"}, {"amnesia = "}, {"tenant = " + strings.Repeat("a", 65)},
 	} {
 		a := newRig()
 		spec := MintSpec{Sub: "ops", Tenant: "acme", Scopes: []string{"wallet.transfer"}, Now: noon}

@@ -94,7 +94,7 @@ func TestTooManyFailures(t *testing.T) {
 	}
 	*hashes = nil
 	var limited *LimitedError
-	for _, token := range []string{"guess", good} {
+	for _, token := range []string{"guess", mint(t, a)} {
 		if _, err := a.Check(token, r); !errors.As(err, &limited) || limited.Stage != "ip" || limited.RetryAfter != 100*time.Millisecond {
 			t.Fatalf("%v, %+v", err, limited)
 		}
@@ -114,14 +114,48 @@ func TestTooManyFailures(t *testing.T) {
 		t.Errorf("the admin socket: %v", err)
 	}
 	r.Now = r.Now.Add(100 * time.Millisecond)
-	if _, err := a.Check(good, r); err != nil {
+	if _, err := a.Check(mint(t, a), r); err != nil {
 		t.Errorf("when told to come back: %v", err)
 	}
 	if _, err := a.Check("guess", r); verdictOf(t, err) != rejected {
 		t.Errorf("one more guess: %v", err)
 	}
-	if _, err := a.Check(good, r); !errors.As(err, &limited) {
+	if _, err := a.Check(mint(t, a), r); !errors.As(err, &limited) {
 		t.Errorf("after it: %v", err)
+	}
+}
+
+// Who guesses does not lock out who was there before from behind the same address; a token that does not stand is a guess.
+func TestFailuresOfNeighbours(t *testing.T) {
+	a := newRig()
+	good, narrow, gone, id := mint(t, a), mint(t, a, "method = GET"), "", Identifier{}
+	gone, id, err := a.Mint(MintSpec{Sub: "ops", Scopes: []string{"registry.propose"}, Now: noon})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := propose()
+	for _, token := range []string{good, narrow, gone} {
+		_, _ = a.Check(token, r)
+	}
+	for range failuresBurst {
+		_, _ = a.Check("guess", r)
+	}
+	hashes := a.counted()
+	a.Swap(a.State().With(Revocation{What: "tid", Value: id.TID, At: noon}))
+	if _, err := a.Check(good, r); err != nil {
+		t.Errorf("one that stands: %v", err)
+	}
+	if _, err := a.Check(narrow, r); verdictOf(t, err) != denied {
+		t.Errorf("one that is too narrow: %v", err)
+	}
+	for _, token := range []string{gone, "guess", mint(t, a)} {
+		limited := new(LimitedError)
+		if _, err := a.Check(token, r); !errors.As(err, &limited) || limited.Stage != "ip" {
+			t.Errorf("one that does not: %v", err)
+		}
+	}
+	if len(*hashes) != 0 {
+		t.Errorf("%d MACs", len(*hashes))
 	}
 }
 

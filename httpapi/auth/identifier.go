@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -20,6 +21,9 @@ const (
 	maxSub    = 128
 	maxTenant = 64
 )
+
+// maxIssuedAt is in the year 6325, so that a ttl leads to a time that RFC 3339 can tell.
+const maxIssuedAt = 1 << 37
 
 // Identifier says, under the MAC, which key made a token, for whom and when.
 type Identifier struct {
@@ -84,8 +88,8 @@ func (id Identifier) check() error {
 	if u, err := ulid.ParseStrict(id.TID); err != nil || u.String() != id.TID {
 		return errors.New("identifier: tid is not a ULID")
 	}
-	if id.IssuedAt < 0 {
-		return errors.New("identifier: negative iat")
+	if id.IssuedAt < 0 || id.IssuedAt > maxIssuedAt {
+		return fmt.Errorf("identifier: iat %d must be 0..%d", id.IssuedAt, int64(maxIssuedAt))
 	}
 	if id.Kid == "" || id.Sub == "" {
 		return errors.New("identifier: kid and sub must not be empty")
@@ -95,13 +99,16 @@ func (id Identifier) check() error {
 
 // checkName takes what can be printed on one line.
 func checkName(field, s string, limit int) error {
-	if len(s) > limit || !utf8.ValidString(s) {
-		return fmt.Errorf("identifier: %s must be UTF-8 of at most %d bytes", field, limit)
+	if len(s) > limit {
+		return fmt.Errorf("identifier: %s must be at most %d bytes", field, limit)
 	}
-	for _, r := range s {
-		if !unicode.IsPrint(r) {
-			return fmt.Errorf("identifier: %s holds an unprintable character", field)
-		}
+	if !printable(s) {
+		return fmt.Errorf("identifier: %s is not printable text on one line", field)
 	}
 	return nil
+}
+
+// printable says whether who is shown s sees all of it: UTF-8 without control characters, and no space but the plain one.
+func printable(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }

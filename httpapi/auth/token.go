@@ -69,6 +69,9 @@ func checkForm(m *macaroon.Macaroon, raw []byte, maxCaveats int) error {
 		if len(c.VerificationId) > 0 || c.Location != "" {
 			return errors.New("a third-party caveat")
 		}
+		if !printable(string(c.Id)) {
+			return errors.New("a caveat that is not printable text on one line")
+		}
 	}
 	if again, err := m.MarshalBinary(); err != nil || !bytes.Equal(again, raw) {
 		return errors.New("not in its one encoding")

@@ -71,6 +71,7 @@ func TestIdentifierIsStrict(t *testing.T) {
 	for doc, spoil := range map[string]func(*Identifier){
 		"version": func(i *Identifier) { i.V = 2 }, "lower-case tid": func(i *Identifier) { i.TID = strings.ToLower(i.TID) },
 		"short tid": func(i *Identifier) { i.TID = "01J" }, "no kid": func(i *Identifier) { i.Kid = "" }, "iat": func(i *Identifier) { i.IssuedAt = -1 },
+		"iat of no year": func(i *Identifier) { i.IssuedAt = 1 << 60 },
 	} {
 		id := good
 		spoil(&id)

@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 )
 
 // maxWord bounds the ids in caveats, in bytes.
@@ -49,28 +47,32 @@ func parseMethod(s string) (string, error) {
 
 func parseTime(s string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339, s)
-	if err != nil {
+	loose := strings.Contains(s, ",") || len(s) > 13 && s[13] != ':' // what Parse lets pass: a comma for the point, one digit for the hour
+	if year := t.UTC().Year(); err != nil || loose || year < 0 || year > 9999 {
 		return time.Time{}, fmt.Errorf("%q is not an RFC 3339 time", s)
 	}
 	return t, nil
 }
 
-// parsePrefix reads a network without host bits, or one address.
+// parsePrefix reads a network without host bits, or one address. An IPv4 one written as IPv6 would meet no address, and is refused.
 func parsePrefix(s string) (netip.Prefix, error) {
-	if p, err := netip.ParsePrefix(s); err == nil && p == p.Masked() {
-		return p, nil
+	p, err := netip.ParsePrefix(s)
+	if err != nil {
+		a, err := netip.ParseAddr(s)
+		if err != nil || a.Zone() != "" {
+			return netip.Prefix{}, fmt.Errorf("%q is not a network or an address", s)
+		}
+		p = netip.PrefixFrom(a, a.BitLen())
 	}
-	a, err := netip.ParseAddr(s)
-	if err != nil || a.Zone() != "" {
-		return netip.Prefix{}, fmt.Errorf("%q is not a network or an address", s)
+	if p != p.Masked() || p.Addr().Is4In6() {
+		return netip.Prefix{}, fmt.Errorf("%q is not a network without host bits, IPv4 written as IPv4", s)
 	}
-	return netip.PrefixFrom(a, a.BitLen()), nil
+	return p, nil
 }
 
 // parseWord reads one id: printable, in one piece, and not a list or a pattern.
 func parseWord(s string) (string, error) {
-	bad := func(r rune) bool { return !unicode.IsPrint(r) || unicode.IsSpace(r) || r == ',' || r == '*' }
-	if s == "" || len(s) > maxWord || !utf8.ValidString(s) || strings.ContainsFunc(s, bad) {
+	if s == "" || len(s) > maxWord || !printable(s) || strings.ContainsAny(s, " ,*") {
 		return "", fmt.Errorf("%q is not one id of at most %d bytes", s, maxWord)
 	}
 	return s, nil
