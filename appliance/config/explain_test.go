@@ -132,7 +132,7 @@ func TestReloadClasses(t *testing.T) {
 	}
 	for key, want := range map[string]string{
 		"node.data_dir": ReloadRestart, "node.drain_cap": ReloadInPlace, "server.bind": ReloadRebind, "server.read_timeout": ReloadRebind,
-		"server.acceptors": ReloadRestart, "server.max_conns": ReloadInPlace, "server.cors.allow_origins": ReloadInPlace, "tls.enabled": ReloadRebind,
+		"server.max_conns": ReloadInPlace, "server.cors.allow_origins": ReloadInPlace, "tls.enabled": ReloadRebind,
 		"tls.cert_path": ReloadInPlace, "uds.path": ReloadRebind, "uds.map": ReloadInPlace, "auth.max_ttl": ReloadInPlace, "amnesia.enabled": ReloadRestart,
 		"amnesia.purge_interval_ms": ReloadInPlace, "store.max_bytes": ReloadRestart, "store.group_max": ReloadInPlace, "log.format": ReloadInPlace,
 		"audit.retain": ReloadInPlace, "otel.exporter": ReloadInPlace, "metrics.openmetrics": ReloadInPlace, "registry.limits.rps": ReloadInPlace,

@@ -14,7 +14,6 @@ import (
 // Config is the section [server].
 type Config struct {
 	Bind         string        `toml:"bind" reload:"b"`                    // host:port of the TCP listener; port 0: any free one
-	Acceptors    int           `toml:"acceptors" reload:"x"`               // accept loops of the TCP listener
 	MaxConns     int           `toml:"max_conns" reload:"r"`               // open TCP connections; one more gets a canned 503
 	PerIP        int           `toml:"connection_limit_per_ip" reload:"r"` // of one address, or of one IPv6 /64; one more gets a canned 429
 	Reserved     int           `toml:"reserved_conns" reload:"r"`          // beyond both caps, for probes from health_cidrs
@@ -44,7 +43,6 @@ type CORS struct {
 func DefaultConfig() Config {
 	return Config{
 		Bind:         "127.0.0.1:8080",
-		Acceptors:    1,
 		MaxConns:     1024,
 		PerIP:        256,
 		Reserved:     16,
@@ -69,7 +67,6 @@ func loopback() []string { return []string{"127.0.0.0/8", "::1/128"} }
 func (c Config) Validate() error {
 	return errors.Join(
 		validateBind(c.Bind),
-		within("acceptors", int64(c.Acceptors), 1, 1), // one loop accepts far more connections than max_conns lets live
 		within("max_conns", int64(c.MaxConns), 1, 1<<20),
 		within("connection_limit_per_ip", int64(c.PerIP), 1, 1<<20),
 		within("reserved_conns", int64(c.Reserved), 0, 1024),

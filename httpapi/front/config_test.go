@@ -12,7 +12,7 @@ func TestConfigFaultsAreAllTold(t *testing.T) {
 	bad := Config{Bind: "nowhere", MetricsAllow: []string{"x"}, HealthCIDRs: []string{"1"}, Trusted: []string{"y"},
 		CORS: CORS{AllowOrigins: []string{"https://a.example/"}, AllowMethods: []string{"G T"}, AllowHeaders: []string{""}}}
 	err := bad.Validate()
-	for _, key := range []string{"bind", "acceptors", "connection_limit_per_ip", "health_cidrs", "decompress_ratio_cap", "trusted_proxies", "cors.allow_origins", "cors.allow_methods",
+	for _, key := range []string{"bind", "connection_limit_per_ip", "health_cidrs", "decompress_ratio_cap", "trusted_proxies", "cors.allow_origins", "cors.allow_methods",
 		"cors.allow_headers", "metrics_allow", "max_conns", "max_header", "max_body_bytes", "read_timeout", "write_timeout", "idle_timeout"} {
 		if err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("%v does not name %s", err, key)
