@@ -25,18 +25,21 @@ func (e *prepareError) Error() string { return e.part + ": " + e.err.Error() }
 
 func (e *prepareError) Unwrap() error { return e.err }
 
-// prepareAll prepares every part, in order. If one fails, those before it are undone, the last one first.
+// prepareAll prepares every part, in order. If one fails, or ctx ends, those before it are undone, the last one first.
 func prepareAll(ctx context.Context, parts []part, next *config.Config) (swap func(), err error) {
 	var swaps, undos []func()
 	for _, p := range parts {
 		s, u, err := p.prepare(ctx, next)
+		if err == nil {
+			swaps, undos = append(swaps, s), append(undos, u)
+			err = ctx.Err()
+		}
 		if err != nil {
 			for _, undo := range slices.Backward(undos) {
 				undo()
 			}
 			return nil, &prepareError{p.name, err}
 		}
-		swaps, undos = append(swaps, s), append(undos, u)
 	}
 	return func() {
 		for _, swap := range swaps {

@@ -44,3 +44,16 @@ func TestPartsAllOrNothing(t *testing.T) {
 		}
 	}
 }
+
+// What was prepared when the node began to drain is undone: nothing is put in force in a node that closes its sockets.
+func TestPartsOfADrainingNode(t *testing.T) {
+	ctx, drain := context.WithCancel(t.Context())
+	undone := 0
+	parts := []part{{"last", func(context.Context, *config.Config) (swap, undo func(), err error) {
+		drain()
+		return func() {}, func() { undone++ }, nil
+	}}}
+	if _, err := prepareAll(ctx, parts, config.Default()); !errors.Is(err, context.Canceled) || undone != 1 {
+		t.Errorf("%v, undone %d times", err, undone)
+	}
+}

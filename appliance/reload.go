@@ -3,6 +3,9 @@ package appliance
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
+	"slices"
 	"strings"
 
 	"ronbox/appliance/config"
@@ -20,12 +23,12 @@ const (
 
 // reload is one request for the configuration to be read again. Whoever waits has a reply.
 type reload struct {
-	ctx    context.Context // of who asked; nil for a signal
 	source string
 	by     engines.Actor
 	corrID string
 	reply  *flow.Reply[wire.Reloaded] // nil for a signal
 	older  []*reload                  // those that it stands for, each with a reply
+	owed   bool                       // it stands for a signal, which nobody takes back
 }
 
 // Hangup asks for a reload, as SIGHUP does. It returns at once; the log tells what came of it.
@@ -35,18 +38,23 @@ func (n *Node) Hangup() {
 
 // Reload reads the configuration again and puts it in force whole, or leaves the old one in force and says why.
 func (n *Node) Reload(ctx context.Context, by engines.Actor, corrID string) (wire.Reloaded, error) {
-	r := &reload{ctx: ctx, source: sourceAdmin, by: by, corrID: corrID, reply: flow.NewReply[wire.Reloaded]()}
+	r := &reload{source: sourceAdmin, by: by, corrID: corrID, reply: flow.NewReply[wire.Reloaded]()}
 	if err := n.askReload(r); err != nil {
 		return wire.Reloaded{}, err
 	}
 	return r.reply.Wait(ctx)
 }
 
-// askReload queues r. Into a full queue it goes in the place of the oldest, which gets the same answer.
+// askReload queues r. Into a full queue it goes in the place of the oldest, which gets the same answer: also that it came
+// too late, when the queue was closed meanwhile.
 func (n *Node) askReload(r *reload) error {
 	for {
 		err := n.reloads.TrySend(r)
+		if err == nil {
+			return nil
+		}
 		if !errors.Is(err, flow.ErrBusy) {
+			r.answer(wire.Reloaded{}, err)
 			return err
 		}
 		select {
@@ -62,9 +70,17 @@ func (n *Node) askReload(r *reload) error {
 // takeOver has r answered for old too.
 func (r *reload) takeOver(old *reload) {
 	r.older = append(r.older, old.older...)
+	r.owed = r.owed || old.owed || old.reply == nil
 	if old.older = nil; old.reply != nil {
 		r.older = append(r.older, old)
 	}
+}
+
+// claim begins the work, for those who still wait for it. It says whether there is anyone, or a signal.
+func (r *reload) claim() bool {
+	r.older = slices.DeleteFunc(r.older, func(one *reload) bool { return !one.reply.Claim() })
+	own := r.reply == nil || r.reply.Claim()
+	return own || r.owed || len(r.older) > 0
 }
 
 // answer tells everyone that r stands for.
@@ -97,6 +113,9 @@ func (n *Node) read() (next inForce, changed []config.Change, err error) {
 		return next, nil, &httpapi.ReloadError{Reason: reasonSource, Detail: "this node was started without a way to read it again"}
 	}
 	now, _ := n.config.Load()
+	if err := sourceGone(now.entries); err != nil {
+		return next, nil, err
+	}
 	next = inForce{version: now.version}
 	if next.cfg, next.entries, err = n.opt.Load(); err != nil {
 		return next, nil, loadError(err)
@@ -116,6 +135,18 @@ func (n *Node) read() (next inForce, changed []config.Change, err error) {
 		next.version++
 	}
 	return next, changed, nil
+}
+
+// sourceGone refuses to take a file that is no more for the wish to have every default.
+func sourceGone(entries []config.Entry) error {
+	path := sourceFile(entries)
+	if path == "" {
+		return nil
+	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return &httpapi.ReloadError{Reason: reasonParse, Detail: path + " is gone: put it back, an empty one for the defaults"}
+	}
+	return nil
 }
 
 // loadError sorts the faults of a configuration: text that cannot be read, or values that are not allowed.

@@ -52,7 +52,9 @@ func (n *Node) runReloader(ctx context.Context) error {
 				r.answer(wire.Reloaded{}, flow.ErrClosed)
 				continue
 			}
-			again = n.reload(ctx, r)
+			if r.claim() {
+				again = n.reload(ctx, r)
+			}
 		case <-timer.C:
 			if err := n.apply(ctx, again); err == nil || again.tries == applyTries {
 				again = nil
@@ -120,11 +122,16 @@ func (n *Node) reloaded(next inForce, changed []config.Change) wire.Reloaded {
 func (n *Node) apply(ctx context.Context, p *pending) error {
 	p.tries++
 	swap, err := prepareAll(ctx, n.parts(), p.next.cfg)
+	if ctx.Err() != nil && err != nil {
+		p.tries = applyTries
+		return flow.ErrClosed // the node drains
+	}
 	if err != nil {
 		failed := &httpapi.ReloadError{Reason: prepareReason(err), Detail: err.Error()}
 		then := "the old configuration stays in force: correct what is wrong, then reload"
 		if p.tries < applyTries {
 			then = fmt.Sprintf("the old configuration stays in force, it is tried again in %s", p.delay())
+			failed.Detail += fmt.Sprintf(" (it is tried again in %s)", p.delay())
 		}
 		n.reloadFailed(p.asked, failed, then)
 		return failed
@@ -157,6 +164,7 @@ func (n *Node) finish(ctx context.Context, p *pending) {
 	for _, c := range p.changed {
 		detail[c.Key] = c.From + " -> " + c.To
 	}
+	ctx = context.WithoutCancel(ctx) // it is in force, even if the node drains
 	n.note(ctx, auditEvent("config.reloaded", p.asked.by, p.asked.corrID, detail))
 }
 
