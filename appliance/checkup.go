@@ -2,6 +2,7 @@ package appliance
 
 import (
 	"context"
+	"os"
 
 	"ronbox/appliance/config"
 	"ronbox/appliance/host"
@@ -11,6 +12,9 @@ import (
 func Checkup(ctx context.Context, cfg *config.Config, running bool) []host.Finding {
 	in := needs(cfg)
 	in.Running = running
+	if file, err := os.Stat(cfg.Path(DatabaseName)); err == nil {
+		in.Held = file.Size()
+	}
 	return host.Doctor(ctx, in)
 }
 

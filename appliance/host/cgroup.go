@@ -1,8 +1,10 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path"
 	"slices"
 	"strconv"
@@ -41,7 +43,7 @@ func parseMemberships(r io.Reader) ([]membership, error) {
 		if len(parts) != 3 {
 			return nil, fmt.Errorf("cgroup: cannot read %q", clip(line))
 		}
-		m := membership{path: parts[2]}
+		m := membership{path: path.Clean("/" + parts[2])}
 		if parts[1] != "" {
 			m.controllers = strings.Split(parts[1], ",")
 		}
@@ -50,17 +52,20 @@ func parseMemberships(r io.Reader) ([]membership, error) {
 	return out, nil
 }
 
-// group reads the bounds. Control groups that are not mounted bound nothing that could be told.
+// group reads the bounds. Control groups that are not mounted bound nothing that could be told, nor do those of a kernel without.
 func (h host) group() (Group, error) {
+	mounts, err := h.mounts()
+	if err != nil {
+		return Group{}, err
+	}
 	text, err := h.text("proc/self/cgroup")
+	if errors.Is(err, fs.ErrNotExist) {
+		return Group{}, nil
+	}
 	if err != nil {
 		return Group{}, err
 	}
 	members, err := parseMemberships(strings.NewReader(text))
-	if err != nil {
-		return Group{}, err
-	}
-	mounts, err := h.mounts()
 	if err != nil {
 		return Group{}, err
 	}
@@ -79,28 +84,47 @@ func (h host) group() (Group, error) {
 
 // groupDirs are the folders of a group and of those above it, as far as they are mounted.
 func groupDirs(m membership, mounts []mount) []string {
+	at, ok := groupMount(m, mounts)
+	if !ok {
+		return nil
+	}
+	rel := "/" // a group that is mounted nowhere has bounds above it at least
+	if within(at.Root, m.path) {
+		rel = path.Clean("/" + strings.TrimPrefix(m.path, path.Clean(at.Root)))
+	}
 	var out []string
+	for ; ; rel = path.Dir(rel) {
+		out = append(out, strings.TrimPrefix(path.Join(at.Point, rel), "/"))
+		if rel == "/" {
+			return out
+		}
+	}
+}
+
+// groupMount is the mount of m's hierarchy that shows its group, else the first one.
+func groupMount(m membership, mounts []mount) (best mount, found bool) {
 	for _, at := range mounts {
 		v2 := len(m.controllers) == 0 && at.Type == "cgroup2"
 		v1 := at.Type == "cgroup" && slices.ContainsFunc(m.controllers, func(c string) bool { return slices.Contains(strings.Split(at.Super, ","), c) })
 		if !v2 && !v1 {
 			continue
 		}
-		rel := strings.TrimPrefix(path.Clean("/"+m.path), path.Clean("/"+at.Root))
-		for rel = path.Clean("/" + rel); ; rel = path.Dir(rel) {
-			out = append(out, strings.TrimPrefix(path.Join(at.Point, rel), "/"))
-			if rel == "/" {
-				break
-			}
+		if within(at.Root, m.path) {
+			return at, true
 		}
-		break
+		if !found {
+			best, found = at, true
+		}
 	}
-	return out
+	return best, found
 }
 
 // bound2 reads one folder of version 2.
 func (h host) bound2(dir string) (g Group) {
-	g.Memory, _ = h.number(dir + "/memory.max") // "max" is no number: no bound
+	for _, name := range []string{"/memory.max", "/memory.high"} { // beyond high it is throttled
+		n, _ := h.number(dir + name) // "max" is no number: no bound
+		g.narrow(Group{Memory: n})
+	}
 	if n, err := h.number(dir + "/memory.swap.max"); err == nil {
 		g.Swap = n
 		if n == 0 {

@@ -49,6 +49,21 @@ func TestGroup(t *testing.T) {
 			"cg/memory/box/memory.limit_in_bytes": "1073741824", "cg/memory/memory.limit_in_bytes": "9223372036854771712",
 			"cg/cpu/box/cpu.cfs_quota_us": "25000", "cg/cpu/box/cpu.cfs_period_us": "100000", "cg/cpu/cpu.cfs_quota_us": "-1", "cg/cpu/cpu.cfs_period_us": "100000",
 		}, Group{Memory: 1 << 30, CPUs: 0.25}},
+		{"a mount of the group's own, whose name begins its neighbour's", map[string]string{
+			"proc/self/mountinfo": "32 27 0:30 /a /cg/a rw - cgroup2 cgroup2 rw\n33 27 0:30 / /cg/all rw - cgroup2 cgroup2 rw", "proc/self/cgroup": "0::/ab/c",
+			"cg/a/memory.max": "7", "cg/a/b/c/memory.max": "5", "cg/all/ab/c/memory.max": "1000000",
+		}, Group{Memory: 1000000}},
+		{"a group outside of all mounts", map[string]string{
+			"proc/self/mountinfo": boxed, "proc/self/cgroup": "0::/../other", "sys/fs/cgroup/memory.max": "1000000",
+		}, Group{Memory: 1000000}},
+		{"hybrid", map[string]string{
+			"proc/self/mountinfo": "32 27 0:30 / /cg/unified rw - cgroup2 cgroup2 rw\n" + mounts1, "proc/self/cgroup": "4:memory:/box\n1:name=systemd:/x\n0::/box",
+			"cg/memory/box/memory.limit_in_bytes": "1073741824", "cg/unified/box/cgroup.procs": "1",
+		}, Group{Memory: 1 << 30}},
+		{"throttled above a bound", map[string]string{
+			"proc/self/mountinfo": mounts2, "proc/self/cgroup": "0::/", "sys/fs/cgroup/memory.max": "1000000", "sys/fs/cgroup/memory.high": "900000",
+		}, Group{Memory: 900000}},
+		{"a kernel without control groups", map[string]string{"proc/self/mountinfo": "1 2 3 / / rw - ext4 x rw"}, Group{}},
 		{"nonsense", map[string]string{
 			"proc/self/mountinfo": mounts2, "proc/self/cgroup": "0::/", "sys/fs/cgroup/memory.max": "much", "sys/fs/cgroup/cpu.max": "1",
 		}, Group{}},

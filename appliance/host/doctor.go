@@ -12,6 +12,7 @@ type Inputs struct {
 	Running      bool   // a node runs here already: its port is taken, and by it
 	MaxBytes     int64  // what the database may grow to; with Amnesia in memory
 	MinFree      int64  // what the disk must keep free
+	Held         int64  // what the database takes of the disk already
 	MaxConns     int
 	Amnesia      bool
 	AllowSwap    bool

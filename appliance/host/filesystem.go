@@ -47,7 +47,10 @@ func ReadFileSystem(path string) (FileSystem, error) {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return FileSystem{}, &os.PathError{Op: "statfs", Path: dir, Err: err}
 	}
-	size := uint64(st.Bsize)
+	size := uint64(st.Frsize) // what blocks are counted in; the other size is that of good reads
+	if size == 0 {
+		size = uint64(st.Bsize)
+	}
 	out := FileSystem{Free: int64(st.Bavail * size), Total: int64(st.Blocks * size), FastCommit: No}
 	mounts, err := here().mounts()
 	if err != nil {

@@ -22,8 +22,10 @@ const (
 	littleMemory = 256 << 20
 	// fewPending connections are lost in a burst that larger tables hold.
 	fewPending = 512
-	// clockMayMiss is what tokens and signatures allow for.
+	// clockMayMiss is far below what tokens (30 s) and signatures (5 m) allow for: whoever made them may be off as well.
 	clockMayMiss = time.Second
+	// growth is the step in which the database grows.
+	growth = 16 << 20
 )
 
 func checkFolder(in Inputs) Finding {
@@ -98,13 +100,19 @@ func judgeFileSystem(in Inputs, f FileSystem, k Kernel) Finding {
 	return ok(check, "%s", where)
 }
 
+// keptFree is what the store leaves free: store.min_free, but of a small disk not more than an eighth of what the database could have of
+// it, and not less than a step of its growth.
+func keptFree(in Inputs, f FileSystem) int64 {
+	return min(in.MinFree, max((f.Free+in.Held)/8, min(growth, f.Total/8)))
+}
+
 func judgeSpace(in Inputs, f FileSystem) Finding {
 	const check = "disk_space"
-	switch {
-	case f.Free < in.MinFree:
-		return bad(check, "free some space: the node refuses writes below store.min_free", "%s free of %s, store.min_free is %s",
-			bytesText(f.Free), bytesText(f.Total), bytesText(in.MinFree))
-	case f.Free < in.MaxBytes:
+	switch kept := keptFree(in, f); {
+	case f.Free < kept:
+		return bad(check, "free some space, or lower store.min_free: the node refuses writes", "%s free of %s, kept free are %s",
+			bytesText(f.Free), bytesText(f.Total), bytesText(kept))
+	case f.Free < in.MaxBytes-in.Held:
 		return warn(check, "keep an eye on it, or lower store.max_bytes", "%s free of %s, the database may grow to %s",
 			bytesText(f.Free), bytesText(f.Total), bytesText(in.MaxBytes))
 	}

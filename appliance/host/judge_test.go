@@ -26,6 +26,7 @@ func TestJudgements(t *testing.T) {
 	amnesia := with(func(i *Inputs) { i.Amnesia = true })
 	swapping := with(func(i *Inputs) { i.Amnesia, i.AllowSwap = true, true })
 	running := with(func(i *Inputs) { i.Running = true })
+	filled := with(func(i *Inputs) { i.Held = 7 * gib })
 	remote := with(func(i *Inputs) { i.AllowNetwork = true })
 	taken := &net.OpError{Err: os.NewSyscallError("bind", unix.EADDRINUSE)}
 	for _, tt := range []struct {
@@ -56,7 +57,10 @@ func TestJudgements(t *testing.T) {
 		{"no fast commits", judgeFileSystem(in, fast(No), old), OK, ""},
 		{"much space", judgeSpace(in, FileSystem{Free: 20 * gib, Total: 40 * gib}), OK, "20GiB free of 40GiB"},
 		{"space for some growth", judgeSpace(in, FileSystem{Free: 2 * gib, Total: 40 * gib}), Warn, "may grow to 8GiB"},
-		{"no space", judgeSpace(in, FileSystem{Free: gib - 1, Total: 40 * gib}), Bad, "store.min_free"},
+		{"no space", judgeSpace(filled, FileSystem{Free: gib / 2, Total: 40 * gib}), Bad, "store.min_free"},
+		{"space beside a large database", judgeSpace(filled, FileSystem{Free: 2 * gib, Total: 40 * gib}), OK, "2GiB free"},
+		{"a small disk", judgeSpace(in, FileSystem{Free: gib / 2, Total: gib}), Warn, "may grow to 8GiB"},
+		{"a small disk, full", judgeSpace(in, FileSystem{Free: 1 << 20, Total: gib}), Bad, "kept free are 16MiB"},
 		{"fast disk", judgeSync(Latency{Median: 90 * time.Microsecond, Most: time.Millisecond, Samples: 32}), OK, "90µs"},
 		{"rotating disk", judgeSync(Latency{Median: slowSync}), Warn, "two syncs"},
 		{"hopeless disk", judgeSync(Latency{Median: hopelessSync}), Bad, "another disk"},

@@ -11,7 +11,6 @@ import (
 
 // mount is one line of /proc/self/mountinfo.
 type mount struct {
-	Device string // "259:2", major and minor number
 	Root   string // the folder of the file system that is mounted
 	Point  string // where it is mounted
 	Type   string // "ext4"
@@ -28,7 +27,7 @@ func parseMounts(r io.Reader) ([]mount, error) {
 		if strings.TrimSpace(lines.Text()) == "" {
 			continue
 		}
-		m, ok := parseMount(strings.Fields(lines.Text()))
+		m, ok := parseMount(strings.Split(lines.Text(), " "))
 		if !ok {
 			return nil, fmt.Errorf("mountinfo: cannot read %q", clip(lines.Text()))
 		}
@@ -37,7 +36,7 @@ func parseMounts(r io.Reader) ([]mount, error) {
 	return out, lines.Err()
 }
 
-// parseMount reads "36 35 98:0 /root /point opts optional… - type source super".
+// parseMount reads "36 35 98:0 /root /point opts optional… - type source super", of which the source may be empty.
 func parseMount(f []string) (mount, bool) {
 	if len(f) < 9 {
 		return mount{}, false
@@ -49,7 +48,7 @@ func parseMount(f []string) (mount, bool) {
 	if len(f) < dash+3 {
 		return mount{}, false
 	}
-	m := mount{Device: f[2], Root: unescape(f[3]), Point: unescape(f[4]), Type: f[dash+1], Source: unescape(f[dash+2])}
+	m := mount{Root: unescape(f[3]), Point: unescape(f[4]), Type: f[dash+1], Source: unescape(f[dash+2])}
 	if len(f) > dash+3 {
 		m.Super = f[dash+3]
 	}
