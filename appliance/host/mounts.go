@@ -52,7 +52,7 @@ func parseMount(f []string) (mount, bool) {
 	if len(f) > dash+3 {
 		m.Super = f[dash+3]
 	}
-	return m, true
+	return m, m.Point != "" && m.Type != ""
 }
 
 // unescape undoes \040 and its like, which stand for space, tab, newline and backslash.

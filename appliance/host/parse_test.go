@@ -139,6 +139,7 @@ func TestParseFastCommit(t *testing.T) {
 // No text makes a parser panic, and what it makes of one is within bounds.
 func FuzzParsers(f *testing.F) {
 	f.Add(mountinfo)
+	f.Add("      -  0")
 	f.Add("0::/a\n9:cpu,cpuacct:/b\n")
 	f.Add("MemTotal: 5 kB\n")
 	f.Add("Filename\n/dev/sda2 partition 5 5 -2\n")
@@ -147,7 +148,7 @@ func FuzzParsers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		all, _ := parseMounts(strings.NewReader(text))
 		for _, m := range all {
-			if m.Type == "" {
+			if m.Type == "" || m.Point == "" {
 				t.Errorf("%q gives %+v", text, m)
 			}
 		}
