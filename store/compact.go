@@ -108,7 +108,8 @@ func (r *ReadOnly) digest(ctx context.Context) (d digests, err error) {
 	return d, err
 }
 
-// swap puts the new file in the place of the old one, which stays under another name until the new one was opened there.
+// swap puts the new file, which was verified, in the place of the old one. From the rename on a node may have it open and commit to it, so
+// there is no way back. The old file keeps a name of its own until the new one's is durable.
 func swap(fresh, path string, folder *os.File) error {
 	kept := path + ".before-compact"
 	if err := removeIfThere(kept); err != nil {
@@ -121,12 +122,8 @@ func swap(fresh, path string, folder *os.File) error {
 	if err == nil {
 		err = folder.Sync()
 	}
-	if err != nil {
-		return errors.Join(err, os.Remove(kept))
+	if err = errors.Join(err, os.Remove(kept)); err != nil {
+		return err
 	}
-	r, err := OpenReader(path)
-	if err != nil {
-		return errors.Join(err, os.Rename(kept, path)) // cannot be: it was verified under its other name
-	}
-	return errors.Join(r.Close(), os.Remove(kept), folder.Sync())
+	return folder.Sync()
 }

@@ -135,6 +135,34 @@ func TestCompactAfterACrash(t *testing.T) {
 	}
 }
 
+// A node that starts on the new file as soon as it has its name keeps it: what it commits must not be lost to a file put back.
+func TestCompactionLeavesAStartedNodeAlone(t *testing.T) {
+	path, _ := holed(t)
+	fresh := copyOf(t, path)
+	node, err := os.OpenFile(fresh, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lockFile(node, true, 0); err != nil { // as it is locked the moment after the rename
+		t.Fatal(err)
+	}
+	folder, err := lockFolder(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := swap(fresh, path, folder); err != nil {
+		t.Error(err)
+	}
+	has, err := node.Stat()
+	named, err2 := os.Stat(path)
+	if err := errors.Join(err, err2, folder.Close(), node.Close()); err != nil || !os.SameFile(has, named) {
+		t.Errorf("the file of the node has lost its name, %v", err)
+	}
+	if left, _ := filepath.Glob(path + ".*"); len(left) != 0 {
+		t.Errorf("left %v", left)
+	}
+}
+
 // A compacted snapshot has what a plain one has, in less room, and says so; it is restored like any.
 func TestCompactSnapshot(t *testing.T) {
 	path, hash := holed(t)
