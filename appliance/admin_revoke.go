@@ -2,6 +2,7 @@ package appliance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -25,6 +26,9 @@ func (n *Node) Revoke(ctx context.Context, by engines.Actor, corrID string, q wi
 	if err != nil {
 		return wire.Revoked{}, err
 	}
+	if err := mayRevoke(by, what, value); err != nil {
+		return wire.Revoked{}, err
+	}
 	fresh, err := newKid(n.now())
 	if err != nil {
 		return wire.Revoked{}, err
@@ -32,9 +36,12 @@ func (n *Node) Revoke(ctx context.Context, by engines.Actor, corrID string, q wi
 	note := auditEvent("auth.revoked", by, corrID, nil)
 	note.Reason = q.Reason
 	done, err := store.Commit(ctx, n.store, store.Control, revoke{
-		What: what, Value: value, Epoch: n.store.Info().AuthEpoch, Reason: q.Reason, Key: fresh, Note: note,
+		What: what, Value: value, Epoch: n.store.Info().AuthEpoch, Tenant: by.Tenant, Reason: q.Reason, Key: fresh, Note: note,
 		Until: n.now().Add(n.conf().Auth.MaxTTL.D()).UnixNano(),
 	}, func(r revoked) { n.keys.apply(r.authChange) })
+	if errors.Is(err, errForeign) {
+		return wire.Revoked{}, denied(by, errForeign.Error())
+	}
 	if err != nil {
 		return wire.Revoked{}, err
 	}

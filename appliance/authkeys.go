@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -48,7 +49,25 @@ func (k freshKid) put(all []keyed, at store.Stamp, w *store.Writes) ([]keyed, er
 	}
 	row := kidRow{Salt: k.Salt, State: kidActive, CreatedAt: at.At}
 	kids.Put(w, k.ID, row)
-	return append(all, keyed{k.ID, row}), nil
+	return append(forgetRetired(all, w), keyed{k.ID, row}), nil
+}
+
+// forgetRetired lets the oldest retired keys go, beyond those that are kept for a look back: a key that nobody knows is as
+// void as a retired one.
+func forgetRetired(all []keyed, w *store.Writes) []keyed {
+	var kept []keyed
+	retired := 0
+	for _, k := range slices.Backward(all) {
+		if k.State == kidRetired {
+			if retired++; retired >= maxRetired {
+				kids.Delete(w, k.id)
+				continue
+			}
+		}
+		kept = append(kept, k)
+	}
+	slices.Reverse(kept)
+	return kept
 }
 
 // addKid puts the first token key into the file.

@@ -1,6 +1,7 @@
 package appliance
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -23,8 +24,9 @@ type revoke struct {
 	What   string
 	Value  string // of an epoch: ignored
 	Epoch  uint64 // in force
+	Tenant string // whose tokens it may be about, "" for any
 	Reason string
-	Until  int64    // Unix ns: when the longest token minted now would expire
+	Until  int64    // Unix ns: when the longest token minted now would expire; those minted before count by themselves
 	Key    freshKid // in case the key that mints is among what is revoked
 	Note   store.Event
 }
@@ -66,10 +68,14 @@ func (c revoke) Apply(r store.Reader, at store.Stamp, w *store.Writes) (revoked,
 
 // decide says what is revoked until when, and retires the keys that go with it.
 func (c revoke) decide(r store.Reader, at store.Stamp, w *store.Writes) (out revoked, err error) {
-	out = revoked{what: c.What, value: c.Value, until: max(c.Until, at.At)}
+	out = revoked{what: c.What, value: c.Value, until: max(c.Until, at.At, lastExpiry(readKids(r)))}
 	switch c.What {
 	case revokeTID:
-		if row, known := tokens.Get(r, tokenPrefix+tokenID(c.Value)); known {
+		row, known := tokens.Get(r, tokenPrefix+tokenID(c.Value))
+		if c.Tenant != "" && row.Tenant != c.Tenant {
+			return out, errForeign
+		}
+		if known {
 			out.until = time.Unix(row.ExpiresAt, 0).UnixNano()
 		}
 		var old revRow
@@ -84,6 +90,18 @@ func (c revoke) decide(r store.Reader, at store.Stamp, w *store.Writes) (out rev
 		out.keys, _, err = c.endKeys(r, at, w, func(keyed) bool { return true })
 	}
 	return out, err
+}
+
+var errForeign = errors.New("it revokes tokens of its own tenant only")
+
+// lastExpiry is when the last token of all that stand expires, whatever was the longest life when it was minted.
+func lastExpiry(all []keyed) (last int64) {
+	for _, k := range all {
+		if k.State != kidRetired {
+			last = max(last, k.LastExpiry)
+		}
+	}
+	return last
 }
 
 // endKeys retires the keys that end, and puts a new one if none is active then.

@@ -33,6 +33,7 @@ const (
 // Bounds of the bucket.
 const (
 	maxKids        = 64      // keys that are not retired: each is tried against nothing, but listed and kept in memory
+	maxRetired     = 64      // keys that are: they are only shown
 	maxTokens      = 100_000 // live token rows
 	maxRevocations = 100_000 // more are told to rotate: one new key voids all tokens of the old ones
 )

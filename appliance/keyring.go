@@ -3,6 +3,7 @@ package appliance
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -18,17 +19,20 @@ type keyring struct {
 
 	// What was last put in force. Written by load, then by the committer, which runs what changes it one after the other.
 	keys    []keyed
-	revoked []auth.Revocation
+	revoked map[revID]auth.Revocation
 	state   *auth.State
 }
 
-func newKeyring(a *auth.Authority) *keyring { return &keyring{auth: a} }
+func newKeyring(a *auth.Authority) *keyring {
+	return &keyring{auth: a, revoked: map[revID]auth.Revocation{}}
+}
 
 // load reads the file and puts it in force; a file without a key gets its first.
 func (k *keyring) load(ctx context.Context, s *store.Store, secret []byte, now time.Time) error {
 	k.secret, k.epoch = secret, s.Info().AuthEpoch
 	err := s.View(ctx, func(r store.Reader) error {
-		k.keys, k.revoked = readKids(r), readRevocations(r)
+		k.keys = readKids(r)
+		k.revoke(readRevocations(r))
 		return nil
 	})
 	if err != nil {
@@ -50,35 +54,31 @@ func (k *keyring) load(ctx context.Context, s *store.Store, secret []byte, now t
 
 // apply puts a change in force. The committer calls it once the change is synced, before anyone is answered.
 func (k *keyring) apply(c authChange) {
+	k.revoke(c.revoked)
+	for _, id := range c.purged {
+		delete(k.revoked, id)
+	}
 	switch {
 	case c.keys == nil && len(c.purged) == 0 && len(c.revoked) == 0:
 	case c.keys == nil && len(c.purged) == 0:
-		k.revoked = append(k.revoked, c.revoked...)
 		k.state = k.state.With(c.revoked...)
 		k.auth.Swap(k.state)
 	default:
 		if c.keys != nil {
 			k.keys = c.keys
 		}
-		k.revoked = append(k.revoked, c.revoked...)
-		k.purge(c.purged)
 		k.rebuild()
 	}
 }
 
-// purge forgets revocations that can void nothing any more.
-func (k *keyring) purge(gone []revID) {
-	if len(gone) == 0 {
-		return
+// revoke holds each once: a tenant can be revoked again and again.
+func (k *keyring) revoke(list []auth.Revocation) {
+	for _, r := range list {
+		k.revoked[newRevID(r.What, r.Value)] = r
 	}
-	ids := make(map[revID]bool, len(gone))
-	for _, id := range gone {
-		ids[id] = true
-	}
-	k.revoked = slices.DeleteFunc(k.revoked, func(r auth.Revocation) bool { return ids[newRevID(r.What, r.Value)] })
 }
 
 func (k *keyring) rebuild() {
-	k.state = auth.NewState(k.secret, authKeys(k.keys), k.revoked, k.epoch)
+	k.state = auth.NewState(k.secret, authKeys(k.keys), slices.Collect(maps.Values(k.revoked)), k.epoch)
 	k.auth.Swap(k.state)
 }

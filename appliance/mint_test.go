@@ -9,21 +9,6 @@ import (
 	"ronbox/httpapi/wire"
 )
 
-// narrowed is a grant with some limits.
-func narrowed(t *testing.T, by ...func(*engines.Grant) bool) *engines.Grant {
-	t.Helper()
-	g := &engines.Grant{}
-	for _, f := range by {
-		if !f(g) {
-			t.Fatal("the grant allows nothing")
-		}
-	}
-	return g
-}
-
-func toTenant(g *engines.Grant) bool  { return g.NarrowTenant("acme") }
-func toAccount(g *engines.Grant) bool { return g.NarrowAccount("a") }
-
 // Nobody mints more than they may do themselves.
 func TestMayMint(t *testing.T) {
 	plain := wire.MintRequest{Scopes: []string{"registry.propose"}}
@@ -38,15 +23,15 @@ func TestMayMint(t *testing.T) {
 		{"an administrator mints administrators", engines.Actor{Admin: true}, admin, true},
 		{"a minter mints what is not the node's", engines.Actor{}, plain, true},
 		{"a minter mints no administrator", engines.Actor{}, admin, false},
-		{"one tenant mints for itself", engines.Actor{Tenant: "acme", Grant: narrowed(t, toTenant)}, acme, true},
-		{"one tenant mints for no other", engines.Actor{Tenant: "acme", Grant: narrowed(t, toTenant)}, wire.MintRequest{Scopes: plain.Scopes, Tenant: "x"}, false},
-		{"an administrator of one tenant neither", engines.Actor{Admin: true, Tenant: "acme", Grant: narrowed(t, toTenant)}, wire.MintRequest{Scopes: plain.Scopes, Tenant: "x"}, false},
-		{"what is narrowed to an account mints none", engines.Actor{Grant: narrowed(t, toAccount)}, plain, false},
-		{"nor one narrowed to a tenant's account", engines.Actor{Tenant: "acme", Grant: narrowed(t, toTenant, toAccount)}, acme, false},
-		{"what is narrowed to a signer mints none", engines.Actor{Signer: "org:a#k"}, plain, false},
+		{"one tenant mints for itself", engines.Actor{Tenant: "acme", Caveats: []string{"tenant = acme"}}, acme, true},
+		{"one tenant mints for no other", engines.Actor{Tenant: "acme", Caveats: []string{"tenant = acme"}}, wire.MintRequest{Scopes: plain.Scopes, Tenant: "x"}, false},
+		{"an administrator of one tenant neither", engines.Actor{Admin: true, Tenant: "acme", Caveats: []string{"tenant = acme"}}, wire.MintRequest{Scopes: plain.Scopes, Tenant: "x"}, false},
+		{"what is narrowed to an account mints none", engines.Actor{Caveats: []string{"account = a"}}, plain, false},
+		{"nor one narrowed to a tenant's account", engines.Actor{Tenant: "acme", Caveats: []string{"tenant = acme", "account = a"}}, acme, false},
+		{"what is narrowed to a signer mints none", engines.Actor{Caveats: []string{"registry.signer = org:a#k"}}, plain, false},
 	} {
 		t.Run(tt.doc, func(t *testing.T) {
-			err := mayMint(tt.by, tt.ask)
+			_, err := mayMint(tt.by, tt.ask)
 			var denied *auth.DeniedError
 			if (err == nil) != tt.want || err != nil && !errors.As(err, &denied) {
 				t.Errorf("%v, want allowed %v", err, tt.want)

@@ -20,6 +20,9 @@ type Actor struct {
 	Signer string
 	// Grant is what the engine must still check, nil for nothing.
 	Grant *Grant
+	// Caveats are what the token says beyond a scope and an expiry, a ttl as the time that it means: whoever hands out more
+	// by it must not go beyond them.
+	Caveats []string
 }
 
 // Anonymous says whether no one was identified.

@@ -1,8 +1,11 @@
 package auth
 
 import (
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"ronbox/engines"
 )
@@ -118,8 +121,11 @@ func TestActor(t *testing.T) {
 	}
 	grant := got.Grant
 	got.Grant = nil
-	want := engines.Actor{CapID: id.TID, Kid: "k1", Fingerprint: Fingerprint(token), Principal: "ops", Tenant: "acme", Admin: true}
-	if got != want {
+	want := engines.Actor{
+		CapID: id.TID, Kid: "k1", Fingerprint: Fingerprint(token), Principal: "ops", Tenant: "acme", Admin: true,
+		Caveats: []string{"max_bytes <= 7"},
+	}
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	if most, limited := grant.MaxBytes(); most != 7 || !limited || grant.Tenant("other") == nil {
@@ -142,5 +148,22 @@ func TestAmnesia(t *testing.T) {
 	a.SetAmnesia(true)
 	if _, err := a.Check(token, propose()); err != nil {
 		t.Errorf("in memory: %v", err)
+	}
+}
+
+// What a token was narrowed to goes with its actor; a life that counts from its own birth, as the time that it ends.
+func TestActorCaveats(t *testing.T) {
+	a := newRig()
+	token, _, err := a.Mint(MintSpec{Sub: "ops", Scopes: []string{"registry.propose"}, Now: noon, Path: propose().Path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := a.Check(appendRaw(t, token, "ttl = 30m", "tenant = acme"), propose())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"path = " + propose().Path, "exp < " + noon.Add(30*time.Minute).UTC().Format(time.RFC3339), "tenant = acme"}
+	if !slices.Equal(got.Caveats, want) {
+		t.Errorf("%q, want %q", got.Caveats, want)
 	}
 }

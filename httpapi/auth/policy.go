@@ -21,6 +21,7 @@ type policy struct {
 	signer     string // the one it acts for, "" for any
 	rate       int    // requests a second, 0 for any
 	grant      engines.Grant
+	narrowed   []string // what it says beyond what every token begins with
 
 	// Of a token that was proven:
 	token       string
@@ -39,8 +40,25 @@ func readPolicy(id Identifier, texts []string) *policy {
 	for _, text := range texts {
 		p.add(text)
 	}
-	p.fault = p.form(len(p.conditions) - len(texts))
+	first := len(p.conditions) - len(texts)
+	if p.fault = p.form(first); p.fault == "" {
+		p.narrowed = narrowing(p.conditions[first+2:])
+	}
 	return p
+}
+
+// narrowing lists caveats as they hold for a token of another age.
+func narrowing(own []condition) []string {
+	var out []string
+	for i := range own {
+		switch c := &own[i]; c.key {
+		case "ttl":
+			out = append(out, "exp < "+c.at.UTC().Format(time.RFC3339))
+		default:
+			out = append(out, c.text)
+		}
+	}
+	return out
 }
 
 func (p *policy) add(text string) {
