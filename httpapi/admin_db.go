@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"ronbox/httpapi/wire"
+	"ronbox/store"
 )
 
 // getDBInfo serves GET /admin/v1/db/info.
@@ -59,7 +60,7 @@ func (s *Server) postSnapshot(c *call) error {
 // dirError says what is wrong with the directory that the caller named; other errors it leaves as they are.
 func dirError(err error) error {
 	var p *fs.PathError
-	if !errors.As(err, &p) {
+	if errors.Is(err, store.ErrFull) || !errors.As(err, &p) {
 		return err
 	}
 	return &BodyError{"dir", p.Op + ": " + p.Err.Error()}

@@ -2,9 +2,13 @@ package httpapi
 
 import (
 	"net/http"
+	"strconv"
 
 	"ronbox/httpapi/wire"
 )
+
+// maxReason bounds, in bytes, what a person says of a change; it is kept on the audit chain.
+const maxReason = 1024
 
 // getNodeStatus serves GET /admin/v1/status.
 func (s *Server) getNodeStatus(c *call) error { return respond(c, http.StatusOK, s.d.Node.Status()) }
@@ -16,6 +20,9 @@ func (s *Server) postDrain(c *call) error {
 		if err := decode(c.body, &in); err != nil {
 			return err
 		}
+	}
+	if len(in.Reason) > maxReason {
+		return &BodyError{"reason", "must be at most " + strconv.Itoa(maxReason) + " bytes"}
 	}
 	s.d.Node.Drain(c.actor, c.corrID, in.Reason)
 	return respond(c, http.StatusAccepted, struct{}{})

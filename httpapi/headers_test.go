@@ -71,9 +71,9 @@ func TestPagesOfTheListMayRead(t *testing.T) {
 		{"GET", "/registry/head", "", "", 200, ""},
 		{"OPTIONS", "/registry/proposals", "https://console.example", "POST", 204, "https://console.example"},
 		{"OPTIONS", "/registry/proposals", "https://evil.example", "POST", 405, ""},
-		{"OPTIONS", "/registry/proposals", "https://console.example", "", 405, ""},
-		{"OPTIONS", "/nowhere", "https://console.example", "POST", 404, ""},
-		{"OPTIONS", "/admin/v1/status", "https://console.example", "GET", 404, ""},
+		{"OPTIONS", "/registry/proposals", "https://console.example", "", 405, "https://console.example"},
+		{"OPTIONS", "/nowhere", "https://console.example", "POST", 404, "https://console.example"},
+		{"OPTIONS", "/admin/v1/status", "https://console.example", "GET", 404, "https://console.example"},
 	} {
 		h := header{}
 		if tt.origin != "" {

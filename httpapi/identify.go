@@ -27,11 +27,8 @@ func authorize(s *Server, b *bound, next handler) handler {
 }
 
 // identify lets a peer of the admin socket do what the uid map gives it, and a TCP peer what its token says. A socket
-// peer that shows a token needs both. What is for the socket only does not exist on TCP.
+// peer that shows a token needs both.
 func (s *Server) identify(c *call, r *Route) (engines.Actor, error) {
-	if hidden(c, r) {
-		return engines.Actor{}, errNoRoute
-	}
 	token, given := bearer(c.r)
 	if !c.peer.Socket {
 		return s.d.Auth.Check(token, s.asked(c, r))
@@ -54,7 +51,7 @@ func (s *Server) asked(c *call, r *Route) auth.Request {
 	}
 }
 
-// hidden tells whether r does not exist for the peer of c.
+// hidden tells whether r does not exist for the peer of c: on TCP, what is for the socket.
 func hidden(c *call, r *Route) bool {
 	return !c.peer.Socket && (r.Socket || r.Admin && !c.live.adminOnTCP)
 }

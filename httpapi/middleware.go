@@ -15,11 +15,13 @@ type stage struct {
 }
 
 // stages are the rings, outermost first. The order is the contract: what counts lies outside what can fail, what
-// refuses early costs little, and no body is read before it is known who sends it.
+// refuses early costs little, who may not come in takes no token of those who may, and no body is read before it is
+// known who sends it. Judging a token comes cheap to the node: who shows bad ones is held off by address.
 func stages() []stage {
 	return []stage{
 		{"corr_id", every, correlate},
 		{"headers", every, harden},
+		{"cors", shared, share},
 		{"access", every, account},
 		{"recover", every, recovered},
 		{"shape", every, checkShape},
@@ -28,17 +30,17 @@ func stages() []stage {
 		{"gate", guarded, passGate},
 		{"deadline", guarded, limitTime},
 		{"inflight", takesPlace, limitInflight},
-		{"rate", guarded, limitRate},
-		{"cors", guarded, share},
 		{"auth", protected, authorize},
+		{"rate", guarded, limitRate},
 		{"caller", protected, limitCaller},
 		{"content", guarded, checkContent},
 		{"body", takesBody, readBody},
-		{"query", every, checkQuery},
+		{"query", matched, checkQuery},
 	}
 }
 
 func every(*Route) bool        { return true }
+func matched(r *Route) bool    { return r.Pattern != unmatched }
 func bypassing(r *Route) bool  { return r.Class == ClassBypass }
 func deprecated(r *Route) bool { return r.Deprecated != nil }
 func guarded(r *Route) bool    { return r.Class != ClassBypass && r.Class != ClassStatic }

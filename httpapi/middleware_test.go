@@ -21,7 +21,7 @@ func TestStagesStandInTheirOrder(t *testing.T) {
 		names = append(names, st.name)
 	}
 	want := []string{
-		"corr_id", "headers", "access", "recover", "shape", "bypass", "deprecated", "gate", "deadline", "inflight", "rate", "cors", "auth", "caller",
+		"corr_id", "headers", "cors", "access", "recover", "shape", "bypass", "deprecated", "gate", "deadline", "inflight", "auth", "rate", "caller",
 		"content", "body", "query",
 	}
 	if !slices.Equal(names, want) {

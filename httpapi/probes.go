@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -78,14 +79,43 @@ func (s *Server) getVersionInfo(c *call) error {
 // maxScrapes is how many may read all series at one time: each walks every one of them.
 const maxScrapes = 4
 
-// getMetrics serves GET /metrics to who may scrape.
+var errScrape = errors.New("the series could not be collected in time")
+
+// getMetrics serves GET /metrics to who may scrape. Who may not takes no place.
 func (s *Server) getMetrics() handler {
-	scrape := s.d.Metrics.Handler()
-	return s.scrapes.around(func(c *call) error {
+	all := s.d.Metrics.Handler()
+	scrape := s.scrapes.around(func(c *call) error {
+		w := &scrapeWriter{call: c}
+		if all.ServeHTTP(w, c.r); w.failed {
+			return errScrape
+		}
+		return nil
+	})
+	return func(c *call) error {
 		if err := s.mayScrape(c); err != nil {
 			return err
 		}
-		scrape.ServeHTTP(c, c.r)
-		return nil
-	})
+		return scrape(c)
+	}
+}
+
+// scrapeWriter holds back what the library says of its own failures, which are told in the one form instead.
+type scrapeWriter struct {
+	*call
+	failed bool
+}
+
+// WriteHeader notes a failure, and passes on what is none.
+func (w *scrapeWriter) WriteHeader(status int) {
+	if w.failed = status >= http.StatusBadRequest; !w.failed {
+		w.call.WriteHeader(status)
+	}
+}
+
+// Write drops the text of a failure.
+func (w *scrapeWriter) Write(b []byte) (int, error) {
+	if w.failed {
+		return len(b), nil
+	}
+	return w.call.Write(b)
 }

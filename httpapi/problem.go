@@ -160,6 +160,8 @@ func accessRows() []row {
 			title: "Node is draining", retry: true, wait: waitDrain, hint: hintDrain},
 		{is: is(errStarting), status: http.StatusServiceUnavailable, reason: reasonDegraded, code: "NotReady",
 			title: "Not ready", retry: true, wait: waitDegraded, more: func(error) details { return details{"cause": "starting"} }},
+		{is: is(errScrape), status: http.StatusServiceUnavailable, reason: reasonDegraded, code: "NotReady",
+			title: "Not ready", retry: true, wait: waitDegraded},
 	}
 }
 

@@ -73,6 +73,7 @@ func problemCases() []problemCase {
 		{errStreams, 429, "conn_cap", "Busy", true},
 		{errDraining, 503, "draining", "Draining", true},
 		{errStarting, 503, "degraded", "NotReady", true},
+		{errScrape, 503, "degraded", "NotReady", true},
 		{record.ErrMalformed, 400, "malformed", "Malformed", false},
 		{&record.FieldError{Field: "items.0.id", Reason: "is empty"}, 400, "malformed", "Malformed", false},
 		{record.ErrHardLimit, 413, "hard_limit", "HardLimitExceeded", false},

@@ -7,7 +7,8 @@ import (
 	"ronbox/httpapi/limit"
 )
 
-// limitRate takes a token of the service's bucket, then one of its address. A peer of the socket has none.
+// limitRate takes a token of the service's bucket, then one of the caller's network, which a peer of the socket has not.
+// Clients whom a proxy does not tell clearly share one.
 func limitRate(s *Server, b *bound, next handler) handler {
 	sv := s.services[b.route.Service]
 	bucket := sv.reads
@@ -18,7 +19,7 @@ func limitRate(s *Server, b *bound, next handler) handler {
 		if ok, wait := bucket.Take(c.started); !ok {
 			return &rateError{wait}
 		}
-		if c.peer.Addr.IsValid() {
+		if !c.peer.Socket {
 			if err := take(sv.byIP, network(c.peer.Addr), c.started); err != nil {
 				return err
 			}
@@ -33,7 +34,7 @@ func network(a netip.Addr) netip.Addr {
 		return a
 	}
 	p, err := a.WithZone("").Prefix(64)
-	if err != nil { // of an address that is not valid only
+	if err != nil { // the zero Addr, of those who are not told
 		return a
 	}
 	return p.Addr()

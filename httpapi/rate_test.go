@@ -33,7 +33,7 @@ func TestServiceBuckets(t *testing.T) {
 				t.Errorf("read %d: %d, want %d", i, got, want)
 			}
 		}
-		w := r.do("POST", "/registry/commit/"+proposal, "", nil) // refused before anyone looks at who asks
+		w := r.do("POST", "/registry/commit/"+proposal, "", writer)
 		p := problemIn(t, w.Body.String())
 		if w.Code != 429 || p.Reason != "rate_limit" || p.RetryAfter != 1 || !p.Retryable || w.Header().Get("Retry-After") != "1" {
 			t.Errorf("%d %+v", w.Code, p)

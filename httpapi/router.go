@@ -30,6 +30,8 @@ const (
 	registryPrefix = "/registry/"
 	adminPrefix    = "/admin/v1/"
 	catchAll       = "*path"
+
+	unmatched = "unmatched" // the label of what has no row
 )
 
 // router finds the row of a request. Nothing is cleaned or redirected: a path is a row's, or there is none.
@@ -119,7 +121,7 @@ func set(all map[string]*templates, key string) *templates {
 func (rt *router) addMissing(s *Server) {
 	for _, service := range []string{serviceNode, serviceRegistry} {
 		route := &Route{
-			Pattern: "unmatched", Service: service, Class: ClassBypass, Deadline: bypassDeadline, handle: rt.refuse,
+			Method: http.MethodGet, Pattern: unmatched, Service: service, Class: ClassStatic, Deadline: bypassDeadline, handle: rt.refuse,
 		}
 		for _, m := range []string{
 			http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,

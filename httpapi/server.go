@@ -140,9 +140,14 @@ func (s *Server) SetGate(g Gate) { s.gate.set(g, s.now()) }
 // Handler serves the table without a listener, as tests want it.
 func (s *Server) Handler() http.Handler { return s.router }
 
-// serve runs one request through its stages.
+// serve runs one request through its stages. What is hidden from its peer has no row for it, and so no stage that could
+// tell it from a path that nothing has.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, b *bound, p httprouter.Params) {
-	c := &call{w: w, r: r, route: b.route, params: p, peer: front.PeerOf(r), live: s.live.Load(), started: time.Now()}
+	c := &call{w: w, r: r, params: p, peer: front.PeerOf(r), live: s.live.Load(), started: time.Now()}
+	if hidden(c, b.route) {
+		b = s.router.missing(r)
+	}
+	c.route = b.route
 	if err := b.run(c); err != nil {
 		panic(http.ErrAbortHandler) // how net/http is told to drop the connection
 	}

@@ -15,22 +15,28 @@ var errStreams = errors.New("too many open streams")
 type streams struct {
 	mu   *flow.Mutex
 	n    int                // guarded by mu
-	byIP map[netip.Addr]int // guarded by mu; only addresses with a stream
+	byIP map[netip.Addr]int // guarded by mu; by network, only those with a stream
 }
 
 func newStreams(c *flow.Catalog) *streams {
 	return &streams{mu: flow.NewMutex(c, serviceNode, flow.RankCounters), byIP: map[netip.Addr]int{}}
 }
 
-// enter takes one of the places of cfg for the peer. Peers of the socket have one address, and only the common bound.
+// enter takes one of the places of cfg for the peer. Peers of the socket have the common bound only.
 func (s *streams) enter(p *front.Peer, cfg registry.SSEConfig) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.n >= cfg.MaxClients || !p.Socket && s.byIP[p.Addr] >= cfg.MaxPerIP {
+	if s.n >= cfg.MaxClients {
 		return false
 	}
+	if !p.Socket {
+		from := network(p.Addr)
+		if s.byIP[from] >= cfg.MaxPerIP {
+			return false
+		}
+		s.byIP[from]++
+	}
 	s.n++
-	s.byIP[p.Addr]++
 	return true
 }
 
@@ -38,8 +44,12 @@ func (s *streams) leave(p *front.Peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.n--
-	if s.byIP[p.Addr]--; s.byIP[p.Addr] == 0 {
-		delete(s.byIP, p.Addr)
+	if p.Socket {
+		return
+	}
+	from := network(p.Addr)
+	if s.byIP[from]--; s.byIP[from] == 0 {
+		delete(s.byIP, from)
 	}
 }
 

@@ -88,7 +88,7 @@ func (s *Server) bypassRoutes() []Route {
 	metrics.Answers = append(metrics.Answers, answersRaw("application/openmetrics-text", "on request, where configured"),
 		answersRaw("application/vnd.google.protobuf", "on request, where native histograms are"))
 	metrics.Scope = scopeMetrics // of who is not let in by metrics_allow
-	metrics.Problems = []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound}
+	metrics.Problems = []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable}
 	return []Route{
 		row("/healthz", "Whether the process answers", getHealthz, answersRaw("text/plain", "ok")),
 		ready,

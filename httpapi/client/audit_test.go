@@ -18,7 +18,8 @@ type chain struct {
 	first, last uint64
 	streams     []string
 	asked       []string
-	refuse      int // pages to refuse before one is given
+	refuse      int // the page to refuse, from 1
+	pages       int
 }
 
 func (a *chain) serve(rw http.ResponseWriter, r *http.Request) {
@@ -32,8 +33,7 @@ func (a *chain) serve(rw http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(rw, "retry: 1\n\n"+a.streams[len(a.asked)-1])
 		return
 	}
-	if a.refuse > 0 {
-		a.refuse--
+	if a.pages++; a.pages == a.refuse {
 		problem(rw, http.StatusTooManyRequests, `{"reason":"busy","retryable":true}`)
 		return
 	}
@@ -60,8 +60,13 @@ func row(seq int) string {
 	return fmt.Sprintf("id: %d\nevent: audit\ndata: {\"seq\":%d}\n\n", seq, seq)
 }
 
+// lagged is what the node says, which leaves out an id of 0.
 func lagged(from, to int) string {
-	return fmt.Sprintf("id: %d\nevent: lagged\ndata: {\"missed\":%d,\"from\":%d,\"to\":%d,\"last\":%d}\n\n", to, max(to-from+1, 0), from, to, to)
+	id := ""
+	if to > 0 {
+		id = fmt.Sprintf("id: %d\n", to)
+	}
+	return id + fmt.Sprintf("event: lagged\ndata: {\"missed\":%d,\"from\":%d,\"to\":%d,\"last\":%d}\n\n", max(to-from+1, 0), from, to, to)
 }
 
 func TestAuditStreamTellsEveryRowOnce(t *testing.T) {
@@ -71,13 +76,17 @@ func TestAuditStreamTellsEveryRowOnce(t *testing.T) {
 		want  []uint64
 		asked []string
 	}{
-		{"rows as they come", chain{1, 5, []string{row(4) + row(5)}, nil, 0}, []uint64{4, 5}, []string{"3", "5"}},
-		{"over a break", chain{1, 5, []string{row(4), row(4) + row(5)}, nil, 0}, []uint64{4, 5}, []string{"3", "4", "5"}},
-		{"a gap is read from the chain", chain{1, 9, []string{lagged(4, 8) + row(9)}, nil, 0}, []uint64{4, 5, 6, 7, 8, 9}, []string{"3", "9"}},
-		{"what the ring let go is a gap", chain{7, 9, []string{lagged(4, 8) + row(9)}, nil, 0}, []uint64{7, 8, 9}, []string{"3", "9"}},
-		{"a gap that cannot be read now is read later", chain{1, 6, []string{row(4) + lagged(5, 6), lagged(5, 6)}, nil, 1}, []uint64{4, 5, 6}, []string{"3", "4", "6"}},
-		{"a restored chain leads back", chain{1, 2, []string{row(4) + lagged(5, 1) + row(2)}, nil, 0}, []uint64{4, 2}, []string{"3", "2"}},
-		{"what grew meanwhile is not told twice", chain{1, 9, []string{lagged(4, 6) + row(7)}, nil, 0}, []uint64{4, 5, 6, 7}, []string{"3", "7"}},
+		{"rows as they come", chain{first: 1, last: 5, streams: []string{row(4) + row(5)}}, []uint64{4, 5}, []string{"3", "5"}},
+		{"over a break", chain{first: 1, last: 5, streams: []string{row(4), row(4) + row(5)}}, []uint64{4, 5}, []string{"3", "4", "5"}},
+		{"a gap is read from the chain", chain{first: 1, last: 9, streams: []string{lagged(4, 8) + row(9)}}, []uint64{4, 5, 6, 7, 8, 9}, []string{"3", "9"}},
+		{"what the ring let go is a gap", chain{first: 7, last: 9, streams: []string{lagged(4, 8) + row(9)}}, []uint64{7, 8, 9}, []string{"3", "9"}},
+		{"a gap that cannot be read now is read later", chain{first: 1, last: 6, streams: []string{row(4) + lagged(5, 6), lagged(5, 6)}, refuse: 1}, []uint64{4, 5, 6}, []string{"3", "4", "6"}},
+		{"a gap read in part is not told again", chain{first: 1, last: 8, streams: []string{row(4) + lagged(5, 8), row(5) + row(6) + row(7) + row(8)}, refuse: 2},
+			[]uint64{4, 5, 6, 7, 8}, []string{"3", "4", "8"}},
+		{"a chain begun anew leads back", chain{first: 1, last: 2, streams: []string{row(4) + lagged(5, 0) + row(1), row(2)}}, []uint64{4, 1, 2}, []string{"3", "1", "2"}},
+		{"a chain begun anew, and a break", chain{first: 1, last: 2, streams: []string{row(4) + lagged(5, 0), row(1)}}, []uint64{4, 1}, []string{"3", "0", "1"}},
+		{"a restored chain leads back", chain{first: 1, last: 2, streams: []string{row(4) + lagged(5, 1) + row(2)}}, []uint64{4, 2}, []string{"3", "2"}},
+		{"what grew meanwhile is not told twice", chain{first: 1, last: 9, streams: []string{lagged(4, 6) + row(7)}}, []uint64{4, 5, 6, 7}, []string{"3", "7"}},
 	} {
 		c := serve(t, tt.chain.serve, client.Options{})
 		var got []uint64

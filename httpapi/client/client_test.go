@@ -241,7 +241,8 @@ func TestSnapshotLines(t *testing.T) {
 		{"progress, then the snapshot", `{"done":1,"total":2}` + "\n" + `{"done":2,"total":2}` + "\n" + end, "1/2 2/2 ", ""},
 		{"a problem ends it", `{"problem":{"reason":"store_full","title":"Full"}}` + "\n", "", "store_full"},
 		{"cut short", `{"done":1,"total":2}` + "\n" + `{"fi`, "1/2 ", "outcome unknown"},
-		{"endless line", strings.Repeat("x", 1<<17), "", "outcome unknown"},
+		{"a line without end", strings.Repeat("x", 1<<17), "", "outcome unknown"},
+		{"a line out of bounds", strings.Repeat("x", 2<<20), "", "answer too large"},
 	} {
 		c := serve(t, func(rw http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(rw, tt.body) }, client.Options{})
 		seen := ""
@@ -255,13 +256,36 @@ func TestSnapshotLines(t *testing.T) {
 	}
 }
 
+// Once the last line is there, a server that does not hang up is not waited for.
+func TestLastLineIsTheEnd(t *testing.T) {
+	c := serve(t, func(rw http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(rw, `{"ok":true}`+"\n")
+		_ = http.NewResponseController(rw).Flush()
+		<-r.Context().Done()
+	}, client.Options{})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if l, err := c.CheckDB(ctx, nil); err != nil || !l.Sound() || ctx.Err() != nil {
+		t.Errorf("%+v, %v, %v", l, err, ctx.Err())
+	}
+}
+
+// A token that cannot stand in a header is told at once, and not shown.
+func TestTokens(t *testing.T) {
+	for _, token := range []string{"to\nken", "to ken", "tök", "\x00"} {
+		if _, err := client.New(client.Options{URL: "http://x", Token: token}); err == nil || strings.Contains(err.Error(), token) {
+			t.Errorf("New with token %q: %v", token, err)
+		}
+	}
+}
+
 func TestURLs(t *testing.T) {
 	for _, tt := range []struct {
 		url string
 		ok  bool
 	}{
 		{"http://127.0.0.1:8080", true}, {"https://node.example/prefix/", true},
-		{"", false}, {"127.0.0.1:8080", false}, {"ftp://x", false}, {"http://u:p@x", false}, {"http://x/?a=1", false}, {"http://x/#a", false},
+		{"", false}, {"127.0.0.1:8080", false}, {"ftp://x", false}, {"http://u:p@x", false}, {"http://x/?a=1", false}, {"http://x/#a", false}, {"http://x?", false}, {"http:x", false}, {"http://x:port", false},
 	} {
 		if _, err := client.New(client.Options{URL: tt.url}); (err == nil) != tt.ok {
 			t.Errorf("New(%q) err = %v, want ok %v", tt.url, err, tt.ok)

@@ -69,7 +69,11 @@ func TestRetryIsKept(t *testing.T) {
 }
 
 func TestStreamsAreBounded(t *testing.T) {
-	for _, in := range []string{"data: " + strings.Repeat("x", 300<<10) + "\n\n", strings.Repeat("data: "+strings.Repeat("x", 200<<10)+"\n", 6) + "\n"} {
+	long := strings.Repeat("x", 3<<20) // as the largest row of an audit chain, escaped
+	if got, err := frames(strings.NewReader("data: " + long + "\n\n")); len(got) != 1 || string(got[0].Data) != long {
+		t.Errorf("%d frames, %v", len(got), err)
+	}
+	for _, in := range []string{"data: " + strings.Repeat("x", 5<<20) + "\n\n", strings.Repeat("data: "+long+"\n", 2) + "\n"} {
 		if _, err := frames(strings.NewReader(in)); !errors.Is(err, client.ErrFrame) {
 			t.Errorf("err = %v, want ErrFrame", err)
 		}
