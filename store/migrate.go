@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"time"
 
@@ -42,7 +43,7 @@ func (m migrations) from(schema int) Migration {
 	panic(fmt.Sprintf("store: no migration begins at schema %d", schema))
 }
 
-// progress is the meta row of a migration under way.
+// migrationRow is the meta row of a migration under way.
 type migrationRow struct {
 	From   int    `cbor:"1,keyasint"`
 	Cursor []byte `cbor:"2,keyasint"`
@@ -59,6 +60,7 @@ type migrator struct {
 	table    migrations
 	now      func() int64 // Unix ns
 	progress func(stage string, done, total int64)
+	marked   bool // the file says that it is in use
 }
 
 // target is the schema of the program.
@@ -131,6 +133,9 @@ func (m *migrator) run(ctx context.Context) (done Migrated, err error) {
 		err = info.known(m.table.schema)
 	}
 	done.From, done.To = info.Schema, info.Schema
+	if err == nil && info.Schema == m.table.schema && at.Cursor != nil {
+		err = fmt.Errorf("%w: a newer one has begun to migrate the file: run that one, or restore the snapshot it took before", ErrSchema)
+	}
 	if err != nil || info.Schema == m.table.schema {
 		return done, err
 	}
@@ -147,7 +152,21 @@ func (m *migrator) run(ctx context.Context) (done Migrated, err error) {
 			done.To++
 		}
 	}
+	if m.marked && info.Clean && (err == nil || ctx.Err() != nil && errors.Is(err, context.Cause(ctx))) {
+		err = errors.Join(err, m.unmark())
+	}
 	return done, err
+}
+
+// unmark says again that the last stop was orderly. Without room for that the next boot looks at the file as after a crash, no more.
+func (m *migrator) unmark() error {
+	err := guarded(func() error {
+		return update(m.db, func(tx *bolt.Tx) error { return tx.Bucket([]byte(metaBucket.Name)).Put(keyClean, cleanFlag(true)) })
+	})
+	if err != nil && !clean(err) {
+		return err
+	}
+	return nil
 }
 
 // look reads where the file is.
@@ -177,6 +196,7 @@ func (m *migrator) lift(ctx context.Context, one Migration) (rows uint64, err er
 		if ctx.Err() != nil {
 			return rows, context.Cause(ctx)
 		}
+		m.marked = true
 		err = guarded(func() error {
 			return update(m.db, func(tx *bolt.Tx) error {
 				rows, end, err = m.step(tx, one)
@@ -195,7 +215,8 @@ func (m *migrator) lift(ctx context.Context, one Migration) (rows uint64, err er
 	return rows, nil
 }
 
-// step is one transaction: rows, the cursor, and at the end the number of the schema.
+// step is one transaction: rows, the cursor, at the end the number of the schema, and the mark of a file in use: should a sync fail, the next
+// boot must not believe the page cache.
 func (m *migrator) step(tx *bolt.Tx, one Migration) (rows uint64, end bool, err error) {
 	for _, b := range one.Make {
 		if _, err := tx.CreateBucketIfNotExists([]byte(b.Name)); err != nil {
@@ -203,6 +224,9 @@ func (m *migrator) step(tx *bolt.Tx, one Migration) (rows uint64, end bool, err 
 		}
 	}
 	meta := tx.Bucket([]byte(metaBucket.Name))
+	if err := meta.Put(keyClean, cleanFlag(false)); err != nil {
+		return 0, false, err
+	}
 	at := migrationRow{From: one.From}
 	if raw := meta.Get(keyMigration); raw != nil {
 		if err := decodeCBOR(raw, &at); err != nil {
@@ -271,19 +295,24 @@ func (m *migrator) finish(tx *bolt.Tx, at migrationRow) error {
 	return errors.Join(err, writeInfo(tx, info), meta.Put(keyMigration, raw))
 }
 
-// snapshot takes the file as it is, once: one of the same state that a run before has taken, and that verifies, serves as well.
+// snapshot takes the file as it is, once: one of the same state that a run before has taken, and that verifies, serves as well. Its name
+// has the incarnation, since nodes may share the folder.
 func (m *migrator) snapshot(ctx context.Context, info Info) (path string, err error) {
-	stem := fmt.Sprintf("pre-migrate-v%d", info.Schema)
+	stem := fmt.Sprintf("pre-migrate-v%d-%s-%d", info.Schema, info.Incarnation, info.Seq)
 	shot := &shot{
 		db: m.db, dir: m.dir, stem: stem, at: time.Unix(0, m.now()).UTC(), sound: func() error { return nil },
-		name: func(seq uint64) string { return fmt.Sprintf("%s-%d.db", stem, seq) },
+		name: func(uint64) string { return stem + ".db" },
 	}
 	if m.progress != nil {
 		shot.progress = func(done, total int64) { m.progress("snapshot", done, total) }
 	}
-	path = filepath.Join(m.dir, shot.name(info.Seq))
-	if rep, err := Verify(ctx, path, nil, nil, nil); err == nil && rep.OK && rep.Manifest && rep.Info.Incarnation == info.Incarnation {
+	path = filepath.Join(m.dir, stem+".db")
+	rep, err := Verify(ctx, path, nil, nil, nil)
+	if err == nil && rep.OK && rep.Manifest && rep.Info.Incarnation == info.Incarnation && rep.Info.position() == info.position() {
 		return path, nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
 	}
 	partial := filepath.Join(m.dir, stem+".partial")
 	if err := errors.Join(removeIfThere(path), removeIfThere(path+manifestSuffix), removeIfThere(partial)); err != nil {
