@@ -110,8 +110,11 @@ func (e *endpoint) turnAway(c net.Conn, v verdict, secure bool) {
 	_ = c.Close()
 }
 
-// refuse answers a request, on a connection that was for a probe.
+// refuse answers a request, on a connection that was for a probe. A body that does not come keeps it no longer than a
+// client that does not read: net/http waits for the rest of what was announced.
 func (f *Front) refuse(w http.ResponseWriter, v verdict) {
+	control, end := http.NewResponseController(w), time.Now().Add(refusalWithin)
+	_, _ = control.SetReadDeadline(end), control.SetWriteDeadline(end)
 	status, detail := v.status()
 	f.counted(reasonCap)
 	header, body := f.o.Problem(status, reasonCap, detail)
