@@ -17,9 +17,9 @@ func (c *Client) Audit(ctx context.Context, from uint64, limit int) (wire.AuditP
 	return ask[wire.AuditPage](ctx, c, k)
 }
 
-const (
-	auditPage = 100 // rows asked for at a time to fill a gap; a row is 540 KiB at most
-)
+// auditPage is how many rows are asked for at a time to fill a gap. A row takes half a MiB at most, six times that if all of it must be
+// escaped, and mostly less than 1 KiB.
+const auditPage = 100
 
 // errResume ends a connection, not the stream: what could not be read now is asked for again.
 var errResume = errors.New("read what the stream left out")
@@ -53,6 +53,9 @@ func (a *auditFollower) event(ctx context.Context, e Event) error {
 		if err := json.Unmarshal(e.Data, &row); err != nil {
 			return fmt.Errorf("%w: %w", ErrFrame, err)
 		}
+		if row.Seq <= a.told { // a gap was read past it, and then the connection broke
+			return nil
+		}
 		return a.tell(row)
 	case wire.EventLagged:
 		var gap wire.AuditLagged
@@ -63,7 +66,9 @@ func (a *auditFollower) event(ctx context.Context, e Event) error {
 			a.told = gap.To
 			return nil
 		}
-		return a.fill(ctx, max(gap.From, a.told+1), gap.To)
+		if a.told < gap.To {
+			return a.fill(ctx, max(gap.From, a.told+1), gap.To)
+		}
 	}
 	return nil
 }
@@ -75,7 +80,7 @@ func (a *auditFollower) tell(row wire.AuditRow) error {
 
 // fill tells the rows from..to that the node still keeps.
 func (a *auditFollower) fill(ctx context.Context, from, to uint64) error {
-	for from <= to {
+	for {
 		p, err := a.c.Audit(ctx, from, auditPage)
 		if err != nil {
 			return fmt.Errorf("%w: %w", errResume, err)
@@ -84,7 +89,7 @@ func (a *auditFollower) fill(ctx context.Context, from, to uint64) error {
 			if row.Seq < from || row.Seq > to {
 				return nil // what comes after is the stream's to tell
 			}
-			if err := a.tell(row); err != nil {
+			if err := a.tell(row); err != nil || row.Seq == to {
 				return err
 			}
 			from = row.Seq + 1
@@ -93,5 +98,4 @@ func (a *auditFollower) fill(ctx context.Context, from, to uint64) error {
 			return nil
 		}
 	}
-	return nil
 }

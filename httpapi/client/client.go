@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -45,13 +46,18 @@ func New(o Options) (*Client, error) {
 	if c.timeout == 0 {
 		c.timeout = DefaultTimeout
 	}
+	if strings.ContainsFunc(o.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, errors.New("token: holds what no token does; it is one line of base64url")
+	}
 	dialer := &net.Dialer{Timeout: dialTimeout}
 	tr := &http.Transport{
 		MaxIdleConns:          4,
 		MaxIdleConnsPerHost:   4,
 		IdleConnTimeout:       30 * time.Second, // below the node's 60 s, so that the client closes first
 		ResponseHeaderTimeout: 0,                // the context bounds it
-		DialContext:           dialer.DialContext,
+
+		MaxResponseHeaderBytes: 64 << 10, // the node sends less than 2 KiB, a proxy before it some more
+		DialContext:            dialer.DialContext,
 	}
 	if o.Socket != "" {
 		tr.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -74,7 +80,7 @@ func (c *Client) setURL(raw string) error {
 	if err != nil {
 		return fmt.Errorf("node URL: %w", err)
 	}
-	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || u.User != nil {
 		return fmt.Errorf("node URL %q: want http://host:port or https://host:port", raw)
 	}
 	c.base = strings.TrimRight(u.String(), "/")

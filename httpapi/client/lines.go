@@ -24,7 +24,7 @@ func readLines[T any](ctx context.Context, c *Client, k call, each func(T) (last
 	if err != nil {
 		return err
 	}
-	defer drainClose(resp.Body)
+	defer func() { _ = resp.Body.Close() }() // after the last line there is nothing to wait for
 	lines := bufio.NewReaderSize(resp.Body, maxProgress)
 	for {
 		line, err := readLine[T](lines)
@@ -40,10 +40,12 @@ func readLines[T any](ctx context.Context, c *Client, k call, each func(T) (last
 // readLine reads one line; an answer that ends before its last line was cut short.
 func readLine[T any](r *bufio.Reader) (line T, err error) {
 	raw, err := r.ReadSlice('\n')
-	if errors.Is(err, io.EOF) {
+	switch {
+	case errors.Is(err, io.EOF):
 		return line, io.ErrUnexpectedEOF
-	}
-	if err != nil {
+	case errors.Is(err, bufio.ErrBufferFull):
+		return line, fmt.Errorf("%w: a line of more than %d bytes", ErrTooLarge, maxProgress)
+	case err != nil:
 		return line, err
 	}
 	if err := json.Unmarshal(raw, &line); err != nil {

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// Bounds of an event stream: a frame of the node is a few hundred bytes.
+// Bounds of an event stream: a frame of the node is a few hundred bytes, a row of the audit chain can be 3 MiB.
 const (
-	maxLine = 256 << 10
-	maxData = 1 << 20
+	maxLine = 4 << 20
+	maxData = 4 << 20
 )
 
 // ErrFrame means that a stream broke the bounds of this reader.
@@ -91,7 +91,7 @@ func (f *FrameReader) field(line string, frame *Frame, has bool) (bool, error) {
 			f.lastID = value
 		}
 	case "retry":
-		if ms, err := strconv.ParseUint(value, 10, 31); err == nil && value[0] != '+' {
+		if ms, err := strconv.ParseUint(value, 10, 31); err == nil {
 			f.retry = time.Duration(ms) * time.Millisecond
 		}
 	}

@@ -79,7 +79,7 @@ func (c *Client) follow(ctx context.Context, f feed, o StreamOptions, each func(
 		if s.done(ctx, err) {
 			return s.result(ctx, err)
 		}
-		wait := s.backoff()
+		wait := s.wait(err)
 		if o.Reconnect != nil {
 			o.Reconnect(err, wait)
 		}
@@ -168,17 +168,33 @@ func (s *stream) run(frames *FrameReader) error {
 // note keeps where to resume. A stream that begins with what comes next resumes behind what its first frame says there
 // is, so that nothing is lost if it breaks before the first event.
 func (s *stream) note(f Frame) error {
+	var id uint64
+	var err error
 	switch {
+	case f.Event == wire.EventLagged: // its own id is missing where the log is empty
+		id, err = laggedTo(f.Data)
 	case f.ID != "":
 		s.lastID = f.ID
+		return nil
 	case f.Event == wire.EventHello && s.lastID == "":
-		id, err := s.stands(f.Data)
-		if err != nil {
-			return fmt.Errorf("%w: event %s: %w", ErrFrame, f.Event, err)
-		}
-		s.lastID = decimal(id)
+		id, err = s.stands(f.Data)
+	default:
+		return nil
 	}
+	if err != nil {
+		return fmt.Errorf("%w: event %s: %w", ErrFrame, f.Event, err)
+	}
+	s.lastID = decimal(id)
 	return nil
+}
+
+// laggedTo is the last event that a lagged frame of any feed stands for.
+func laggedTo(data []byte) (uint64, error) {
+	var gap struct {
+		To uint64 `json:"to"`
+	}
+	err := json.Unmarshal(data, &gap)
+	return gap.To, err
 }
 
 // done tells whether err ends the stream rather than the connection.
@@ -200,6 +216,15 @@ func (s *stream) result(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	return err
+}
+
+// wait is how long to stay away after err: as long as the node says, within reason.
+func (s *stream) wait(err error) time.Duration {
+	d := s.backoff()
+	if p, ok := errors.AsType[*wire.Problem](err); ok {
+		d = max(d, time.Duration(min(p.RetryAfter, int(maxDelay/time.Second)))*time.Second)
+	}
+	return d
 }
 
 // backoff doubles the node's delay with each fruitless connection and takes it at random from its upper half.
