@@ -141,6 +141,9 @@ func TestLeavingCallers(t *testing.T) {
 	if !errors.Is(held, flow.ErrUnknown) {
 		t.Errorf("the one in hand: %v, want ErrUnknown", held)
 	}
+	if n := r.metric("tasks_canceled_total", "kind", taskPipeline); n != 1 {
+		t.Errorf("%v counted as cancelled, want the one in the queue", n)
+	}
 }
 
 // All slots are taken: a caller waits no longer than its deadline, and nothing was done.

@@ -144,6 +144,8 @@ func (p *pipeline) work(ctx context.Context, jobs []*job) error {
 	for _, j := range jobs {
 		if j.ctx.Err() == nil && j.reply.Claim() {
 			p.held = append(p.held, j)
+		} else {
+			p.e.skipped(j)
 		}
 	}
 	if len(p.held) == 0 {

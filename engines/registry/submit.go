@@ -23,6 +23,7 @@ func (p *pipeline) plan(ctx context.Context, jobs []*job) *plan {
 		if j.ctx.Err() != nil {
 			p.release(j)
 			j.reply.Fail(context.Cause(j.ctx))
+			p.e.skipped(j)
 			continue
 		}
 		made.decide(j)
@@ -102,6 +103,14 @@ func (p *pipeline) answer(j *job, v verdict) {
 		j.reply.Fail(v.err)
 	} else {
 		j.reply.Answer(v.answer)
+	}
+}
+
+// skipped counts a job that nothing is done for, since its caller has left. One whose deadline has passed is counted by
+// its caller.
+func (e *Engine) skipped(j *job) {
+	if errors.Is(context.Cause(j.ctx), context.Canceled) {
+		e.m.canceled(1)
 	}
 }
 
