@@ -247,7 +247,9 @@ func TestShutDoor(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = early.Close() }()
-	s.shut()
+	if !s.shut() {
+		t.Error("the door is shut and not said to be: who waits would be left behind when time has passed")
+	}
 	if c, err := net.DialTimeout("tcp", s.Addr().String(), 100*time.Millisecond); err == nil {
 		_ = c.Close()
 		t.Error("connected through a shut door")

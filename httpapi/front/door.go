@@ -10,19 +10,17 @@ import (
 
 // shut lets nobody in who has not connected by now, while who has can still be accepted: else a connection made between
 // the last accept and the close would be reset. Of TCP the kernel drops what would open a connection, and the client
-// tries again in a second, somewhere else or in vain; a socket file is taken away. It fails for a socket that is not ours
-// to close for good: that one stays open to the next process.
+// tries again in a second, somewhere else or in vain; a socket file is taken away. It reports whether the door is shut: not
+// where the system takes no filter, and not one that is another's to close for good and stays open to the next process.
 func (s *socket) shut() bool {
 	if s.inherited {
 		return false
 	}
 	switch l := s.Listener.(type) {
 	case *net.TCPListener:
-		if raw, err := l.SyscallConn(); err == nil {
-			_ = raw.Control(func(fd uintptr) {
-				_ = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, noSYN())
-			})
-		}
+		return s.control(func(fd int) error {
+			return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, noSYN())
+		}) == nil
 	case *net.UnixListener:
 		l.SetUnlinkOnClose(false) // the name may be another's by then
 		return os.Remove(l.Addr().String()) == nil
