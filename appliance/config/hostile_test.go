@@ -98,3 +98,26 @@ func TestTemplateSetsAnyText(t *testing.T) {
 		}
 	}
 }
+
+// The value of a fault is the one at fault, as TOML has it, whatever stands in it and however its section words it.
+func TestFaultsTellTheValue(t *testing.T) {
+	for _, tt := range []struct{ file, value, reason string }{
+		{"otel.endpoint = \"x: y = z\"\n", `"x: y = z"`, "must be a URL"},
+		{"otel.endpoint = \"a\\\"b: c\"\n", `"a\"b: c"`, "must be a URL"},
+		{"server.read_timeout = \"1ms\"\n", `"1ms"`, "must be 100ms.."},
+		{"server.max_body_bytes = \"1B\"\n", `"1B"`, "must be 1KiB.."},
+		{"auth.rotate = \"1s\"\n", `"1s"`, "must be 1h..30d"},
+		{"server.bind = \"::: \"\n", `"::: "`, "must be host:port"},
+		{"server.max_conns = 0\n", "0", "must be 1.."},
+		{"otel.sample_reads = nan\n", "NaN", "must be 0..1"},
+		{"server.max_conns = nan\n", "nan", "must be a whole number"},
+		{"server.max_conns = -inf\n", "-inf", "must be a whole number"},
+		{"log.level = \"a: b\"\n", `"a: b"`, "must be trace"},
+		{"registry.origin = \"a b: c\"\n", `"a b: c"`, "must be a URL without"},
+	} {
+		_, err := Load(LoadOptions{File: write(t, tt.file)})
+		if f := Faults(err); len(f) != 1 || f[0].Value != tt.value || !strings.HasPrefix(f[0].Reason, tt.reason) {
+			t.Errorf("%q: %+v, %v", tt.file, f, err)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -107,6 +108,9 @@ func show(x any) string {
 
 // tomlFloat keeps the point that tells a number from a whole one.
 func tomlFloat(f float64) string {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return strings.ToLower(strings.TrimPrefix(strconv.FormatFloat(f, 'g', -1, 64), "+"))
+	}
 	s := strconv.FormatFloat(f, 'g', -1, 64)
 	if !strings.ContainsAny(s, ".e") {
 		s += ".0"

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"ronbox/httpapi/front"
@@ -65,13 +66,28 @@ func (l *loader) place(section string, err error) *Fault {
 		if found == nil {
 			continue
 		}
-		f := &Fault{Where: l.whence(key), Key: key, Reason: strings.TrimLeft(text[len(word):], " :")}
-		if given, reason, ok := strings.Cut(strings.TrimLeft(text[len(word):], " "), ": "); ok && strings.HasPrefix(given, "= ") {
-			f.Value, f.Reason = strings.TrimPrefix(given, "= "), reason
-		}
+		f := &Fault{Where: l.whence(key), Key: key}
+		f.Value, f.Reason = found.given(text[len(word):])
 		return found.conceal(f)
 	}
 	return &Fault{Key: section, Reason: text}
+}
+
+// given takes apart what a section says behind a key: ` = "1ms": must be 1s..30s`. A text is quoted, as TOML has it, where the section does
+// not do so.
+func (l leaf) given(said string) (value, reason string) {
+	rest, ok := strings.CutPrefix(said, " = ")
+	if !ok {
+		return "", strings.TrimLeft(said, " :")
+	}
+	if value, err := strconv.QuotedPrefix(rest); err == nil {
+		return value, strings.TrimPrefix(rest[len(value):], ": ")
+	}
+	value, reason, _ = strings.Cut(rest, ": ")
+	if strings.HasPrefix(l.text(), `"`) {
+		value = quote(value)
+	}
+	return value, reason
 }
 
 // whence is the place of a key's value. A default can be at fault too, when another key bounds it.
