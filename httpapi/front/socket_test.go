@@ -1,6 +1,7 @@
 package front
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"net"
@@ -9,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func modeOf(t *testing.T, path string) fs.FileMode {
@@ -83,6 +86,32 @@ func TestSocketOpensAndClosesWithTheMap(t *testing.T) {
 	r.reload(t, func(s *setup) { s.uds.Map = nil })
 	if file := modeOf(t, path); file != 0o600 {
 		t.Errorf("closed: socket %o", file)
+	}
+}
+
+// A socket whose queue is full is somebody's, though it cannot be connected to.
+func TestBusySocketIsNotTaken(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "busy.sock")
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: path}), unix.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		c, err := net.Dial("unix", path)
+		if err != nil {
+			break
+		}
+		defer func() { _ = c.Close() }()
+	}
+	if l, err := listenSocket(t.Context(), path, access{0o600, 0o700}); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("listener %v, err = %v, want a refusal that names the file", l, err)
+	}
+	if info, err := os.Lstat(path); err != nil || info.Mode().Type() != fs.ModeSocket {
+		t.Errorf("%v: the socket is gone", err)
 	}
 }
 

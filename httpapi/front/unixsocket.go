@@ -77,7 +77,7 @@ func (a access) openDir(path string) error {
 	return os.Chmod(dir, a.dir)
 }
 
-// removeStale removes a socket that nobody listens on, and nothing that is not one.
+// removeStale removes a socket that nobody listens on, which is when the kernel refuses the connection, and nothing else.
 func removeStale(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -90,8 +90,12 @@ func removeStale(ctx context.Context, path string) error {
 		return fmt.Errorf("%s is not a socket", path)
 	}
 	d := net.Dialer{Timeout: dialWithin}
-	if c, err := d.DialContext(ctx, "unix", path); err == nil {
+	c, err := d.DialContext(ctx, "unix", path)
+	switch {
+	case err == nil:
 		return errors.Join(unix.EADDRINUSE, c.Close())
+	case errors.Is(err, unix.ECONNREFUSED):
+		return os.Remove(path)
 	}
-	return os.Remove(path)
+	return fmt.Errorf("%w, so somebody may listen there: end them, or remove %s", err, path) // such as one whose queue is full
 }
