@@ -3,7 +3,7 @@
 // # Invariants
 //
 //  1. Outside a service manager everything here does nothing and is no error.
-//  2. Listeners hands out a socket once, and leaves nothing for a child process to inherit.
+//  2. Listeners hands out a socket once, of the kind its name stands for, and leaves nothing for a child process to inherit.
 //  3. The units are text made from three values, none of which can add a line.
 //
 // # Tasks and queues

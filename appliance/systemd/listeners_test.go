@@ -6,8 +6,11 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestMain plays the started process when it is told to: it takes its sockets and prints what it got.
@@ -55,8 +58,35 @@ func socketFile(t *testing.T) (*os.File, string) {
 	return f, l.Addr().String()
 }
 
+func unixFile(t *testing.T, network string) (*os.File, string) {
+	t.Helper()
+	at := filepath.Join(t.TempDir(), "s.sock")
+	l, err := net.ListenUnix(network, &net.UnixAddr{Name: at, Net: network})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := l.File()
+	if err = errors.Join(err, l.Close()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return f, at
+}
+
+// unheard is a TCP socket that nothing listens on.
+func unheard(t *testing.T) *os.File {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fd), "unheard")
+	t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
 func TestSocketsAreInheritedByName(t *testing.T) {
-	a, at := socketFile(t)
+	a, at := unixFile(t, "unix")
 	b, other := socketFile(t)
 	got := child(t, AdminName+":"+HTTPName, a, b)
 	for _, want := range []string{AdminName + " " + at + "\n", HTTPName + " " + other + "\n", "then 0 <nil> \n"} {
@@ -69,6 +99,8 @@ func TestSocketsAreInheritedByName(t *testing.T) {
 func TestUnknownSocketsAreRefused(t *testing.T) {
 	a, _ := socketFile(t)
 	b, _ := socketFile(t)
+	path, _ := unixFile(t, "unix")
+	packets, _ := unixFile(t, "unixpacket")
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)
@@ -82,6 +114,10 @@ func TestUnknownSocketsAreRefused(t *testing.T) {
 		{"no name", "", []*os.File{a}},
 		{"two of one name", HTTPName + ":" + HTTPName, []*os.File{a, b}},
 		{"not a socket", HTTPName, []*os.File{null}},
+		{"a path for TCP", HTTPName, []*os.File{path}},
+		{"TCP for a path", AdminName, []*os.File{a}},
+		{"packets for a stream", AdminName, []*os.File{packets}},
+		{"nothing listens", HTTPName, []*os.File{unheard(t)}},
 	} {
 		if got := child(t, tt.names, tt.files...); !strings.HasPrefix(got, "refused: inherited socket") {
 			t.Errorf("%s: %q, want a refusal", tt.doc, got)
