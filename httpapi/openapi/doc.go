@@ -6,7 +6,7 @@
 // may be left out (omitzero, omitempty), and no others. Three tags say what a
 // Go type cannot: doc describes a member, enum lists its values
 // ("pending|committed"), format names a spelling that formats.go knows ("b3",
-// or "b3?" where it may be empty), min and max bound a number.
+// or "b3?" where it may be empty).
 //
 // # Invariants
 //

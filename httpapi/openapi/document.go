@@ -47,7 +47,10 @@ func Build(info Info, routes []Route) (*Document, error) {
 		return nil, fmt.Errorf("OpenAPI document: %w", err)
 	}
 	schemas, err := standalone(b.gen)
-	return &Document{json: raw, schemas: schemas}, err
+	if err != nil {
+		return nil, fmt.Errorf("OpenAPI document: %w", err)
+	}
+	return &Document{json: raw, schemas: schemas}, nil
 }
 
 // standalone makes a document of its own for each definition of g.

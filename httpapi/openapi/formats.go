@@ -15,7 +15,7 @@ func formatPattern(name string) (pattern string, known bool) {
 	case "amount": // decimal minor units, at most 39 digits
 		pattern = `(0|[1-9][0-9]{0,38})`
 	case "duration": // "1h30m", "30d"
-		pattern = `([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h|d))+`
+		pattern = `0|([0-9]+(d|h|m|s|ms|us|ns))+`
 	case "sig": // 64 bytes in standard base64
 		pattern = `[A-Za-z0-9+/]{86}==`
 	case "time": // RFC 3339 in UTC, spelled as it was hashed
@@ -28,5 +28,5 @@ func formatPattern(name string) (pattern string, known bool) {
 	if optional {
 		return "^(" + pattern + ")?$", true
 	}
-	return "^" + pattern + "$", true
+	return "^(" + pattern + ")$", true
 }

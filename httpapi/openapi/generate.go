@@ -156,7 +156,7 @@ func (g *generator) member(t reflect.Type, f reflect.StructField) *schema {
 	} else if values, ok := s.Additional.(*schema); ok {
 		held = values
 	}
-	if err := held.bound(f.Tag); err != nil {
+	if err := held.spell(f.Tag); err != nil {
 		g.fail("%s.%s: %w", t, f.Name, err)
 	}
 	return s

@@ -134,15 +134,8 @@ func (b *builder) body(r Route) *requestBody {
 	if r.In == nil {
 		return nil
 	}
-	types := r.InTypes
-	if len(types) == 0 {
-		types = []string{"application/json"}
-	}
-	content := map[string]mediaType{}
-	for _, t := range types {
-		content[t] = mediaType{Schema: b.gen.used(r.In, "body of "+r.Method+" "+r.Pattern)}
-	}
-	return &requestBody{Required: !r.InOptional, Content: content}
+	body := mediaType{Schema: b.gen.used(r.In, "body of "+r.Method+" "+r.Pattern)}
+	return &requestBody{Required: !r.InOptional, Content: map[string]mediaType{"application/json": body}}
 }
 
 // media is the content of one answer.

@@ -35,8 +35,7 @@ type Route struct {
 	Query   []Param
 	Headers []Param // of the request, beside those of every request
 
-	In         any      // zero value of the body, nil: none
-	InTypes    []string // media types, none: application/json
+	In         any // zero value of the JSON body, nil: none
 	InOptional bool
 
 	Answers  []Answer

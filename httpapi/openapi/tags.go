@@ -3,12 +3,11 @@ package openapi
 import (
 	"fmt"
 	"reflect"
-	"strconv"
 	"strings"
 )
 
-// bound adds what the tags enum, format, min and max say.
-func (s *schema) bound(tag reflect.StructTag) error {
+// spell adds what the tags enum and format say.
+func (s *schema) spell(tag reflect.StructTag) error {
 	if enum := tag.Get("enum"); enum != "" {
 		if s.Type != "string" {
 			return fmt.Errorf("enum is for text, not for %q", s.Type)
@@ -21,17 +20,6 @@ func (s *schema) bound(tag reflect.StructTag) error {
 			return fmt.Errorf("format %q is not known of %q", format, s.Type)
 		}
 		s.Pattern = pattern
-	}
-	for name, to := range map[string]**uint64{"min": &s.Minimum, "max": &s.Maximum} {
-		text, has := tag.Lookup(name)
-		if !has {
-			continue
-		}
-		n, err := strconv.ParseUint(text, 10, 64)
-		if err != nil || s.Type != "integer" && s.Type != "number" {
-			return fmt.Errorf("%s %q does not bound %q", name, text, s.Type)
-		}
-		*to = &n
 	}
 	return nil
 }

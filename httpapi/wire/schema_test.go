@@ -162,6 +162,32 @@ func TestBodiesFitTheirSchemasAndRoundTrip(t *testing.T) {
 	}
 }
 
+// A spelling is that of who reads it: no more passes the schema than the node takes, as far as a pattern can tell.
+func TestSpellings(t *testing.T) {
+	all, _ := schemas(t)
+	for _, tt := range []struct {
+		body, member string
+		yes, no      []string
+	}{
+		{"MintRequest", "ttl", []string{"", "0", "900s", "30d", "1h30m", "250ms", "5us", "1ns"}, []string{"1.5h", "5µs", "5", "-1s", "1w", "s", " 1s"}},
+		{"VerifyRequest", "amount", []string{"", "0", "7", strings.Repeat("9", 39)}, []string{"00", "07", "-1", "1.0", "1e3", strings.Repeat("9", 40)}},
+		{"TokenInfo", "tid", []string{"01JTC0000000000000000000AA"}, []string{"", "01jtc0000000000000000000aa", "81JTC0000000000000000000AA", "01JTC0000000000000000000AU"}},
+		{"Update", "committed_at", []string{"2026-01-02T03:04:05Z", "2026-01-02T03:04:05.5Z"}, []string{"", "2026-01-02T03:04:05+00:00", "2026-01-02 03:04:05Z"}},
+	} {
+		s := all[tt.body].Properties[tt.member]
+		for _, text := range tt.yes {
+			if err := s.Validate(text); err != nil {
+				t.Errorf("%s.%s = %q: %v", tt.body, tt.member, text, err)
+			}
+		}
+		for _, text := range tt.no {
+			if s.Validate(text) == nil {
+				t.Errorf("%s.%s = %q passes", tt.body, tt.member, text)
+			}
+		}
+	}
+}
+
 // A schema refuses a member that the body does not have, and the lack of one that it must have.
 func TestSchemasAreStrict(t *testing.T) {
 	all, _ := schemas(t)

@@ -59,8 +59,10 @@ type Revoked struct {
 }
 
 // VerifyRequest is the body of POST /admin/v1/tokens/verify: a token and the
-// request it would be used for. A member left out is not asked about, but a
-// caveat on it then fails.
+// request it would be used for. Of what every request has, service to ip, a
+// caveat fails on a member left out; without a scope any token will do. What a
+// request may not have, tenant to bytes, is not asked about where it is left
+// out: engines look there when they know.
 type VerifyRequest struct {
 	Token   string `json:"token"`
 	Scope   string `json:"scope,omitzero"`
@@ -77,8 +79,8 @@ type VerifyRequest struct {
 	Bytes   int64  `json:"bytes,omitzero" doc:"size of the body"`
 }
 
-// Verdict answers VerifyRequest. What follows Authentic is only told when the
-// token is.
+// Verdict answers VerifyRequest. What follows Reason is only told when the
+// token is authentic.
 type Verdict struct {
 	Allowed   bool           `json:"allowed"`
 	Authentic bool           `json:"authentic" doc:"the node made it and nobody changed it"`

@@ -23,7 +23,7 @@ type Problem struct {
 type thing struct {
 	Hash string    `json:"hash" format:"b3"`
 	At   time.Time `json:"at,omitzero"`
-	N    uint64    `json:"n,omitzero" max:"9"`
+	N    uint64    `json:"n,omitzero"`
 }
 
 func checker(t *testing.T) *openapitest.Checker {
@@ -66,7 +66,7 @@ func TestAnswersAreHeldAgainstTheDocument(t *testing.T) {
 		{"a member unheard of", "GET", "/things/7", 200, jsonTyp, `{"hash":` + hash + `,"x":1}`, "additional properties"},
 		{"a member missing", "GET", "/things/7", 200, jsonTyp, `{}`, "missing property"},
 		{"a member twice", "GET", "/things/7", 200, jsonTyp, `{"hash":` + hash + `,"hash":` + hash + `}`, "strict JSON"},
-		{"a bound passed", "GET", "/things/7", 200, jsonTyp, `{"hash":` + hash + `,"n":10}`, "maximum"},
+		{"a bound passed", "GET", "/things/7", 200, jsonTyp, `{"hash":` + hash + `,"n":-1}`, "minimum"},
 		{"a time that is none", "GET", "/things/7", 200, jsonTyp, `{"hash":` + hash + `,"at":"now"}`, "date-time"},
 		{"a digest that is none", "GET", "/things/7", 200, jsonTyp, `{"hash":"b3:"}`, "pattern"},
 		{"null", "GET", "/things/7", 200, jsonTyp, `{"hash":null}`, "null"},
