@@ -72,6 +72,7 @@ func (a *app) verb(run func(ctx context.Context, args []string) error) func(*cob
 	return func(cmd *cobra.Command, args []string) error {
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
+		a.stdin = heed(ctx, a.stdin)
 		err := run(ctx, args)
 		if err != nil && ctx.Err() != nil && cmd.Context().Err() == nil {
 			return failed(exitInterrupted, "interrupted", "", "interrupted")

@@ -205,12 +205,18 @@ func (p *process) signal(t testing.TB, sig os.Signal) int {
 	if err := p.cmd.Process.Signal(sig); err != nil {
 		t.Fatal(err)
 	}
+	p.await(t, sig)
+	return p.code()
+}
+
+// await waits for the end, which why should have brought.
+func (p *process) await(t testing.TB, why any) {
+	t.Helper()
 	select {
 	case <-p.done:
 	case <-time.After(20 * time.Second):
-		t.Fatalf("still there 20 s after %v\n%s", sig, p.stderr)
+		t.Fatalf("still there 20 s after %v\n%s", why, p.stderr)
 	}
-	return p.code()
 }
 
 func (p *process) code() int { return p.cmd.ProcessState.ExitCode() }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"text/tabwriter"
 
 	"github.com/go-json-experiment/json"
@@ -89,7 +88,7 @@ func (a *app) complain(err error) int {
 
 // terminal tells whether a person looks at w.
 func terminal(w any) bool {
-	f, ok := w.(*os.File)
+	f, ok := w.(interface{ Fd() uintptr })
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 

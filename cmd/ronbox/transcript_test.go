@@ -212,7 +212,7 @@ func (tr *transcript) mask(text string) string {
 		{`[0-9]+ pending`, "N pending"},
 		{`"auth_epoch":[0-9]{6,}`, `"auth_epoch":N`},
 		{`"value":"[A-Za-z0-9+/=]{8,}"`, `"value":"BASE64"`},
-		{`(running|backoff|done) +[0-9a-z]+ +`, "$1  AGE  "},
+		{`(running|backoff|done) +[0-9][0-9a-z]* +`, "$1  AGE  "},
 		{`uptime +[0-9a-z]+`, "uptime UPTIME"},
 		{`"uptime_seconds":[0-9]+`, `"uptime_seconds":N`},
 		{`[0-9]+ (pages|bytes)`, "N $1"},

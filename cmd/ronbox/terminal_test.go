@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+const ctrlC = "\x03"
+
+// openTerminal gives both ends of a new pseudo-terminal: the person's and the process's.
+func openTerminal(t *testing.T) (person, process *os.File) {
+	t.Helper()
+	person = openDevice(t, "/dev/ptmx")
+	if err := unix.IoctlSetPointerInt(int(person.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(person.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return person, openDevice(t, fmt.Sprintf("/dev/pts/%d", n))
+}
+
+func openDevice(t *testing.T, path string) *os.File {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
+// atTerminal runs a command line whose stdin and stderr are a terminal, and types keys once that shows prompt. The
+// result's stderr is what the terminal showed up to then.
+func atTerminal(t *testing.T, prompt, keys string, args ...string) result {
+	t.Helper()
+	person, end := openTerminal(t)
+	var out bytes.Buffer
+	p := &process{cmd: exec.Command(binary, args...), done: make(chan struct{})}
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = end, &out, end
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true, Setctty: true}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = p.cmd.Wait() // the exit code is read from ProcessState
+		close(p.done)
+	}()
+	t.Cleanup(func() { _ = p.cmd.Process.Kill(); <-p.done })
+	shown := awaitText(t, person, prompt)
+	if _, err := person.WriteString(keys); err != nil {
+		t.Fatal(err)
+	}
+	p.await(t, "the keys")
+	return result{p.code(), out.String(), shown}
+}
+
+// awaitText reads the terminal until it shows text.
+func awaitText(t *testing.T, person *os.File, text string) string {
+	t.Helper()
+	var shown strings.Builder
+	for buf := make([]byte, 512); !strings.Contains(shown.String(), text); {
+		n, err := person.Read(buf)
+		if err != nil {
+			t.Fatalf("the terminal shows %q: %v", shown.String(), err)
+		}
+		shown.Write(buf[:n])
+	}
+	return shown.String()
+}
+
+// What cannot be taken back is done once a person has typed what it is about, and only then; Ctrl-C at the question ends
+// the verb at once.
+func TestConfirmationAtATerminal(t *testing.T) {
+	b := newBox(t)
+	b.start(t)
+	epoch := func() string { return must(t, nil, b.args("key", "list", "--json")...).stdout }
+	before := epoch()
+	for _, tt := range []struct {
+		keys string
+		code int
+	}{
+		{"no\n", exitFailed},
+		{"\n", exitFailed},
+		{ctrlC, exitInterrupted},
+	} {
+		r := atTerminal(t, "to go on: ", tt.keys, b.args("token", "revoke", "--all")...)
+		if r.code != tt.code || r.stdout != "" || !strings.Contains(r.stderr, "void every token made so far") {
+			t.Errorf("%q: exit %d, %q\n%s", tt.keys, r.code, r.stdout, r.stderr)
+		}
+		if got := epoch(); got != before {
+			t.Fatalf("%q: the keys are others: %s", tt.keys, got)
+		}
+	}
+	if r := atTerminal(t, "to go on: ", "all\n", b.args("token", "revoke", "--all", "--json")...); r.code != exitDone || !strings.Contains(r.stdout, `"what":"epoch"`) {
+		t.Errorf("exit %d, %s", r.code, r.stdout)
+	}
+	if epoch() == before {
+		t.Error("confirmed, and nothing was done")
+	}
+}
