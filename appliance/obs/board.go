@@ -86,30 +86,37 @@ func (b *Board) set(service, key string, cause error) bool {
 }
 
 // Sample runs the Funcs that are due at now, one after the other and outside the lock, and applies Bad and Good. Several tasks may call
-// it; each sample is run by one of them.
+// it; each sample is run by one of them. A sample during which its key was set is stale.
 func (b *Board) Sample(now time.Time) {
 	if b == nil {
 		return
 	}
-	for _, p := range b.claimDue(now) {
-		cause := p.run()
+	for _, d := range b.claimDue(now) {
+		cause := d.run()
 		b.mu.Lock()
-		if at, ok := b.find(p.Service, p.Key); ok {
-			b.rows[at].sampled(cause)
+		if d.row.sets == d.sets {
+			d.row.sampled(cause)
 		}
 		b.mu.Unlock()
 	}
 }
 
-// claimDue moves the due rows' next sample ahead and gives their probes.
-func (b *Board) claimDue(now time.Time) []Probe {
+// claim is a sample to be taken: the probe, its row, and how often that had been set. A row is never taken out of the table.
+type claim struct {
+	Probe
+	row  *row
+	sets uint
+}
+
+// claimDue moves the due rows' next sample ahead.
+func (b *Board) claimDue(now time.Time) []claim {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var due []Probe
+	var due []claim
 	for _, r := range b.rows {
 		if r.Func != nil && !now.Before(r.due) {
 			r.due = now.Add(r.Every)
-			due = append(due, r.Probe)
+			due = append(due, claim{r.Probe, r, r.sets})
 		}
 	}
 	return due

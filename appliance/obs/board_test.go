@@ -273,3 +273,22 @@ func BenchmarkReport(b *testing.B) {
 		_ = board.Report("", "")
 	}
 }
+
+// What someone sets while a sample is taken is newer than the sample.
+func TestSetWinsOverASampleInHand(t *testing.T) {
+	for _, seen := range []error{nil, errSlow} {
+		b := NewBoard(nil)
+		said := errors.New("said at once")
+		if seen != nil {
+			said = nil
+		}
+		b.Add(Probe{Service: "node", Key: "k", Hard: true, Func: func() error {
+			b.Set("node", "k", said)
+			return seen
+		}})
+		b.Sample(start)
+		if got := b.Report("", ""); got.Ready != (said == nil) {
+			t.Errorf("%v was set, %v was sampled: %+v", said, seen, got)
+		}
+	}
+}

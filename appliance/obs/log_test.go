@@ -101,7 +101,7 @@ func TestSecretsNeverShow(t *testing.T) {
 		got := logged(LogConfig{Format: format, Level: "trace"}, func(l hclog.Logger) {
 			for _, key := range []string{
 				"authorization", "Authorization", "cookie", "set-cookie", "token", "tokens", "node_token", "macaroon", "secret", "secret_value", "key",
-				"api_key", "private.key", "salt", "body", "request_body", "password", "seed",
+				"api_key", "private.key", "salt", "body", "request_body", "password", "passphrase", "credentials", "bearer", "jwt", "seed",
 			} {
 				l.Info("by key", key, secret)
 				l.With(key, secret).Info("by key", "n", 1)

@@ -40,11 +40,13 @@ type row struct {
 	fresh   bool  // neither set nor sampled yet
 	against int   // samples in a row that contradict the state
 	due     time.Time
+	sets    uint // how often it was set or flipped
 }
 
 // set flips the row at once and starts the counts anew.
 func (r *row) set(cause error) {
 	r.cause, r.fresh, r.against = cause, false, 0
+	r.sets++
 }
 
 // sampled applies one sample: the first one decides, later ones flip the row when enough contradict it in a row.

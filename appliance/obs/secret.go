@@ -62,7 +62,7 @@ func lower(c byte) bool { return c >= 'a' && c <= 'z' }
 
 func secretWord(w string) bool {
 	switch strings.TrimSuffix(strings.ToLower(w), "s") {
-	case "authorization", "cookie", "token", "macaroon", "secret", "key", "salt", "body", "password", "seed":
+	case "authorization", "cookie", "token", "macaroon", "secret", "key", "salt", "body", "password", "passphrase", "credential", "bearer", "jwt", "seed":
 		return true
 	}
 	return false
