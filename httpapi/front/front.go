@@ -136,6 +136,9 @@ func (f *Front) Listen(ctx context.Context) error {
 		return err
 	}
 	if f.admin == nil {
+		if l := f.inherited("unix"); l != nil {
+			return l.Close() // else who connects would wait for ever
+		}
 		return nil
 	}
 	if err := f.admin.listen(ctx, f.cfg.socketSettings(f.uds), f.uds.access()); err != nil {
@@ -172,13 +175,13 @@ func (f *Front) URL() string {
 
 // SocketPath is the admin socket's, "" without one.
 func (f *Front) SocketPath() string {
-	if f.admin == nil {
+	switch {
+	case f.admin == nil:
 		return ""
+	case f.admin.generation() == nil:
+		return f.uds.Path
 	}
-	if g := f.admin.generation(); g != nil {
-		return g.settings.bind
-	}
-	return f.uds.Path
+	return f.admin.addr()
 }
 
 // Conns counts the open TCP connections.

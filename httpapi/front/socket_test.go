@@ -148,6 +148,39 @@ func TestInheritedSocketsStandIn(t *testing.T) {
 	}
 }
 
+// The file of an inherited socket is where the service manager has put it, and closed as that has been told.
+func TestInheritedSocketStaysAsItIs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "inherited.sock")
+	admin, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	nowhere := filepath.Join(t.TempDir(), "nowhere", "s.sock")
+	r := newRig(t, withSocket(nowhere), func(s *setup) { s.o.Inherited = map[string]net.Listener{"ronbox-admin": admin} }).listening(t)
+	r.reload(t, stranger)
+	if _, err := os.Stat(filepath.Dir(nowhere)); !os.IsNotExist(err) {
+		t.Errorf("%v: a directory was made for a socket that is elsewhere", err)
+	}
+	if got := modeOf(t, path); got != 0o600 || r.SocketPath() != path {
+		t.Errorf("mode %o at %s, want 600 at %s", got, r.SocketPath(), path)
+	}
+}
+
+// An inherited socket that nothing here would answer on is closed, not left to those who wait.
+func TestInheritedSocketWithoutUseIsClosed(t *testing.T) {
+	admin, err := net.Listen("unix", filepath.Join(t.TempDir(), "inherited.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	newRig(t, func(s *setup) { s.o.Inherited = map[string]net.Listener{"ronbox-admin": admin} }).listening(t)
+	if _, err := admin.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("%v, want it closed", err)
+	}
+}
+
 func TestPeerNames(t *testing.T) {
 	for name, ok := range map[string]bool{
 		"uid:0": true, "gid:4294967295": true, "uid:4294967296": false, "uid:-1": false, "root": false, "pid:1": false, "uid:": false,

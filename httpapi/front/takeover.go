@@ -68,12 +68,12 @@ func busy(all []*generation) (out []*generation) {
 }
 
 // prepareAccess opens or closes the socket file to others, before the swap: until then the map of peers keeps them out,
-// and after it.
+// and after it. The file of an inherited socket is its socket unit's.
 func (e *endpoint) prepareAccess(path string, a access) (change, error) {
 	e.mu.Lock()
-	was := e.access
+	was, now := e.access, e.current
 	e.mu.Unlock()
-	if was == a {
+	if was == a || now == nil || now.socket.inherited && now.socket.bind == path {
 		return change{nothing, nothing}, nil
 	}
 	if err := a.openDir(path); err != nil {
