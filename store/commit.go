@@ -39,15 +39,11 @@ func (g *group) putMeta() error {
 	return g.pos.put(g.meta.rows, g.s.info.Load().position())
 }
 
-// look judges the room for writes once a second: of a full store with a transaction of its own, which gives back the pages that no reader
-// holds any more. That changes nothing in the file.
+// look judges the room for writes once a second, by a transaction of its own that changes nothing in the file: of a full store one that
+// gives back the pages which no reader holds any more.
 func (g *group) look() error {
-	if !g.s.room.full() {
-		g.s.look(g.s.db, g.s.room.last.Load().size, true)
-		return nil
-	}
 	g.reader.inside = true
-	tx, err := g.s.db.Begin(true)
+	tx, err := g.s.db.Begin(g.s.room.full())
 	if err != nil {
 		return g.give(fmt.Errorf("begin: %w", err))
 	}

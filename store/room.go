@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"os"
 	"sync/atomic"
 	"time"
@@ -35,7 +36,7 @@ type space struct {
 	capacity int64 // what used may come to: max_bytes less the slack that a growing file wants
 	disk     int64 // free for this process; negative: not known, or without a limit
 	own      int64 // what the file takes of the disk
-	total    int64 // size of the disk
+	total    int64 // size of the disk; 0: not known, or without a limit
 	minFree  int64 // store.min_free
 	step     int64 // growth step of the file
 }
@@ -46,15 +47,20 @@ type space struct {
 func (p space) reserve() int64 { return min(p.minFree, max((p.disk+p.own)/8, p.growth())) }
 
 // growth is the room a full store must see again beyond its reserve: the growth step of the file, or what a tiny disk has instead.
-func (p space) growth() int64 { return min(p.step, p.total/8) }
+func (p space) growth() int64 {
+	if p.total == 0 {
+		return p.step
+	}
+	return min(p.step, p.total/8)
+}
 
 // short tells what there is too little of; nil: nothing.
 func (p space) short() error {
 	if p.used*100 >= p.capacity*roomFull {
-		return fmt.Errorf("%w: %d%% of max_bytes are used", ErrFull, p.used*100/max(p.capacity, 1))
+		return fmt.Errorf("%w: %d%% of store.max_bytes are used; raise it and restart, or delete", ErrFull, p.used*100/max(p.capacity, 1))
 	}
 	if p.disk >= 0 && p.disk < p.reserve() {
-		return fmt.Errorf("%w: the disk has %d MiB left, %d MiB are kept free", ErrFull, p.disk>>20, p.reserve()>>20)
+		return fmt.Errorf("%w: the disk has %d MiB left, %d MiB are kept free; make room on it, or lower store.min_free", ErrFull, p.disk>>20, p.reserve()>>20)
 	}
 	return nil
 }
@@ -181,7 +187,7 @@ func (s *Store) forgiven(p space) bool {
 	return (more || s.mono()-m.refusal.at > int64(m.refusal.rest)) && grows(m.file, p.growth())
 }
 
-// grows tries to allot n bytes behind the end of the file, and gives them back. A file system that cannot is taken to have them.
+// grows tries to allot n bytes behind the end of the file, and gives them back. The caller alone changes the length of the file.
 func grows(f *os.File, n int64) bool {
 	info, err := f.Stat()
 	if err != nil {
@@ -192,12 +198,27 @@ func grows(f *os.File, n int64) bool {
 		return false
 	}
 	err = onFile(f, func(fd int) error {
-		if err := unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, info.Size(), n); err != nil {
-			return err
-		}
-		return unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, info.Size(), n)
+		err := unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, info.Size(), n)
+		return errors.Join(err, unix.Ftruncate(fd, info.Size())) // gives back too what an attempt that failed has got; a hole there would not, on ext4
 	})
-	return err == nil || errors.Is(err, unix.EOPNOTSUPP)
+	return !wantsRoom(err)
+}
+
+// wantsRoom tells whether an attempt to grow failed for want of room. Any other error is of a file system that cannot be asked, or was
+// interrupted: the next commit will tell.
+func wantsRoom(err error) bool {
+	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EFBIG)
+}
+
+// spaceMax is as large as anything on a disk counts as, bytes: sums of a few, and hundredfolds of what fits into a file, do not wrap.
+const spaceMax = 1 << 60
+
+// bytesOf is the size of so many blocks.
+func bytesOf(blocks uint64, size int64) int64 {
+	if high, low := bits.Mul64(blocks, uint64(max(size, 0))); high == 0 && low < spaceMax {
+		return int64(low)
+	}
+	return spaceMax
 }
 
 // diskSpace asks the file system of f for what is free, what f takes of it, and its size. A negative number: it has no limit, or does not
@@ -209,7 +230,11 @@ func diskSpace(f *os.File) (free, own, total int64) {
 	if err != nil || fs.Blocks == 0 {
 		return -1, 0, 0
 	}
-	return int64(fs.Bavail) * fs.Bsize, st.Blocks * 512, int64(fs.Blocks) * fs.Bsize
+	unit := int64(fs.Frsize) // what blocks are counted in; Bsize is the best length to transfer, which differs on some
+	if unit == 0 {
+		unit = int64(fs.Bsize)
+	}
+	return bytesOf(fs.Bavail, unit), bytesOf(uint64(st.Blocks), 512), bytesOf(fs.Blocks, unit)
 }
 
 // onFile runs fn with the descriptor, which stays open meanwhile.

@@ -125,19 +125,23 @@ func (t *table) home() *table {
 // shrinks tells whether the buffer leaves the file with fewer bytes than it has: what may still be written while there is no room. A few
 // bytes, such as the place a sweep has reached, are let pass.
 func (w *Writes) shrinks() bool {
-	put, gone := 0, sweepNotes
+	type row struct {
+		t   *table
+		key string
+	}
+	put, gone, met := 0, sweepNotes, map[row]bool{}
 	w.r.inside = true
-	for i := range w.ops {
-		op := &w.ops[i]
-		put += len(op.key) + len(op.value)
-		if op.key == nil || op.t.rows == nil {
+	for _, op := range w.ops {
+		if op.value != nil {
+			put += len(op.key) + len(op.value)
+		}
+		at := row{op.t, string(op.key)}
+		if op.key == nil || op.t.rows == nil || met[at] {
 			continue
 		}
+		met[at] = true
 		if old := op.t.rows.Get(op.key); old != nil {
 			gone += len(op.key) + len(old)
-		}
-		if op.value == nil {
-			put -= len(op.key)
 		}
 	}
 	w.r.inside = false
