@@ -26,9 +26,8 @@ func (s *Server) getProfile(c *call) error {
 	if err != nil {
 		return err
 	}
-	h := c.Header()
-	h.Set("Content-Type", typeBytes)
-	h.Set("Cache-Control", cacheNone)
+	c.set("Content-Type", typeBytes)
+	c.set("Cache-Control", cacheNone)
 	if c.r.Method == http.MethodHead {
 		c.WriteHeader(http.StatusOK)
 		return nil

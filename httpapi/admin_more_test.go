@@ -161,7 +161,7 @@ func TestALongAnswerIsCutWhenItsReaderStalls(t *testing.T) {
 		}
 	}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		r.Handler().ServeHTTP(w, req.WithContext(front.WithPeer(req.Context(), &front.Peer{Socket: true, UID: 7})))
+		r.router.ServeHTTP(w, req.WithContext(front.WithPeer(req.Context(), &front.Peer{Socket: true, UID: 7})))
 	}))
 	defer srv.Close()
 	c, err := net.Dial("tcp", srv.Listener.Addr().String())

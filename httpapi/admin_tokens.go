@@ -18,7 +18,7 @@ func (s *Server) getTokens(c *call) error {
 	if cursor != "" && !isName(cursor) {
 		return &QueryError{"cursor", "must be one that this list gave"}
 	}
-	list, err := s.d.Node.Tokens(c.context(), cursor, int(limit))
+	list, err := s.d.Node.Tokens(c.context(), c.actor, cursor, int(limit))
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func (r *rig) auditStream(t *testing.T, last string, during func()) string {
 		synctest.Wait()
 		r.SetGate(GateClosed)
 	}()
-	r.Handler().ServeHTTP(rec, req)
+	r.router.ServeHTTP(rec, req)
 	r.described(req, http.StatusOK, rec.header, []byte(rec.body.String()))
 	return strings.ReplaceAll(rec.body.String(), "\n", "|")
 }
@@ -118,7 +118,7 @@ func TestAuditStreamPingsAndEndsWithItsClient(t *testing.T) {
 		defer cancel()
 		req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "/admin/v1/audit/stream", nil)
 		rec := &recorder{header: http.Header{}}
-		r.Handler().ServeHTTP(rec, req)
+		r.router.ServeHTTP(rec, req)
 		if got := strings.Count(rec.body.String(), ": ping\n\n"); got != 3 || r.auditStreams.count() != 0 {
 			t.Errorf("%d pings in 46 s, %v streams left", got, r.auditStreams.count())
 		}

@@ -97,7 +97,7 @@ func TestABodySplitAnywhereIsReadAsOne(t *testing.T) {
 	req.ContentLength = int64(len(body))
 	req.Header = http.Header{"Content-Type": {"application/json"}, "Authorization": {"Bearer good"}}
 	w := httptest.NewRecorder()
-	r.Handler().ServeHTTP(w, req.WithContext(front.WithPeer(req.Context(), &front.Peer{})))
+	r.router.ServeHTTP(w, req.WithContext(front.WithPeer(req.Context(), &front.Peer{})))
 	if w.Code != http.StatusAccepted {
 		t.Errorf("byte by byte: %d %s", w.Code, w.Body)
 	}

@@ -30,10 +30,27 @@ type call struct {
 	status   int       // 0 until the header is written
 	reason   string    // of the problem told, if any
 	started  time.Time
+	lines    [maxLines]string // behind the first values of the answer's header
+	used     int              // of lines
 
 	base   context.Context // the request's, within its span
 	ctx    context.Context // nil until someone waits
 	cancel context.CancelFunc
+}
+
+// maxLines are the header values that an answer without a body of its own kind has: correlation id, type, cache and tag.
+const maxLines = 4
+
+// set gives the answer's header name, in its canonical spelling, the one value v.
+func (c *call) set(name, v string) {
+	if c.used == maxLines {
+		c.Header()[name] = []string{v}
+		return
+	}
+	at := c.used
+	c.lines[at] = v
+	c.used++
+	c.Header()[name] = c.lines[at:c.used:c.used]
 }
 
 // context is the request's, ending at the deadline. It is made when first asked for: a read from memory waits for

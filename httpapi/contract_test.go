@@ -89,7 +89,7 @@ func (c *copied) Write(p []byte) (int, error) {
 
 func (w *witness) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	out := &copied{ResponseWriter: rw, status: http.StatusOK}
-	w.Handler().ServeHTTP(out, r.WithContext(front.WithPeer(r.Context(), &front.Peer{Socket: true, UID: 7})))
+	w.router.ServeHTTP(out, r.WithContext(front.WithPeer(r.Context(), &front.Peer{Socket: true, UID: 7})))
 	w.described(r, out.status, rw.Header(), out.body.Bytes())
 	if out.status < http.StatusBadRequest {
 		w.mu.Lock()

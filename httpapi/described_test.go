@@ -72,7 +72,7 @@ func (b *describedBody) Close() error {
 func TestEveryRouteIsDescribed(t *testing.T) {
 	r := newRig(t)
 	r.do(http.MethodGet, "/healthz", "", nil)
-	if got, want := len(checker.Operations()), len(r.Routes()); got != want {
+	if got, want := len(checker.Operations()), len(r.routes); got != want {
 		t.Errorf("%d operations for %d routes", got, want)
 	}
 }

@@ -146,7 +146,7 @@ func (s *Server) frontProblem(status int, reason, detail string) (http.Header, [
 	case http.StatusRequestTimeout:
 		p.Retryable = true
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		p.Retryable, p.RetryAfter = true, s.retryAfter(waitBusy, nil)
+		p.Retryable, p.RetryAfter = true, s.retryAfter(s.live.Load(), waitBusy, nil)
 	}
 	body, _ := encode(p) // plain strings and numbers only: cannot fail
 	h := http.Header{corrHeader: one(id)}

@@ -25,7 +25,7 @@ func FuzzHeaders(f *testing.F) {
 			req := httptest.NewRequest(target[0], target[1], nil)
 			req.Header = http.Header{"Authorization": {"Bearer good"}, http.CanonicalHeaderKey(name): {value}}
 			w := httptest.NewRecorder()
-			r.Handler().ServeHTTP(w, req.WithContext(front.WithPeer(req.Context(), &front.Peer{})))
+			r.router.ServeHTTP(w, req.WithContext(front.WithPeer(req.Context(), &front.Peer{})))
 			if w.Code >= http.StatusInternalServerError && w.Code != http.StatusGatewayTimeout {
 				t.Errorf("%s %s with %s: %q: %d %s", target[0], target[1], name, value, w.Code, w.Body)
 			}

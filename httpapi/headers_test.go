@@ -33,7 +33,7 @@ func TestTransportSecurityIsForTLSOnly(t *testing.T) {
 		req := httptest.NewRequest("GET", "/registry/head", nil)
 		req.TLS = &tls.ConnectionState{}
 		w := httptest.NewRecorder()
-		r.Handler().ServeHTTP(w, req)
+		r.router.ServeHTTP(w, req)
 		if got := w.Header().Get("Strict-Transport-Security"); (got != "") != on {
 			t.Errorf("hsts %v: %q", on, got)
 		}

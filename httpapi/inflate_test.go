@@ -101,7 +101,7 @@ func TestAChunkedBombIsStopped(t *testing.T) {
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Content-Encoding", "gzip")
 	w := httptest.NewRecorder()
-	r.Handler().ServeHTTP(w, req.WithContext(front.WithPeer(req.Context(), &front.Peer{Socket: true, UID: 7})))
+	r.router.ServeHTTP(w, req.WithContext(front.WithPeer(req.Context(), &front.Peer{Socket: true, UID: 7})))
 	if w.Code != 400 || problemIn(t, w.Body.String()).Reason != "ratio_cap" || r.reg.calls != 0 || bomb.n > 16<<10 {
 		t.Errorf("%d %s after %d bytes read", w.Code, w.Body, bomb.n)
 	}

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"fmt"
-	"net/http"
 	"runtime/debug"
 )
 
@@ -60,12 +59,12 @@ func (s *Server) fit(b *bound) handler {
 }
 
 // correlate keeps the caller's correlation id when it is a ULID or a UUID, else makes one, and echoes it.
-func correlate(s *Server, _ *bound, next handler) handler {
+func correlate(_ *Server, _ *bound, next handler) handler {
 	return func(c *call) error {
 		if c.corrID = c.r.Header.Get(corrHeader); !isULID(c.corrID) && !isUUID(c.corrID) {
-			c.corrID = newCorrID(s.now())
+			c.corrID = newCorrID(c.started)
 		}
-		c.Header()[corrHeader] = []string{c.corrID}
+		c.set(corrHeader, c.corrID)
 		return next(c)
 	}
 }
@@ -82,15 +81,9 @@ func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 func recovered(_ *Server, _ *bound, next handler) handler {
 	return func(c *call) (err error) {
 		defer func() {
-			v := recover()
-			if v == nil {
-				return
+			if v := recover(); v != nil {
+				err = &panicError{value: v, stack: debug.Stack()}
 			}
-			if v == http.ErrAbortHandler { // net/http's own way to drop a connection
-				err = http.ErrAbortHandler
-				return
-			}
-			err = &panicError{value: v, stack: debug.Stack()}
 		}()
 		return next(c)
 	}

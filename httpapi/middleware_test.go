@@ -124,7 +124,7 @@ func TestLabelsNeverComeFromARequest(t *testing.T) {
 func TestEveryRouteIsWhole(t *testing.T) {
 	r := newRig(t)
 	seen := map[string]bool{}
-	for _, route := range r.Routes() {
+	for _, route := range r.routes {
 		key := route.Method + " " + route.Pattern
 		switch {
 		case seen[key]:

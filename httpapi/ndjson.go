@@ -31,8 +31,8 @@ func (l *lines) progress(v any) {
 // write cannot fail: a client that left ends the call by its context.
 func (l *lines) write(v any) {
 	if l.c.status == 0 {
-		l.c.Header().Set("Content-Type", typeLines)
-		l.c.Header().Set("Cache-Control", cacheNone)
+		l.c.set("Content-Type", typeLines)
+		l.c.set("Cache-Control", cacheNone)
 		l.c.WriteHeader(http.StatusOK)
 	}
 	raw, err := encode(v)

@@ -110,7 +110,7 @@ func (n *fakeNode) Mint(_ context.Context, _ engines.Actor, _ string, m wire.Min
 	return wire.Token{Token: strings.Join(m.Scopes, "+"), TID: someULID}, n.err
 }
 
-func (n *fakeNode) Tokens(_ context.Context, cursor string, limit int) (wire.TokenList, error) {
+func (n *fakeNode) Tokens(_ context.Context, _ engines.Actor, cursor string, limit int) (wire.TokenList, error) {
 	return wire.TokenList{Tokens: []wire.TokenInfo{{TID: someULID, Kid: "k1", Scopes: []string{}}}, Next: cursor}, n.err
 }
 

@@ -45,7 +45,8 @@ type NodeState interface {
 // NodeTokens makes and ends tokens and their root keys.
 type NodeTokens interface {
 	Mint(ctx context.Context, by engines.Actor, corrID string, m wire.MintRequest) (wire.Token, error)
-	Tokens(ctx context.Context, cursor string, limit int) (wire.TokenList, error)
+	// Tokens lists what by may see: its tenant's, if it has one.
+	Tokens(ctx context.Context, by engines.Actor, cursor string, limit int) (wire.TokenList, error)
 	// Revoke returns once the revocation is in force.
 	Revoke(ctx context.Context, by engines.Actor, corrID string, r wire.RevokeRequest) (wire.Revoked, error)
 	VerifyToken(ctx context.Context, r wire.VerifyRequest) (wire.Verdict, error)

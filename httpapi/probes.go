@@ -13,9 +13,8 @@ import (
 
 // getHealthz serves GET /healthz: the process answers.
 func getHealthz(c *call) error {
-	h := c.Header()
-	h["Content-Type"] = []string{typeText}
-	h["Cache-Control"] = []string{cacheNone}
+	c.set("Content-Type", typeText)
+	c.set("Cache-Control", cacheNone)
 	_, _ = c.Write([]byte("ok\n"))
 	return nil
 }
@@ -30,7 +29,7 @@ func (s *Server) getReadyz(c *call) error {
 	if service != "" && len(r.Services) == 0 {
 		return &QueryError{"service", "is not one of this node"}
 	}
-	s.applyGate(&r, plane)
+	s.applyGate(c, &r, plane)
 	body := readyBody(r)
 	head := s.d.Registry.Head()
 	body.Incarnation, body.Version, body.HeadB3 = head.Incarnation, head.Head.Version, head.Head.Hash.String()
@@ -42,7 +41,7 @@ func (s *Server) getReadyz(c *call) error {
 }
 
 // applyGate makes a report say what the gate does, whatever the probes still say.
-func (s *Server) applyGate(r *obs.Report, plane string) {
+func (s *Server) applyGate(c *call, r *obs.Report, plane string) {
 	g := s.gate.load()
 	if g == GateOpen {
 		return
@@ -52,7 +51,7 @@ func (s *Server) applyGate(r *obs.Report, plane string) {
 	r.ReadReady = r.ReadReady && g == GateDraining
 	r.Ready = r.Ready && plane == "read" && g == GateDraining
 	if g != GateStarting {
-		r.RetryAfter = s.retryAfter(waitDrain, nil)
+		r.RetryAfter = s.retryAfter(c.live, waitDrain, nil)
 	} else if r.RetryAfter == 0 {
 		r.RetryAfter = degradedRetry
 	}

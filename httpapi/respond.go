@@ -46,11 +46,10 @@ func encode(v any) ([]byte, error) {
 
 // send answers with JSON that is ready.
 func (c *call) send(status int, cache string, body []byte) error {
-	h := c.Header()
-	h["Content-Type"] = []string{typeJSON}
-	h["Cache-Control"] = []string{cache}
+	c.set("Content-Type", typeJSON)
+	c.set("Cache-Control", cache)
 	if len(body) > netHTTPBuffer {
-		h["Content-Length"] = []string{strconv.Itoa(len(body))}
+		c.set("Content-Length", strconv.Itoa(len(body)))
 	}
 	c.WriteHeader(status)
 	_, _ = c.Write(body) // who does not read it has left
@@ -59,10 +58,9 @@ func (c *call) send(status int, cache string, body []byte) error {
 
 // sendTagged answers 304 to who has the bytes already.
 func (c *call) sendTagged(cache, etag string, body []byte) error {
-	h := c.Header()
-	h["Etag"] = []string{etag}
+	c.set("Etag", etag)
 	if matches(c.r.Header["If-None-Match"], etag) {
-		h["Cache-Control"] = []string{cache}
+		c.set("Cache-Control", cache)
 		c.WriteHeader(http.StatusNotModified)
 		return nil
 	}
@@ -84,7 +82,7 @@ func matches(given []string, etag string) bool {
 
 // empty answers 204.
 func (c *call) empty() error {
-	c.Header()["Cache-Control"] = []string{cacheNone}
+	c.set("Cache-Control", cacheNone)
 	c.WriteHeader(http.StatusNoContent)
 	return nil
 }
@@ -92,6 +90,6 @@ func (c *call) empty() error {
 // markReplayed says that an earlier request did the work.
 func (c *call) markReplayed(yes bool) {
 	if yes {
-		c.Header().Set(replayedHeader, "true")
+		c.set(replayedHeader, "true")
 	}
 }

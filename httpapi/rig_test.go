@@ -293,7 +293,7 @@ func (r *rig) as(p *front.Peer, method, target, content string, h header) *httpt
 		req.Header.Set(k, v)
 	}
 	w := httptest.NewRecorder()
-	r.Handler().ServeHTTP(w, req.WithContext(front.WithPeer(req.Context(), p)))
+	r.router.ServeHTTP(w, req.WithContext(front.WithPeer(req.Context(), p)))
 	body := w.Body.Bytes()
 	if method == http.MethodHead {
 		body = nil // as net/http sends it

@@ -20,10 +20,6 @@ const (
 	ClassStatic              // the same bytes from the first moment to the last; holds nothing
 )
 
-func (c Class) String() string {
-	return [...]string{"read", "write", "bypass", "stream", "admin", "static"}[c]
-}
-
 // Body says what a route reads of a request.
 type Body int
 
@@ -77,6 +73,3 @@ func (r *Route) writes() bool { return r.Method != http.MethodGet }
 func (r *Route) knows(name string) bool {
 	return slices.ContainsFunc(r.Query, func(p openapi.Param) bool { return p.Name == name })
 }
-
-// Routes lists the table in its order.
-func (s *Server) Routes() []Route { return slices.Clone(s.routes) }

@@ -36,6 +36,7 @@ const (
 
 // router finds the row of a request. Nothing is cleaned or redirected: a path is a row's, or there is none.
 type router struct {
+	s    *Server
 	tree *httprouter.Router
 	hand map[string]*templates // by method and prefix: the rows under a catch-all
 	all  map[string]*templates // by method: every row
@@ -47,24 +48,28 @@ func (s *Server) newRouter(routes []Route) *router {
 	t := httprouter.New()
 	t.RedirectTrailingSlash, t.RedirectFixedPath = false, false
 	t.HandleOPTIONS, t.HandleMethodNotAllowed = false, false
-	rt := &router{tree: t, hand: map[string]*templates{}, all: map[string]*templates{}, none: map[string]*bound{}}
+	rt := &router{s: s, tree: t, hand: map[string]*templates{}, all: map[string]*templates{}, none: map[string]*bound{}}
 	for i := range routes {
 		var all []*bound
 		for _, m := range routes[i].methods() {
 			b := s.bind(&routes[i], m)
 			all = append(all, b)
-			rt.add(s, b)
+			rt.add(b)
 		}
 		watchInflight(s.d.Metrics, &routes[i], all)
 	}
 	t.NotFound = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, rt.missing(r), nil) })
-	rt.addMissing(s)
+	rt.addMissing()
 	return rt
 }
 
-// ServeHTTP finds the row and runs it. A target without a path, as CONNECT has, has no row: httprouter's trees begin
-// at the first slash.
+// ServeHTTP finds the row and runs it: at once where the path is one without parameters, as that of HEAD, which is asked
+// for most. A target without a path, as CONNECT has, has no row: httprouter's trees begin at the first slash.
 func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if b := rt.fixed(r); b != nil {
+		rt.s.serve(w, r, b, nil)
+		return
+	}
 	if !strings.HasPrefix(r.URL.Path, "/") {
 		rt.tree.NotFound.ServeHTTP(w, r)
 		return
@@ -72,7 +77,16 @@ func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rt.tree.ServeHTTP(w, r)
 }
 
-func (rt *router) add(s *Server, b *bound) {
+// fixed is the row of a path without parameters, nil for none.
+func (rt *router) fixed(r *http.Request) *bound {
+	if rows, ok := rt.all[r.Method]; ok {
+		return rows.fixed[r.URL.Path]
+	}
+	return nil
+}
+
+func (rt *router) add(b *bound) {
+	s := rt.s
 	set(rt.all, b.method).add(b)
 	prefix := handPrefix(b)
 	if prefix == "" {
@@ -118,7 +132,7 @@ func set(all map[string]*templates, key string) *templates {
 
 // addMissing binds the pseudo-rows of requests that have none, one for each service. Their methods are a closed set,
 // since they are labels.
-func (rt *router) addMissing(s *Server) {
+func (rt *router) addMissing() {
 	for _, service := range []string{serviceNode, serviceRegistry} {
 		route := &Route{
 			Method: http.MethodGet, Pattern: unmatched, Service: service, Class: ClassStatic, Deadline: bypassDeadline, handle: rt.refuse,
@@ -127,7 +141,7 @@ func (rt *router) addMissing(s *Server) {
 			http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
 			http.MethodOptions, otherMethod,
 		} {
-			rt.none[service+m] = s.bind(route, m)
+			rt.none[service+m] = rt.s.bind(route, m)
 		}
 	}
 }

@@ -63,7 +63,7 @@ func TestWrongMethodNamesTheRightOnes(t *testing.T) {
 
 func TestHeadComesWithEveryGet(t *testing.T) {
 	r := newRig(t)
-	for _, route := range r.Routes() {
+	for _, route := range r.routes {
 		if route.Method != http.MethodGet || route.Class == ClassStream || route.Pattern == "/metrics" {
 			continue
 		}

@@ -58,7 +58,7 @@ func (a *asker) Check(_ string, r auth.Request) (engines.Actor, error) {
 
 // Each row asks for its own scope, before its body is looked at.
 func TestEveryRouteAsksForItsScope(t *testing.T) {
-	for _, route := range newRig(t).Routes() {
+	for _, route := range newRig(t).routes {
 		if !protected(&route) || route.Socket {
 			continue
 		}

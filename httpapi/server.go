@@ -137,9 +137,6 @@ func (s *Server) now() time.Time { return s.d.Now() }
 // SetGate says which requests are let in from now on. GateClosed is final and ends the streams.
 func (s *Server) SetGate(g Gate) { s.gate.set(g, s.now()) }
 
-// Handler serves the table without a listener, as tests want it.
-func (s *Server) Handler() http.Handler { return s.router }
-
 // serve runs one request through its stages. What is hidden from its peer has no row for it, and so no stage that could
 // tell it from a path that nothing has.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, b *bound, p httprouter.Params) {

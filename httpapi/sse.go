@@ -14,10 +14,9 @@ type sse struct {
 
 // openSSE writes the headers.
 func openSSE(c *call) *sse {
-	h := c.Header()
-	h.Set("Content-Type", typeEvents)
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // nginx would hold frames back
+	c.set("Content-Type", typeEvents)
+	c.set("Cache-Control", cacheNone)
+	c.set("X-Accel-Buffering", "no") // nginx would hold frames back
 	c.WriteHeader(http.StatusOK)
 	return &sse{out: newRolling(c)}
 }

@@ -222,7 +222,7 @@ func TestStreamPings(t *testing.T) {
 		rec := &recorder{header: http.Header{}}
 		ctx, cancel := context.WithTimeout(t.Context(), 46*time.Second)
 		defer cancel()
-		r.Handler().ServeHTTP(rec, newRequest(t).WithContext(ctx))
+		r.router.ServeHTTP(rec, newRequest(t).WithContext(ctx))
 		if got := strings.Count(rec.body.String(), ": ping\n\n"); got != 3 {
 			t.Errorf("%d pings in 46 s, want 3", got)
 		}

@@ -33,7 +33,7 @@ func (s *Server) tell(c *call, b *bound, err error) bool {
 	if r.status == http.StatusTooManyRequests && b.busy != nil {
 		b.busy(1)
 	}
-	if c.status != 0 || err == http.ErrAbortHandler {
+	if c.status != 0 {
 		return false
 	}
 	s.writeProblem(c, r, err)
@@ -85,7 +85,7 @@ func (s *Server) problem(c *call, r row, err error) *wire.Problem {
 	p := &wire.Problem{
 		Type: problemType(service, r.reason), Title: r.title, Status: r.status,
 		Detail: r.hint, Instance: instance(c.corrID), Code: r.code, Reason: r.reason, Service: service,
-		Retryable: r.retry, CorrID: c.corrID, RetryAfter: s.retryAfter(r.wait, err),
+		Retryable: r.retry, CorrID: c.corrID, RetryAfter: s.retryAfter(c.live, r.wait, err),
 	}
 	switch {
 	case r.hint != "":
@@ -109,14 +109,14 @@ func instance(corrID string) string {
 }
 
 // retryAfter is in seconds, 0 for none.
-func (s *Server) retryAfter(w wait, err error) int {
+func (s *Server) retryAfter(l *live, w wait, err error) int {
 	switch w {
 	case waitBusy:
 		return 1 + rand.IntN(2)
 	case waitDegraded:
 		return degradedRetry
 	case waitDrain:
-		left := s.live.Load().drainCap - s.gate.draining(s.now())
+		left := l.drainCap - s.gate.draining(s.now())
 		return int(max(left, 0).Round(time.Second)/time.Second) + degradedRetry
 	case waitToken:
 		return max(1, int((tokenWait(err)+time.Second-1)/time.Second))

@@ -52,7 +52,7 @@ func TestHiddenIsLikeUnknown(t *testing.T) {
 		}
 		r := newRig(t, change)
 		r.SetGate(tt.gate)
-		for _, route := range r.Routes() {
+		for _, route := range r.routes {
 			if !route.Admin {
 				continue
 			}
