@@ -3,6 +3,7 @@ package host
 import (
 	"fmt"
 	"io"
+	"path"
 	"strconv"
 	"strings"
 )
@@ -55,11 +56,11 @@ func parseMemory(r io.Reader) (Memory, error) {
 type SwapArea struct {
 	Name string
 	Size int64 // bytes
-	Used int64 // bytes
+	disk bool  // memory that is written back to a disk
 }
 
 // Compressed says that the area is memory itself (zram), which ends with the power.
-func (a SwapArea) Compressed() bool { return strings.HasPrefix(a.Name, "/dev/zram") }
+func (a SwapArea) Compressed() bool { return strings.HasPrefix(a.Name, "/dev/zram") && !a.disk }
 
 // ReadSwap lists the areas that are in use. None means that no page of the process can reach a disk.
 func ReadSwap() ([]SwapArea, error) { return here().swap() }
@@ -69,7 +70,12 @@ func (h host) swap() ([]SwapArea, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parseSwap(strings.NewReader(text))
+	areas, err := parseSwap(strings.NewReader(text))
+	for i := range areas {
+		behind, err := h.text("sys/block/" + path.Base(areas[i].Name) + "/backing_dev")
+		areas[i].disk = err == nil && behind != "none"
+	}
+	return areas, err
 }
 
 // parseSwap reads the text of swaps: a heading, then "/dev/sda2  partition  2097148  0  -2".
@@ -88,11 +94,10 @@ func parseSwap(r io.Reader) ([]SwapArea, error) {
 			return nil, fmt.Errorf("swaps: cannot read %q", clip(line))
 		}
 		size, err := strconv.ParseInt(f[2], 10, 50)
-		used, err2 := strconv.ParseInt(f[3], 10, 50)
-		if err != nil || err2 != nil || size < 0 || used < 0 {
+		if err != nil || size < 0 {
 			return nil, fmt.Errorf("swaps: cannot read %q", clip(line))
 		}
-		out = append(out, SwapArea{Name: unescape(f[0]), Size: size << 10, Used: used << 10})
+		out = append(out, SwapArea{Name: unescape(f[0]), Size: size << 10})
 	}
 	return out, nil
 }
