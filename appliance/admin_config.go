@@ -55,7 +55,7 @@ func (n *Node) SetLogLevel(ctx context.Context, by engines.Actor, corrID string,
 	if err := n.levels.SetLevel(l.Level, l.Service); err != nil {
 		return wire.LogLevel{}, err
 	}
-	n.note(ctx, auditEvent("log.level_set", by, corrID, map[string]string{"level": l.Level, "service": l.Service}))
+	n.note(context.WithoutCancel(ctx), auditEvent("log.level_set", by, corrID, map[string]string{"level": l.Level, "service": l.Service}))
 	return l, nil
 }
 

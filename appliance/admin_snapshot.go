@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"ronbox/appliance/config"
@@ -17,6 +18,9 @@ import (
 	"ronbox/httpapi/wire"
 	"ronbox/store"
 )
+
+// rowWithin bounds the audit row of a snapshot that has been taken.
+const rowWithin = 5 * time.Second
 
 // Snapshot copies the state of this moment into a folder while writes go on, verifies it, and puts it on the audit chain.
 func (n *Node) Snapshot(
@@ -35,6 +39,8 @@ func (n *Node) Snapshot(
 	e := auditEvent("db.snapshot", by, corrID, map[string]string{
 		"file": m.Path, "b3": m.B3.String(), "seq": strconv.FormatUint(m.Seq, 10), "compact": strconv.FormatBool(r.Compact),
 	})
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rowWithin) // who asked may have left, the snapshot is there
+	defer cancel()
 	if _, err := store.Commit(ctx, n.store, store.Control, auditNote{e}); err != nil {
 		return wire.Snapshot{}, fmt.Errorf("audit snapshot %s: %w", m.Path, err)
 	}
@@ -59,17 +65,19 @@ func snapshotDir(cfg *config.Config) string {
 	}
 }
 
-// scheduledSnapshot takes one and lets the old ones go.
+// scheduledSnapshot takes one and lets the old ones go. Where none can be taken the old ones stay by the same rule, but
+// what killed ones have left goes: it may be what fills the disk.
 func (n *Node) scheduledSnapshot(ctx context.Context) error {
 	dir := snapshotDir(n.conf())
-	if _, err := n.Snapshot(ctx, self("janitor"), "", wire.SnapshotRequest{Dir: dir}, nil); err != nil {
-		return err
+	_, failed := n.Snapshot(ctx, self("janitor"), "", wire.SnapshotRequest{Dir: dir}, nil)
+	if ctx.Err() != nil {
+		return failed
 	}
 	gone, err := store.Retain(dir, n.now(), store.DefaultRetain())
 	for _, path := range gone {
 		n.log.Info("snapshot_removed", "file", path, "reason", "kept are the last of 24 hours, 7 days and 4 weeks")
 	}
-	return err
+	return errors.Join(failed, err)
 }
 
 // lastSnapshot is when the newest one was taken, so that a restart does not put off the next. Where there is none, the
@@ -95,13 +103,30 @@ const (
 	stageVerify = "verify"
 )
 
+// checkPrefix begins the name of the folder of a copy that is being checked.
+const checkPrefix = "ronbox-check-"
+
+// removeCopies removes what a killed node was checking: a copy is as large as the file. Call it once the file is this
+// node's.
+func (n *Node) removeCopies() {
+	entries, err := os.ReadDir(n.boot.Node.DataDir)
+	for _, e := range entries {
+		if e.IsDir() && strings.HasPrefix(e.Name(), checkPrefix) {
+			err = errors.Join(err, os.RemoveAll(n.boot.Path(e.Name())))
+		}
+	}
+	if err != nil {
+		n.log.Warn("copies that were being checked may be left", "reason", err.Error(), "next", "remove "+checkPrefix+"*")
+	}
+}
+
 // CheckDB copies the file beside itself, verifies the copy whole (pages, chains, signatures) and removes it: a file that is
 // written to cannot be checked.
 func (n *Node) CheckDB(ctx context.Context, by engines.Actor, corrID string, progress func(wire.CheckLine)) (verdict wire.CheckLine, err error) {
 	if err := n.onDisk("check"); err != nil {
 		return verdict, err
 	}
-	dir, err := os.MkdirTemp(filepath.Dir(n.store.Path()), "check-")
+	dir, err := os.MkdirTemp(n.boot.Node.DataDir, checkPrefix)
 	if err != nil {
 		return verdict, err
 	}
@@ -133,7 +158,7 @@ func (n *Node) CheckDB(ctx context.Context, by engines.Actor, corrID string, pro
 func (n *Node) checked(ctx context.Context, by engines.Actor, corrID string, findings []string) wire.CheckLine {
 	ok := len(findings) == 0
 	e := auditEvent("db.check", by, corrID, map[string]string{"ok": strconv.FormatBool(ok), "findings": strconv.Itoa(len(findings))})
-	n.note(ctx, e)
+	n.note(context.WithoutCancel(ctx), e)
 	if !ok {
 		n.log.Error("check_failed", "findings", len(findings), "reason", findings[0], "next", "restore a snapshot with `ronbox db restore`")
 	}

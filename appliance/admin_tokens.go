@@ -90,10 +90,11 @@ func newTokenRow(seen auth.Inspection) tokenRow {
 }
 
 // maxTokenPage bounds one page of Tokens.
-const maxTokenPage = 500
+const maxTokenPage = 1000
 
-// Tokens lists what was minted and has not expired, oldest first, from behind cursor.
-func (n *Node) Tokens(ctx context.Context, cursor string, limit int) (wire.TokenList, error) {
+// Tokens lists what was minted and has not expired, oldest first, from behind cursor. Who acts for one tenant sees that
+// tenant's.
+func (n *Node) Tokens(ctx context.Context, by engines.Actor, cursor string, limit int) (wire.TokenList, error) {
 	if limit < 1 || limit > maxTokenPage {
 		limit = maxTokenPage
 	}
@@ -101,7 +102,7 @@ func (n *Node) Tokens(ctx context.Context, cursor string, limit int) (wire.Token
 	err := n.store.View(ctx, func(r store.Reader) error {
 		for id, row := range tokens.Range(r, tokenPrefix+tokenID(cursor), tokenPrefix+after) {
 			tid := strings.TrimPrefix(string(id), tokenPrefix)
-			if tid == cursor || row.ExpiresAt <= now.Unix() {
+			if tid == cursor || row.ExpiresAt <= now.Unix() || by.Tenant != "" && row.Tenant != by.Tenant {
 				continue
 			}
 			if len(out.Tokens) == limit {

@@ -175,3 +175,18 @@ func TestRevokingIsNoWayAcross(t *testing.T) {
 	}
 	r.halt()
 }
+
+// A minter of one tenant sees the tokens of that tenant.
+func TestTokensOfOneTenant(t *testing.T) {
+	cfg, _ := devConfig(t)
+	cfg.Server.AdminOnTCP = true
+	r := start(t, cfg)
+	acme, _ := r.minter(wire.MintRequest{Tenant: "acme"})
+	_, err := r.socket().Mint(t.Context(), wire.MintRequest{Sub: "x", Tenant: "other", Scopes: []string{"registry.propose"}})
+	must(t, err)
+	list, err := acme.Tokens(t.Context(), "", 100)
+	if err != nil || len(list.Tokens) != 1 || list.Tokens[0].Tenant != "acme" {
+		t.Errorf("%+v, %v", list, err)
+	}
+	r.halt()
+}

@@ -76,6 +76,13 @@ func TestSlowCommitIsKept(t *testing.T) {
 	r.commitWasSlow("commit", 3*time.Second)
 	dir := cfg.Path(flightDir)
 	r.await("the dump", func() bool { return len(dumps(dir)) == 1 })
+	r.commitWasSlow("commit", 3*time.Second)
+	r.await("the next one to be looked at", func() bool { return r.slow.Len() == 0 })
+	r.commitWasSlow("commit", 3*time.Second)
+	r.await("the last one to be looked at", func() bool { return r.slow.Len() == 0 })
+	if got := dumps(dir); len(got) != 1 {
+		t.Errorf("a disk that is slow was given %d dumps to write within a moment", len(got))
+	}
 	for range flightFiles {
 		_, err := r.keepFlight(dir, slowCommit{})
 		must(t, err)

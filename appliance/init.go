@@ -215,7 +215,8 @@ func (n *Node) offline(ctx context.Context, work func(context.Context) error) (e
 	n.sup = flow.NewSupervisor(base, n.catalog, flow.Hooks{Escalated: n.escalated, Died: n.taskDied})
 	defer n.sup.Close()
 	n.sup.Start(n.logWriter())
-	if err := n.store.Open(ctx); err != nil {
+	defer func() { err = errors.Join(err, n.closeTracer(base)) }()
+	if err := n.openFile(ctx); err != nil {
 		return err
 	}
 	if err := n.store.Prepare(ctx); err != nil {

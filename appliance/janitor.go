@@ -45,6 +45,7 @@ func (n *Node) runJanitor(ctx context.Context) error {
 	defer n.chime.Stop()
 	all := n.chores(n.now())
 	for {
+		n.chime.Set(n.pace())
 		for _, c := range all {
 			if now := n.now(); ctx.Err() == nil && c.due(now) {
 				c.last = now
@@ -57,6 +58,14 @@ func (n *Node) runJanitor(ctx context.Context) error {
 		case <-n.chime.C():
 		}
 	}
+}
+
+// pace is how often the janitor looks: as often as what has to be purged wants it.
+func (n *Node) pace() time.Duration {
+	if every := n.purgeEvery(); every > 0 {
+		return min(every, chimeEach)
+	}
+	return chimeEach
 }
 
 func (n *Node) doChore(ctx context.Context, c *chore) {

@@ -136,7 +136,7 @@ func TestJanitorRotatesAndSweeps(t *testing.T) {
 		if k := stateOf(t, n, first); k != kidRetired {
 			t.Errorf("after its last token the key is %s", k)
 		}
-		list, err := n.Tokens(t.Context(), "", 100)
+		list, err := n.Tokens(t.Context(), engines.Actor{}, "", 100)
 		if err != nil || slices.ContainsFunc(list.Tokens, func(i wire.TokenInfo) bool { return i.Sub == "x" }) {
 			t.Errorf("%+v, %v", list, err)
 		}

@@ -18,7 +18,8 @@ type manager struct {
 	fed   atomic.Int64  // when it was last told, ns since born; owned by the health gate
 	born  time.Time
 	asked atomic.Int64 // when a longer start was last asked for, ns since born
-	up    atomic.Bool  // READY=1 was said
+	up    atomic.Bool  // READY=1 was said, STOPPING=1 was not
+	left  atomic.Bool  // STOPPING=1 was said
 }
 
 func newManager(log hclog.Logger) *manager {
@@ -40,6 +41,9 @@ func (m *manager) serving(status string) {
 // reloading and ready frame a reload; the manager wants the time on the clock that it compares with.
 func (m *manager) reloading() {
 	var now unix.Timespec
+	if !m.up.Load() {
+		return // it waits for the end of the start, or of the stop
+	}
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 		return
 	}
@@ -54,7 +58,15 @@ func (m *manager) ready() {
 
 func (m *manager) status(text string) { m.say("STATUS=" + text) }
 
-func (m *manager) stopping(reason string) { m.say("STOPPING=1\nSTATUS=Draining: " + reason) }
+// stopping says once that the node stops, and how long that may take where more than the usual was configured.
+func (m *manager) stopping(reason string, within time.Duration) {
+	m.up.Store(false)
+	if m.left.Swap(true) {
+		return
+	}
+	m.say("STOPPING=1\nSTATUS=Draining: " + reason)
+	m.say(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", within.Microseconds()))
+}
 
 // A long start asks for this much more time, this often.
 const (

@@ -117,3 +117,34 @@ func TestLongStartAsksForTime(t *testing.T) {
 		t.Errorf("asked %d times: %q", got, told.all())
 	}
 }
+
+// What happens before the node serves, or once it stops, is no reload to the service manager; a stop that takes long asks
+// for its time, once.
+func TestManagerHearsNoReloadOutside(t *testing.T) {
+	told := listen(t)
+	m := newManager(hclog.NewNullLogger())
+	reload := func() {
+		m.reloading()
+		m.ready()
+	}
+	reload()
+	m.serving("up")
+	reload()
+	m.stopping("signal", time.Minute)
+	m.stopping("again", time.Minute)
+	reload()
+	m.say("STATUS=end")
+	deadline := time.After(patience)
+	for !strings.Contains(told.all(), "STATUS=end") {
+		select {
+		case <-deadline:
+			t.Fatal("nothing arrives")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	want := `^READY=1\nSTATUS=up\n--\nRELOADING=1\nMONOTONIC_USEC=\d+\n--\nREADY=1\n--\n` +
+		`STOPPING=1\nSTATUS=Draining: signal\n--\nEXTEND_TIMEOUT_USEC=60000000\n--\nSTATUS=end$`
+	if !regexp.MustCompile(want).MatchString(told.all()) {
+		t.Errorf("said %q", told.all())
+	}
+}

@@ -17,6 +17,7 @@ import (
 const (
 	flightDir   = "flight"
 	flightFiles = 8
+	flightEach  = time.Minute // between two: a disk that is slow already is not to be filled with dumps
 )
 
 // slowCommit is a commit that took over 2 s.
@@ -34,6 +35,7 @@ func (n *Node) runFlightRecorder(ctx context.Context) error {
 		n.log.Debug("flight recorder does not run", "reason", err.Error()) // another node of this process has it
 	}
 	defer n.flight.Stop()
+	var last time.Time
 	for {
 		slow, err := n.slow.Recv(ctx)
 		if errors.Is(err, flow.ErrClosed) {
@@ -42,9 +44,10 @@ func (n *Node) runFlightRecorder(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if n.boot.Amnesia.Enabled || !n.flight.Recording() {
+		if n.boot.Amnesia.Enabled || !n.flight.Recording() || !last.IsZero() && time.Since(last) < flightEach {
 			continue
 		}
+		last = time.Now()
 		path, err := n.keepFlight(n.boot.Path(flightDir), slow)
 		if err != nil {
 			n.log.Warn("flight_not_kept", "reason", err.Error())

@@ -101,9 +101,7 @@ func (n *Node) openParts(ctx context.Context) error {
 	if err := n.forgetful(); err != nil {
 		return err
 	}
-	if err := n.store.Open(ctx); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w in %s", errNoDatabase, n.boot.Node.DataDir)
-	} else if err != nil {
+	if err := n.openFile(ctx); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(n.boot.SocketPath()), 0o700); err != nil {
@@ -113,6 +111,15 @@ func (n *Node) openParts(ctx context.Context) error {
 		return listenError{err}
 	}
 	return nil
+}
+
+// openFile takes the file.
+func (n *Node) openFile(ctx context.Context) error {
+	err := n.store.Open(ctx)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w in %s", errNoDatabase, n.boot.Node.DataDir)
+	}
+	return err
 }
 
 // bootProgress tells the service manager that a long start goes on.
@@ -130,6 +137,9 @@ func (n *Node) recover(ctx context.Context) event {
 		return n.bootFailed(ctx, err)
 	}
 	n.sup.Start(n.store.Tasks()...)
+	if !n.boot.Amnesia.Enabled {
+		n.removeCopies()
+	}
 	if err := n.recoverParts(ctx); err != nil {
 		return n.bootFailed(ctx, err)
 	}

@@ -15,8 +15,12 @@ import (
 const (
 	storeWithin  = 1500 * time.Millisecond // the committer empties its lanes
 	serverWithin = 750 * time.Millisecond  // answers that are being written
-	flushWithin  = 500 * time.Millisecond  // spans and log lines
+	spansWithin  = 300 * time.Millisecond  // spans on their way to the collector
+	linesWithin  = 200 * time.Millisecond  // log lines
 	dieWithin    = 300 * time.Millisecond  // everything, once nothing can be trusted
+
+	// afterDrain is what a service manager is asked for, beside the drain: twice what the parts above take.
+	afterDrain = 8 * time.Second
 
 	// lameDuck is the least time between the gate and the closing of the sockets: a client that keeps its connection
 	// busy hears 503 draining on it, instead of finding it closed under a request.
@@ -26,7 +30,7 @@ const (
 // drainServices refuses new work and lets what was accepted finish.
 func (n *Node) drainServices(ctx context.Context) event {
 	n.log.Info("draining", "reason", n.drain.reason)
-	n.manager.stopping(n.drain.reason)
+	n.manager.stopping(n.drain.reason, n.conf().Node.Predrain.D()+drainDeadline(n.conf())+afterDrain)
 	if e, cut := n.predrain(); cut {
 		return e
 	}
@@ -132,6 +136,7 @@ func (n *Node) interrupted(done <-chan struct{}) event {
 
 // abortServices cancels what still runs.
 func (n *Node) abortServices() event {
+	n.manager.stopping("abort", afterDrain)
 	n.closeIntake()
 	n.sup.Drain("registry", 0, n.grace())
 	return event{kind: evDrained}
@@ -193,16 +198,22 @@ func (n *Node) closeFile() event {
 	return event{kind: evClosed}
 }
 
-// flush gives spans and log lines their second; what takes them and is stuck loses them.
+// flush gives spans and log lines their moment each; what takes them and is stuck loses them.
 func (n *Node) flush(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, flushWithin)
-	defer cancel()
-	if err := n.tracer.Close(ctx); err != nil {
+	if err := n.closeTracer(ctx); err != nil {
 		n.log.Warn("spans were lost", "reason", err.Error())
 	}
+	ctx, cancel := context.WithTimeout(ctx, linesWithin)
+	defer cancel()
 	if n.ring.Flush(ctx) != nil {
 		n.sup.Drain(ownService, 0, n.grace())
 	}
+}
+
+func (n *Node) closeTracer(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, spansWithin)
+	defer cancel()
+	return n.tracer.Close(ctx)
 }
 
 // die ends a node whose file cannot be trusted any more: nothing is written, nothing is closed but the sockets, and
