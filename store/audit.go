@@ -136,13 +136,5 @@ func checkAudit(r Reader, head position) (rows uint64, err error) {
 			return c.rows, err
 		}
 	}
-	switch {
-	case c.rows == 0 && head.auditSeq > 0:
-		return 0, fmt.Errorf("%w: there are no audit rows, the head is row %d", ErrCorrupt, head.auditSeq)
-	case c.rows > 0 && c.first != head.auditFirst:
-		return c.rows, fmt.Errorf("%w: the audit chain begins at row %d, not at row %d", ErrCorrupt, c.first, head.auditFirst)
-	case c.last != head.auditSeq || c.head != head.auditHead:
-		return c.rows, fmt.Errorf("%w: the audit chain ends at row %d, its head is row %d", ErrCorrupt, c.last, head.auditSeq)
-	}
-	return c.rows, nil
+	return c.rows, c.ends(head)
 }

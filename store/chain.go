@@ -11,8 +11,8 @@ import (
 	"ronbox/appliance/b3"
 )
 
-// ChainReport is what a walk over audit rows has found. The chain holds within itself; that it is whole, Last and Head against those of
-// the node tell.
+// ChainReport is what a walk over audit rows has found. The chain holds within itself; that it is whole, an export of the file says of
+// itself, and of rows alone Last and Head against those of the node tell.
 type ChainReport struct {
 	Rows  uint64    `json:"rows"`
 	First uint64    `json:"first"` // its Prev is taken as it stands
@@ -39,18 +39,32 @@ func (c *chain) add(row AuditRow) error {
 	return nil
 }
 
+// ends holds the chain against what the meta bucket says of it.
+func (c *chain) ends(head position) error {
+	switch {
+	case c.rows == 0 && head.auditSeq > 0:
+		return fmt.Errorf("%w: there are no audit rows, the head is row %d", ErrCorrupt, head.auditSeq)
+	case c.rows > 0 && c.first != head.auditFirst:
+		return fmt.Errorf("%w: the audit chain begins at row %d, not at row %d", ErrCorrupt, c.first, head.auditFirst)
+	case c.last != head.auditSeq || c.head != head.auditHead:
+		return fmt.Errorf("%w: the audit chain ends at row %d, its head is row %d", ErrCorrupt, c.last, head.auditSeq)
+	}
+	return nil
+}
+
 // maxAuditLine is more than any audit row takes as JSON, bytes.
 const maxAuditLine = 4 << 20
 
 // CheckAudit walks the audit rows of an NDJSON stream: rows as Audit gives them ({"seq", "at", "event", …, "prev", "hash"}), or an export of
-// the file, of which it takes the bucket of the audit chain. Each row is hashed again from its members. What does not hold is ErrCorrupt and
-// names the row.
+// the file, of which it takes the bucket of the audit chain and the rows of meta that say where the chain begins and ends. Each row is hashed
+// again from its members. What does not hold is ErrCorrupt and names the row.
 func CheckAudit(r io.Reader) (ChainReport, error) {
 	var c chain
+	var meta metaLines
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 64<<10), maxAuditLine)
 	for n := 1; lines.Scan(); n++ {
-		row, skip, err := parseLine(lines.Bytes())
+		row, skip, err := meta.parseLine(lines.Bytes())
 		if err == nil && !skip {
 			err = c.add(row)
 		}
@@ -58,7 +72,45 @@ func CheckAudit(r io.Reader) (ChainReport, error) {
 			return c.report(), fmt.Errorf("line %d: %w", n, err)
 		}
 	}
-	return c.report(), lines.Err()
+	if err := lines.Err(); err != nil || !meta.met {
+		return c.report(), err
+	}
+	head, err := meta.head()
+	if err == nil {
+		err = c.ends(head)
+	}
+	return c.report(), err
+}
+
+// metaLines are the rows of meta that an export of the file has.
+type metaLines struct {
+	met             bool // lines of such an export
+	position, first []byte
+}
+
+// head is where the chain begins and ends.
+func (m *metaLines) head() (p position, err error) {
+	if m.position == nil {
+		return p, fmt.Errorf("%w: the export was cut short, it does not say where the audit chain ends", ErrCorrupt)
+	}
+	if p, err = parsePosition(m.position); err == nil {
+		err = p.readFirst(m.first)
+	}
+	if err != nil {
+		return p, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return p, nil
+}
+
+// take keeps a row of meta that tells of the chain.
+func (m *metaLines) take(l exportLine) {
+	switch {
+	case l.Bucket != metaBucket.Name:
+	case string(l.Key) == string(keyPosition):
+		m.position = l.Value
+	case string(l.Key) == string(keyAudit1):
+		m.first = l.Value
+	}
 }
 
 func (c *chain) report() ChainReport { return ChainReport{c.rows, c.first, c.last, c.head} }
@@ -89,7 +141,7 @@ func (r AuditRow) MarshalJSON() ([]byte, error) {
 }
 
 // parseLine reads one line; skip is one without an audit row.
-func parseLine(raw []byte) (row AuditRow, skip bool, err error) {
+func (m *metaLines) parseLine(raw []byte) (row AuditRow, skip bool, err error) {
 	if len(raw) == 0 {
 		return row, true, nil
 	}
@@ -98,6 +150,8 @@ func parseLine(raw []byte) (row AuditRow, skip bool, err error) {
 		return row, false, fmt.Errorf("%w: not an audit row: %w", ErrCorrupt, err)
 	}
 	if l.Bucket != "" {
+		m.met = true
+		m.take(l.exportLine)
 		if l.Bucket != auditBucket.Name {
 			return row, true, nil
 		}

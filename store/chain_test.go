@@ -165,6 +165,32 @@ func TestCheckAudit(t *testing.T) {
 	}
 }
 
+// An export of the file says where its chain ends, in the rows of meta: one that was cut short is found, wherever that was.
+func TestCheckAuditOfACutExport(t *testing.T) {
+	_, asFile, _ := exported(t)
+	lines := strings.SplitAfter(strings.TrimSuffix(string(asFile), "\n"), "\n")
+	last := 0
+	for i, l := range lines {
+		if strings.HasPrefix(l, `{"bucket":"audit"`) {
+			last = i
+		}
+	}
+	for cut := last + 1; cut > 0; cut-- { // behind the chain, and in it
+		if got, err := CheckAudit(strings.NewReader(strings.Join(lines[:cut], ""))); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("cut behind line %d: %+v, %v", cut, got, err)
+		}
+	}
+	tail := strings.Join(slices.Delete(slices.Clone(lines), last, last+1), "")
+	if got, err := CheckAudit(strings.NewReader(tail)); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("without the newest row: %+v, %v", got, err)
+	}
+	first := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, `{"bucket":"audit"`) })
+	head := strings.Join(slices.Delete(slices.Clone(lines), first, first+1), "")
+	if got, err := CheckAudit(strings.NewReader(head)); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("without the oldest row: %+v, %v", got, err)
+	}
+}
+
 // Every event comes back from its line with the hash it was stored under.
 func TestAuditLineRoundTrip(t *testing.T) {
 	text := rapid.StringN(0, 20, -1)
@@ -187,7 +213,7 @@ func TestAuditLineRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		back, skip, err := parseLine(line)
+		back, skip, err := new(metaLines).parseLine(line)
 		if err != nil || skip || back.Hash != row.Hash || back.At != at {
 			t.Fatalf("%s: %+v, %v", line, back, err)
 		}
@@ -200,7 +226,7 @@ func FuzzAuditLine(f *testing.F) {
 	f.Add([]byte(`{"seq":1,"at":"2026-01-01T00:00:00Z","event":"e","decision":"allow","prev":"b3:","hash":"b3:"}`))
 	f.Add([]byte(`{"bucket":"x"}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
-		row, skip, err := parseLine(line)
+		row, skip, err := new(metaLines).parseLine(line)
 		if err != nil && !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%q: %v", line, err)
 		}

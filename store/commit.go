@@ -73,7 +73,9 @@ func (g *group) commit(ctx context.Context, tx *bolt.Tx) error {
 	g.reader.inside = false
 	span.Fail(err)
 	span.End()
-	g.s.metrics.committed(phasesOf(tx.Stats(), time.Duration(start-g.began), took), len(g.jobs))
+	if err == nil {
+		g.s.metrics.committed(phasesOf(tx.Stats(), time.Duration(start-g.began), took), len(g.jobs))
+	}
 	if took > commitStuck && g.s.opt.Slow != nil {
 		g.s.opt.Slow("commit", took)
 	}

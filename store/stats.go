@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -38,11 +39,16 @@ type Stats struct {
 }
 
 // Stats reads what the file holds, bucket by bucket, each in a read transaction of its own: it visits the pages of all, and with gigabytes
-// that takes seconds. Errors: ErrPoisoned, ErrClosed, the cause of ctx.
+// that takes seconds. A second one at the same time is ErrBusy, so that asking often pins no more pages. Other errors: ErrPoisoned, ErrClosed,
+// the cause of ctx.
 func (s *Store) Stats(ctx context.Context) (Stats, error) {
 	if err := s.readable(ctx); err != nil {
 		return Stats{}, err
 	}
+	if !s.counting.CompareAndSwap(false, true) {
+		return Stats{}, fmt.Errorf("the file is being counted for another request: %w", ErrBusy)
+	}
+	defer s.counting.Store(false)
 	pages := s.pages()
 	out := Stats{
 		Bytes: s.Bytes(), MaxBytes: s.maxBytes(), PageSize: PageSize, FreePages: pages.free, PendingPages: pages.pending,

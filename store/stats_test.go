@@ -1,6 +1,8 @@
 package store
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -93,6 +95,40 @@ func TestStats(t *testing.T) {
 	if err := off.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// One walk over the file at a time: whoever asks meanwhile is told so, and none is left behind by an error.
+func TestStatsOneAtATime(t *testing.T) {
+	r := open(t, newFile(t))
+	r.counting.Store(true)
+	if _, err := r.Stats(t.Context()); !errors.Is(err, ErrBusy) {
+		t.Errorf("beside another: %v", err)
+	}
+	r.counting.Store(false)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := r.Stats(gone); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	if _, err := r.Stats(t.Context()); err != nil {
+		t.Error(err)
+	}
+	r.stop()
+}
+
+// What was not committed does not count as committed.
+func TestStatsOfARefusedCommit(t *testing.T) {
+	r := open(t, newFile(t))
+	file := fileOf(t, r.db)
+	hookWrites(t, r.db, noRoom)
+	if _, err := Commit(t.Context(), r.Store, Control, put{Key: "k"}); !errors.Is(err, ErrFull) {
+		t.Fatal(err)
+	}
+	hookWrites(t, r.db, file.WriteAt)
+	if st, err := r.Stats(t.Context()); err != nil || st.Groups != 0 || st.Commands != 0 || !st.Full {
+		t.Errorf("%+v, %v", st, err)
+	}
+	r.stop()
 }
 
 // A commit of more than two seconds is told, with its length, and the next one is not.

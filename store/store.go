@@ -55,6 +55,7 @@ type Store struct {
 	running  atomic.Bool // the committer
 	restored atomic.Bool // work is refused until AcceptRestore
 	copying  atomic.Bool // a snapshot is being taken
+	counting atomic.Bool // Stats walks the file
 	heart    heartbeat
 	room     room
 	unclean  bool // the last stop was
@@ -246,7 +247,7 @@ func (s *Store) boot(db *bolt.DB) (info Info, err error) {
 	return info, nil
 }
 
-// Info is what the file says of itself, as of the last commit. It is nil before Open.
+// Info is what the file says of itself, as of the last commit. It is nil before Prepare.
 func (s *Store) Info() *Info { return s.info.Load() }
 
 // Path is the file; in memory, what is said in its place.
