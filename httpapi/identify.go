@@ -46,7 +46,7 @@ func (s *Server) identify(c *call, r *Route) (engines.Actor, error) {
 func (s *Server) asked(c *call, r *Route) auth.Request {
 	return auth.Request{
 		Method: r.Method, // HEAD asks for no more than GET
-		Path:   c.r.URL.Path, Service: r.Service, Scope: r.Scope, Now: s.now(), IP: c.peer.Addr,
+		Path:   c.r.URL.Path, Service: r.Service, Scope: r.Scope, Now: s.now(), IP: c.peer.Addr, Socket: c.peer.Socket,
 		Bytes: max(0, c.r.ContentLength),
 	}
 }

@@ -58,7 +58,7 @@ func propose() Request {
 // unnamed is propose from the admin socket, where failures are not counted.
 func unnamed() Request {
 	r := propose()
-	r.IP = netip.Addr{}
+	r.IP, r.Socket = netip.Addr{}, true
 	return r
 }
 

@@ -68,7 +68,7 @@ func (a *Authority) Check(token string, r Request) (engines.Actor, error) {
 	if p := remembered(token, r.Now, cfg, state); p != nil && p.voided(&q, state) == nil {
 		return a.admit(p, &q) // also where a neighbour behind the same address guesses
 	}
-	if wait := a.guard.closed(r.IP, r.Now); wait > 0 {
+	if wait := a.guard.closed(&r); wait > 0 {
 		a.tally.count(stageIP, &r)
 		return engines.Actor{}, &LimitedError{RetryAfter: wait, Stage: stageIP}
 	}
@@ -78,7 +78,7 @@ func (a *Authority) Check(token string, r Request) (engines.Actor, error) {
 			return a.admit(p, &q)
 		}
 	}
-	a.guard.failed(r.IP, r.Now)
+	a.guard.failed(&r)
 	fail.Scope, fail.Fingerprint = r.Scope, Fingerprint(token)
 	return engines.Actor{}, a.refuse(&r, fail)
 }

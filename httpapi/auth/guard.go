@@ -23,23 +23,23 @@ func newGuard() *guard {
 	return &guard{failures: limit.NewKeyed[netip.Addr](maxFailing, failuresPerSecond, failuresBurst)}
 }
 
-// closed is for how long nothing from ip is looked at, 0 if it is.
-func (g *guard) closed(ip netip.Addr, now time.Time) time.Duration {
-	if !ip.IsValid() {
+// closed is for how long nothing from who sent r is looked at, 0 if it is.
+func (g *guard) closed(r *Request) time.Duration {
+	if r.Socket {
 		return 0
 	}
-	_, wait := g.failures.Peek(network(ip), now)
+	_, wait := g.failures.Peek(network(r.IP), r.Now)
 	return wait
 }
 
 // failed counts one failure. Peers of the admin socket are not counted: they are known by their uid.
-func (g *guard) failed(ip netip.Addr, now time.Time) {
-	if ip.IsValid() {
-		g.failures.Take(network(ip), now)
+func (g *guard) failed(r *Request) {
+	if !r.Socket {
+		g.failures.Take(network(r.IP), r.Now)
 	}
 }
 
-// network is the address, or of IPv6 the first address of its /64, which one host has to itself.
+// network is the address, or of IPv6 the first address of its /64, which one host has to itself. Those who are not told share the zero Addr.
 func network(ip netip.Addr) netip.Addr {
 	ip = ip.Unmap().WithZone("")
 	if ip.Is4() {

@@ -159,6 +159,33 @@ func TestFailuresOfNeighbours(t *testing.T) {
 	}
 }
 
+// Whom a proxy does not tell clearly, which a client can bring about, is no peer of the socket: all of them share one count.
+func TestFailuresOfTheUntold(t *testing.T) {
+	m := obs.NewMetrics()
+	a := newRig()
+	a.Authority = New(DefaultConfig(), m)
+	a.reload()
+	r := propose()
+	r.IP = netip.Addr{}
+	for range failuresBurst {
+		if _, err := a.Check("guess", r); verdictOf(t, err) != rejected {
+			t.Fatal(err)
+		}
+	}
+	limited := new(LimitedError)
+	if _, err := a.Check("guess", r); !errors.As(err, &limited) || limited.Stage != "ip" {
+		t.Errorf("one more guess: %v", err)
+	}
+	if !strings.Contains(scrape(m), `stage="token",surface="tcp"} 20`) {
+		t.Error("counted as of the socket")
+	}
+	for range 3 * failuresBurst {
+		if _, err := a.Check("guess", unnamed()); verdictOf(t, err) != rejected {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A host has its whole /64, and one address however it is written.
 func TestNetworks(t *testing.T) {
 	for in, want := range map[string]string{
@@ -247,7 +274,7 @@ func TestSeriesAreBounded(t *testing.T) {
 	if n := strings.Count(scrape(m), "\nauth_failures_total{"); n != maxTallied+1 {
 		t.Errorf("%d series, want %d", n, maxTallied+1)
 	}
-	if !strings.Contains(scrape(m), fmt.Sprintf(`auth_failures_total{scope="other",service="node",stage="token",surface="uds"} %d`, 3000-maxTallied)) {
+	if !strings.Contains(scrape(m), fmt.Sprintf(`auth_failures_total{scope="other",service="node",stage="token",surface="tcp"} %d`, 3000-maxTallied)) {
 		t.Error("the rest is not counted as other")
 	}
 }

@@ -35,7 +35,7 @@ func Attenuate(token string, caveats ...string) (string, error) {
 	if err != nil {
 		return "", specErr("%w", err)
 	}
-	if err := checkCaveats(d.id, append(d.caveats(), caveats...)); err != nil {
+	if _, err := checkCaveats(d.id, append(d.caveats(), caveats...)); err != nil {
 		return "", err
 	}
 	if err := appendCaveats(d.mac, caveats); err != nil {
@@ -51,10 +51,11 @@ func Attenuate(token string, caveats ...string) (string, error) {
 	return narrowed, nil
 }
 
-// checkCaveats refuses caveats with which a token would allow nothing.
-func checkCaveats(id Identifier, texts []string) error {
-	if faults := readPolicy(id, texts).faults(); len(faults) > 0 {
-		return specErr("%s", strings.Join(faults, "; "))
+// checkCaveats reads caveats, and refuses those with which a token would allow nothing.
+func checkCaveats(id Identifier, texts []string) (*policy, error) {
+	p := readPolicy(id, texts)
+	if faults := p.faults(); len(faults) > 0 {
+		return nil, specErr("%s", strings.Join(faults, "; "))
 	}
-	return nil
+	return p, nil
 }

@@ -37,7 +37,11 @@ func (a *Authority) Mint(spec MintSpec) (token string, id Identifier, err error)
 	if err != nil {
 		return "", Identifier{}, err
 	}
-	if err := checkCaveats(id, caveats); err != nil {
+	p, err := checkCaveats(id, caveats)
+	if err != nil {
+		return "", Identifier{}, err
+	}
+	if id.IssuedAt, err = state.issuedAt(id, p.tenant); err != nil {
 		return "", Identifier{}, err
 	}
 	token, err = a.seal(id, caveats, cfg, state)
@@ -50,17 +54,21 @@ func identify(spec MintSpec, s *State) (Identifier, error) {
 	if err != nil {
 		return Identifier{}, specErr("draw a token id: %w", err)
 	}
-	id := Identifier{
+	return Identifier{
 		V: identifierVersion, Kid: s.active, TID: tid.String(), Sub: spec.Sub, Tenant: spec.Tenant, IssuedAt: spec.Now.Unix(), Epoch: s.epoch,
-	}
-	// Seconds are too coarse to tell a token minted after a revocation from those minted before it in the same one.
-	if r, ok := s.revoked.find(id, id.Tenant); ok && r.At.Unix() == id.IssuedAt {
+	}, nil
+}
+
+// issuedAt is the second at which a new token of id that acts for tenant was issued. Seconds are too coarse to tell one minted after a
+// revocation from those minted before it in the same one: it is of the next.
+func (s *State) issuedAt(id Identifier, tenant string) (int64, error) {
+	if r, ok := s.revoked.find(id, tenant); ok && r.At.Unix() == id.IssuedAt {
 		id.IssuedAt++
 	}
-	if r, ok := s.revoked.find(id, id.Tenant); ok {
-		return Identifier{}, specErr("%s %s is revoked: rotate the key first", r.What, r.Value)
+	if r, ok := s.revoked.find(id, tenant); ok {
+		return 0, specErr("%s %s is revoked as of %s: rotate the key, or wait until then", r.What, r.Value, r.At.UTC().Format(time.RFC3339))
 	}
-	return id, nil
+	return id.IssuedAt, nil
 }
 
 // caveats writes the spec down, scope and expiry first.

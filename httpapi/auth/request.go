@@ -13,7 +13,8 @@ type Request struct {
 	Service string
 	Scope   string // "service.verb", "" if any valid token will do
 	Now     time.Time
-	IP      netip.Addr // not valid for a peer of the admin socket
+	IP      netip.Addr // not valid for a peer of the admin socket, and where a proxy does not tell it
+	Socket  bool       // over the admin socket
 
 	Tenant  string
 	Account string

@@ -106,6 +106,19 @@ func TestRevokeUntilThen(t *testing.T) {
 	}
 }
 
+// What is minted after its tenant was revoked stands, also where only a caveat names the tenant.
+func TestRevokedTenantInACaveat(t *testing.T) {
+	a := newRig()
+	a.Swap(a.State().With(Revocation{What: "tenant", Value: "acme", At: noon}))
+	if _, err := a.Check(mint(t, a, "tenant = acme"), propose()); err != nil {
+		t.Error(err)
+	}
+	a.Swap(a.State().With(Revocation{What: "tenant", Value: "acme", At: noon.Add(time.Hour)})) // and then the clock went back
+	if _, _, err := a.Mint(MintSpec{Sub: "x", Scopes: []string{"a.b"}, Caveats: []string{"tenant = acme"}, Now: noon}); !errors.Is(err, ErrSpec) {
+		t.Errorf("minted what is void: %v", err)
+	}
+}
+
 // A token that was narrowed to a tenant goes with it.
 func TestRevokeNarrowedTenant(t *testing.T) {
 	a := newRig()

@@ -24,7 +24,7 @@ func newTally(m *obs.Metrics) *tally {
 
 func (t *tally) count(stage string, r *Request) {
 	f := failure{service: r.Service, stage: stage, scope: r.Scope, surface: "tcp"}
-	if !r.IP.IsValid() {
+	if r.Socket {
 		f.surface = "uds"
 	}
 	t.counter(f)(1)
