@@ -2,10 +2,14 @@ package httpapi
 
 import (
 	"bytes"
+	"flag"
 	"io"
 	"net/http"
+	"os"
 	"sync"
 	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"ronbox/httpapi/openapi/openapitest"
 )
@@ -66,6 +70,31 @@ func (b *describedBody) Close() error {
 		}
 	})
 	return err
+}
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+const goldenDocument = "../testdata/golden/openapi.json"
+
+// Whatever the surface gains or loses shows in the golden file.
+func TestDocumentGolden(t *testing.T) {
+	want := jsontext.Value(newRig(t).doc.JSON()).Clone()
+	if err := want.Indent(jsontext.WithIndent(" ")); err != nil {
+		t.Fatal(err)
+	}
+	want = append(want, '\n')
+	if *update {
+		if err := os.WriteFile(goldenDocument, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(goldenDocument)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs from the table: run the test with -update and read the diff", goldenDocument)
+	}
 }
 
 // Each operation of the document has a row, and each row an operation.

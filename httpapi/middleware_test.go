@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"ronbox/appliance/obs"
 	"ronbox/httpapi/auth"
+	"ronbox/httpapi/front"
 )
 
 func TestStagesStandInTheirOrder(t *testing.T) {
@@ -107,7 +109,10 @@ func TestLabelsNeverComeFromARequest(t *testing.T) {
 		r.do("GET", "/nowhere/"+formatUint(i), "", nil)
 		r.do("METHOD"+formatUint(i), "/registry/head", "", nil)
 		r.do("GET", "/registry/head?q="+formatUint(i), "", nil)
-		r.do("GET", "/schema/s"+formatUint(i), "", header{"X-Corr-ID": "id" + formatUint(i)})
+		r.do("GET", "/schema/s"+formatUint(i), "", header{"X-Corr-ID": "id" + formatUint(i), "Origin": "https://o" + formatUint(i)})
+		ip := netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})
+		r.as(&front.Peer{Addr: ip}, "GET", "http://h"+formatUint(i)+"/registry/head", "", header{"User-Agent": "a" + formatUint(i)})
+		r.as(&front.Peer{Socket: true, UID: uint32(i) + 100, GID: uint32(i) + 100}, "POST", "/admin/v1/drain", "", nil)
 		r.do("POST", "/registry/commit/p_"+formatUint(i), "", header{"Authorization": "Bearer good u" + formatUint(i) + "@t" + formatUint(i)})
 		r.socket("POST", "/admin/v1/keys/k"+formatUint(i)+"/retire", "", nil)
 	}

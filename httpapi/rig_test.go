@@ -292,10 +292,24 @@ func (r *rig) as(p *front.Peer, method, target, content string, h header) *httpt
 	for k, v := range h {
 		req.Header.Set(k, v)
 	}
+	return r.answer(p, req)
+}
+
+// ask sends the route a request without a body, changed to what a test wants of it.
+func (r *rig) ask(p *front.Peer, route *Route, change func(*http.Request)) *httptest.ResponseRecorder {
+	req := httptest.NewRequest(route.Method, route.target(), nil)
+	if change != nil {
+		change(req)
+	}
+	return r.answer(p, req)
+}
+
+// answer runs req as a request of p, and looks at the answer.
+func (r *rig) answer(p *front.Peer, req *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	r.router.ServeHTTP(w, req.WithContext(front.WithPeer(req.Context(), p)))
 	body := w.Body.Bytes()
-	if method == http.MethodHead {
+	if req.Method == http.MethodHead {
 		body = nil // as net/http sends it
 	}
 	r.described(req, w.Code, w.Header(), body)
