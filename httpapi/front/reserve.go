@@ -74,17 +74,27 @@ func idlers(all []*life, now time.Time) (idle, young []*life) {
 
 // waiting tells whether the kernel has bytes of the connection that nobody has read.
 func (l *life) waiting() (some bool) {
-	sc, ok := l.raw.(syscall.Conn)
-	if !ok {
-		return false
-	}
-	raw, err := sc.SyscallConn()
-	if err != nil {
-		return false
-	}
-	_ = raw.Control(func(fd uintptr) {
-		n, err := unix.IoctlGetInt(int(fd), unix.SIOCINQ)
+	l.control(func(fd int) {
+		n, err := unix.IoctlGetInt(fd, unix.SIOCINQ)
 		some = err == nil && n > 0
 	})
 	return some
+}
+
+// roomy tells whether the kernel takes a few bytes for the client at once.
+func (l *life) roomy() (room bool) {
+	l.control(func(fd int) {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, 0)
+		room = err == nil && n > 0
+	})
+	return room
+}
+
+// control calls f with the descriptor, if there still is one.
+func (l *life) control(f func(fd int)) {
+	if sc, ok := l.raw.(syscall.Conn); ok {
+		if raw, err := sc.SyscallConn(); err == nil {
+			_ = raw.Control(func(fd uintptr) { f(int(fd)) })
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,7 +15,7 @@ import (
 type secureConn struct {
 	*tls.Conn
 	*life
-	failed bool // the handshake did; owned by the connection's goroutine
+	failed atomic.Bool // the handshake did
 }
 
 func newSecure(c *net.TCPConn, l *life) *secureConn {
@@ -26,7 +27,7 @@ func newSecure(c *net.TCPConn, l *life) *secureConn {
 func (c *secureConn) ConnectionState() tls.ConnectionState {
 	_ = c.raw.SetDeadline(time.Now().Add(c.g.settings.header))
 	if err := c.Handshake(); err != nil {
-		c.failed = true
+		c.failed.Store(true)
 		c.tell(err)
 	}
 	_ = c.raw.SetDeadline(time.Time{})
@@ -68,7 +69,7 @@ func looksLikeHTTP(header [5]byte) bool {
 
 // Read gives nothing after a failed handshake: net/http then closes without a word.
 func (c *secureConn) Read(b []byte) (int, error) {
-	if c.failed {
+	if c.failed.Load() {
 		return 0, io.EOF
 	}
 	n, err := c.Conn.Read(b)
@@ -88,10 +89,11 @@ func (c *secureConn) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
+// Close says so to the client, unless that would have to be waited for: for one that never spoke TLS, or reads nothing.
 func (c *secureConn) Close() error {
 	defer c.leave()
-	if c.failed || c.g.cut.Load() {
-		return c.raw.Close() // a closing alert would wait for a client that never spoke TLS, or reads nothing
+	if c.failed.Load() || c.g.cut.Load() || !c.roomy() {
+		return c.raw.Close()
 	}
 	return c.Conn.Close()
 }

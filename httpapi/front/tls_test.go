@@ -265,4 +265,46 @@ func TestChangedFilesAreSeen(t *testing.T) {
 	}
 }
 
+// Who has let the kernel's buffers fill up is not waited for with a word of farewell: the end of the node would wait too.
+func TestCloseWaitsForNobody(t *testing.T) {
+	r := newRig(t, withTLS(t)).listening(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	raw, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = raw.Close() }()
+	accepted, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := r.tcp.admit(r.tcp.generation(), accepted).(*secureConn)
+	shaken := make(chan error, 1)
+	go func() { shaken <- tls.Client(raw, &tls.Config{InsecureSkipVerify: true}).Handshake() }()
+	c.ConnectionState()
+	if err := <-shaken; err != nil {
+		t.Fatal(err)
+	}
+	for _, size := range []int{1 << 20, 1} { // until the client, which reads nothing, takes not a byte more
+		for err = nil; err == nil; {
+			_ = c.raw.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
+			_, err = c.raw.Write(make([]byte, size))
+		}
+	}
+	began := time.Now()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > 4*time.Second { // crypto/tls waits for 5
+		t.Errorf("it took %s", took)
+	}
+	if r.Conns() != 0 {
+		t.Error("its place is still taken")
+	}
+}
+
 var _ net.Conn = (*secureConn)(nil)
