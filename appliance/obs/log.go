@@ -46,8 +46,7 @@ type Control struct {
 	base hclog.InterceptLogger
 	sink *sink
 
-	mu  sync.Mutex // serialises the changes
-	cfg LogConfig  // guarded by mu
+	mu sync.Mutex // serialises the changes
 }
 
 // NewControl makes the logger. What is not valid in cfg falls back to the default.
@@ -58,7 +57,7 @@ func NewControl(cfg LogConfig, out io.Writer) *Control {
 		Output: io.Discard, Exclude: func(hclog.Level, string, ...any) bool { return true },
 	})
 	c.base.RegisterSink(c.sink)
-	c.put(cfg)
+	c.Set(cfg)
 	if ring, ok := out.(*Ring); ok {
 		ring.sums(c.sink.sweep)
 	}
@@ -70,18 +69,10 @@ func (c *Control) Logger() hclog.Logger {
 	return c.base
 }
 
-// Set puts cfg in force for all services, those whose level was set by hand included. A cfg that is in force changes nothing.
+// Set puts cfg in force for all services, those whose level was set by hand included.
 func (c *Control) Set(cfg LogConfig) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if cfg != c.cfg {
-		c.put(cfg)
-	}
-}
-
-// put wants c.mu held, once others know of c.
-func (c *Control) put(cfg LogConfig) {
-	c.cfg = cfg
 	level := hclog.LevelFromString(cfg.Level)
 	if level == hclog.NoLevel {
 		level = hclog.Info
