@@ -56,7 +56,7 @@ func Compact(ctx context.Context, path string, progress func(done, total int64))
 
 // make writes the new file and holds it against the old one, as it is on the disk.
 func (c *Compacted) make(ctx context.Context, old *ReadOnly, fresh string, progress func(done, total int64)) error {
-	if err := old.checkPages(); err != nil {
+	if err := old.checkPages(ctx); err != nil {
 		return err
 	}
 	want, err := old.digest(ctx)
@@ -78,7 +78,7 @@ func (c *Compacted) make(ctx context.Context, old *ReadOnly, fresh string, progr
 	if err != nil {
 		return err
 	}
-	err = made.checkPages()
+	err = made.checkPages(ctx)
 	if err == nil {
 		var got digests
 		if got, err = made.digest(ctx); err == nil && got != want {

@@ -189,7 +189,7 @@ func checkKilled(t *testing.T, path string, submitted, acked map[string]bool) {
 		}
 		return nil
 	})
-	if err = errors.Join(err, r.checkPages(), r.Close()); err != nil {
+	if err = errors.Join(err, r.checkPages(t.Context()), r.Close()); err != nil {
 		t.Fatal(err)
 	}
 	for n := range acked {

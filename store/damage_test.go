@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,6 +25,47 @@ func filled(t testing.TB) string {
 	}})
 	r.stop()
 	return r.Path()
+}
+
+// The check after a crash tells how far it is, and ends with its context; the next boot makes it again.
+func TestCheckTellsOfItself(t *testing.T) {
+	path, _ := holed(t)
+	r := open(t, path)
+	r.poison(errRefused, false) // as a crash: nothing is marked clean
+	<-r.done
+	r.cancel()
+	if err := r.db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var at, all int64
+	told := 0
+	s := newStore(path, testConfig())
+	s.opt.Progress = func(stage string, done, total int64) {
+		if stage != "check" || done <= at || done > total {
+			t.Errorf("%s is at %d of %d, after %d", stage, done, total, at)
+		}
+		if at, all = done, total; ctx.Err() == nil {
+			cancel()
+			return
+		}
+		told++
+	}
+	if err := ready(ctx, s); !errors.Is(err, context.Canceled) || told != 0 {
+		t.Fatalf("err = %v, told %d times more", err, told)
+	}
+	s = newStore(path, testConfig())
+	s.opt.Progress, at = func(_ string, done, total int64) { at, all, told = done, total, told+1 }, 0
+	if err := ready(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if told < 2 || at != all || s.Info().Clean {
+		t.Errorf("told %d times, up to %d of %d; clean %v", told, at, all, s.Info().Clean)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 func copyOf(t testing.TB, path string) string {

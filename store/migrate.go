@@ -120,7 +120,7 @@ func (s *Store) migrateOffline(ctx context.Context) (done Migrated, err error) {
 	if err := s.Open(ctx); err != nil {
 		return done, err
 	}
-	if err = s.checkUnclean(); err == nil {
+	if err = s.checkUnclean(ctx); err == nil {
 		done, err = s.migrator(s.db).run(ctx)
 	}
 	return done, errors.Join(err, s.Close())

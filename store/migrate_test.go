@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -256,7 +255,7 @@ func TestMigrationNeedsItsSnapshot(t *testing.T) {
 	c := *s.config()
 	c.SnapshotDir = filepath.Join(path, "not-a-folder")
 	s.SetConfig(c)
-	if err := ready(t.Context(), s); !errors.Is(err, fs.ErrExist) && err == nil {
+	if err := ready(t.Context(), s); err == nil || errors.Is(err, ErrCorrupt) {
 		t.Error("migrated without a snapshot")
 	}
 	r, err := OpenReader(path)

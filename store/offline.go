@@ -84,7 +84,12 @@ func (r *ReadOnly) FreeBytes() (free int64) {
 }
 
 // checkPages walks all pages. It looks before it reads, so that a damaged page leads nowhere; the map is not used.
-func (r *ReadOnly) checkPages() error { return r.walk((*pageWalk).all) }
+func (r *ReadOnly) checkPages(ctx context.Context) error {
+	return r.walk(func(w *pageWalk) error {
+		w.each = func(uint64) error { return context.Cause(ctx) }
+		return w.all()
+	})
+}
 
 func (r *ReadOnly) walk(fn func(*pageWalk) error) error {
 	f, err := os.Open(r.path)

@@ -29,7 +29,11 @@ type pageWalk struct {
 	meta metaPage
 	seen []uint64 // bitmap of the pages met, used or free
 	met  uint64
+	each func(met uint64) error // once in walkTold pages; an error ends the walk; nil: nobody
 }
+
+// walkTold is a MiB of pages.
+const walkTold = 1 << 20 / PageSize
 
 func newPageWalk(f io.ReaderAt, size int64) (*pageWalk, error) {
 	m, err := preflight(f, size)
@@ -64,7 +68,11 @@ func (w *pageWalk) mark(id, n uint64) error {
 			return damaged(id, "is used twice")
 		}
 		w.seen[id/64] |= 1 << (id % 64)
-		w.met++
+		if w.met++; w.met%walkTold == 0 && w.each != nil {
+			if err := w.each(w.met); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ type Options struct {
 	Audited  func([]AuditRow)                      // told of audit rows once they are synced, by the committer: it must not wait; nil: nobody
 	Slow     func(op string, took time.Duration)   // told of a commit over 2 s, likewise; nil: nobody
 	Tracer   *obs.Tracer                           // of commits; nil: none
-	Progress func(stage string, done, total int64) // of what Open does for long: snapshot and migration; total 0: not known; nil: nobody
+	Progress func(stage string, done, total int64) // of what a boot does for long: "check", "snapshot", "migrate v1 to v2"; total 0: not known; nil: nobody
 
 	migrations *migrations // nil: the program's; tests have others
 }
@@ -180,13 +180,13 @@ func (s *Store) openFile(ctx context.Context) (*bolt.DB, error) {
 // Prepare makes the opened file ready for the committer: it checks every page after an unclean stop, if the size allows, brings the file to
 // the program's schema, makes the declared buckets that are missing, and marks the file as in use. ErrCorrupt is a damaged file,
 // ErrPoisoned a disk that failed. A file without room is taken as it is, and takes no work until there is some; ErrFull is one to which
-// buckets would have to be added first, or a migration. When ctx ends during a migration the next Prepare goes on with it. After an error
+// buckets would have to be added first, or a migration. When ctx ends the next Prepare begins the check anew, and goes on with a migration. After an error
 // the store is good for Close alone.
 func (s *Store) Prepare(ctx context.Context) error {
 	if s.db == nil || s.info.Load() != nil {
 		panic("store: Prepare comes once, after Open")
 	}
-	err := s.checkUnclean()
+	err := s.checkUnclean(ctx)
 	if err == nil {
 		err = s.migrate(ctx, s.db)
 	}
@@ -209,7 +209,7 @@ func (s *Store) Prepare(ctx context.Context) error {
 }
 
 // checkUnclean looks at all pages of a file that was not closed in order.
-func (s *Store) checkUnclean() error {
+func (s *Store) checkUnclean(ctx context.Context) error {
 	c := s.config()
 	info, err := s.room.file.Stat()
 	if err != nil || !s.unclean || !c.CheckOnCrash || info.Size() > c.CheckMaxBytes.Bytes() {
@@ -219,7 +219,20 @@ func (s *Store) checkUnclean() error {
 	if err != nil {
 		return err
 	}
-	return w.all()
+	total := int64(w.meta.highWater) * PageSize
+	tell := func(done int64) {
+		if s.opt.Progress != nil {
+			s.opt.Progress("check", done, total)
+		}
+	}
+	w.each = func(met uint64) error {
+		tell(int64(met) * PageSize)
+		return context.Cause(ctx)
+	}
+	if err = w.all(); err == nil {
+		tell(total)
+	}
+	return err
 }
 
 // boot is the first transaction of a boot. The Info it gives says how the last stop was. A file without room is taken as it is, if it has

@@ -124,7 +124,7 @@ func (v *verifier) content(r *ReadOnly) {
 	if v.buckets == nil {
 		v.buckets = r.buckets
 	}
-	if !v.note("pages", fmt.Sprintf("%d pages", r.size/PageSize), r.checkPages()) {
+	if !v.note("pages", fmt.Sprintf("%d pages", r.size/PageSize), r.checkPages(v.ctx)) {
 		return
 	}
 	if !v.read(r, "buckets", v.countRows) || !v.read(r, "audit", v.auditChain) || !v.read(r, "state_hash", v.stateHash) {
