@@ -231,7 +231,7 @@ func TestProven(t *testing.T) {
 	if p := a.State().proven; len(p.young) > maxProven || len(p.former) > maxProven {
 		t.Errorf("%d and %d are remembered", len(p.young), len(p.former))
 	}
-	long := mint(t, a, "path = /registry/*,/"+string(make([]byte, 0))+fmt.Sprintf("%0800d", 1))
+	long := mint(t, a, "path = /registry/*,/"+fmt.Sprintf("%0800d", 1))
 	use("a long one", long, 1, allowed)
 	use("a long one again", long, 1, allowed)
 	for key := range a.State().proven.young {

@@ -11,8 +11,8 @@
 //
 //  1. A refusal of the node is a *wire.Problem, unchanged.
 //  2. ErrNotReachable means that nothing was sent; ErrUnknown means that a
-//     request was sent and no complete answer came back, so only the same
-//     request repeated, or a look at the state, can tell what became of it.
+//     request may have been sent and no complete answer came back, so only the
+//     same request repeated, or a look at the state, can tell what became of it.
 //  3. A stream never shows a version or an audit row twice: what is at or below
 //     the last id it has passed on is skipped after a reconnect. Only a lagged
 //     event, which tells that the node was restored, may lead back.

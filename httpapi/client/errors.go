@@ -16,7 +16,7 @@ import (
 var (
 	// ErrNotReachable means that no connection to the node came about: nothing was sent.
 	ErrNotReachable = errors.New("node not reachable")
-	// ErrUnknown means that a request was sent and its answer was lost.
+	// ErrUnknown means that a request may have been sent, and that there is no whole answer.
 	ErrUnknown = errors.New("outcome unknown")
 	// ErrTooLarge means that an answer is larger than this client reads.
 	ErrTooLarge = errors.New("answer too large")
