@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"sync/atomic"
 	"syscall"
@@ -20,9 +21,12 @@ const lookEvery = 10 * time.Second
 type certs struct {
 	log    hclog.Logger
 	have   atomic.Pointer[pair] // nil while TLS is off
-	looked atomic.Int64         // Unix nanoseconds
-	bad    atomic.Pointer[stamp]
+	born   time.Time
+	looked atomic.Int64          // nanoseconds since born: a clock that is set back must not end the looking
+	bad    atomic.Pointer[stamp] // of the files that were last told to be unusable
 }
+
+func newCerts(log hclog.Logger) *certs { return &certs{log: log, born: time.Now()} }
 
 // pair is a certificate with its key, and the files it was read from.
 type pair struct {
@@ -43,7 +47,7 @@ func (c *certs) config() *tls.Config {
 
 // get gives the certificate of a handshake.
 func (c *certs) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	now := time.Now().UnixNano()
+	now := int64(time.Since(c.born))
 	if last := c.looked.Load(); now-last >= int64(lookEvery) && c.looked.CompareAndSwap(last, now) {
 		c.look()
 	}
@@ -53,18 +57,21 @@ func (c *certs) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return nil, errors.New("no certificate")
 }
 
-// look reads the files again if they have changed. Files that cannot be used are told once.
+// look reads the files again if they have changed. Those that cannot be used are told once, and tried again.
 func (c *certs) look() {
 	p := c.have.Load()
 	if p == nil {
 		return
 	}
 	files := stampOf(p.from)
-	if bad := c.bad.Load(); files == p.files || bad != nil && files == *bad {
+	if files == p.files {
 		return
 	}
-	if err := c.reload(); err != nil {
-		c.bad.Store(&files)
+	err := c.reload()
+	if err == nil {
+		return
+	}
+	if told := c.bad.Swap(&files); told == nil || *told != files {
 		c.log.Warn("tls.certificate_kept", "error", err.Error())
 	}
 }
@@ -88,7 +95,7 @@ func (c *certs) reload() error {
 // put puts p in force, nil for none.
 func (c *certs) put(p *pair) {
 	c.have.Store(p)
-	c.looked.Store(time.Now().UnixNano())
+	c.looked.Store(int64(time.Since(c.born)))
 }
 
 // readPair reads a certificate and its key. Dates are not judged: a node whose clock is wrong must start.
@@ -121,10 +128,18 @@ func readKey(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if open := info.Mode().Perm() & 0o077; open != 0 {
-		return nil, fmt.Errorf("%s has mode %04o: close it to group and others (chmod 600)", path, info.Mode().Perm())
+	if st, ok := info.Sys().(*syscall.Stat_t); !ok || !closedKey(info.Mode(), st.Uid) {
+		return nil, fmt.Errorf("%s has mode %04o: close it to group and others (chmod 600); only root's may be read by its group (chmod 640)",
+			path, info.Mode().Perm())
 	}
 	return io.ReadAll(io.LimitReader(f, maxKey))
+}
+
+// closedKey tells whether a file of that owner is closed to group and others. What belongs to root may be read by the
+// group that root gave it, since a node that is not root has no other way to a key that it shares.
+func closedKey(mode fs.FileMode, uid uint32) bool {
+	open := mode.Perm() & 0o077
+	return open == 0 || uid == 0 && open == 0o040
 }
 
 // maxKey is far above the PEM of any key.

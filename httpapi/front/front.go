@@ -85,7 +85,7 @@ func New(cfg Config, tls TLSConfig, uds UDSConfig, o Options) *Front {
 		Name: "tls_handshake_failures_total", Type: obs.Counter, Help: "TLS handshakes that failed.",
 	})
 	f := &Front{
-		o: o, cfg: cfg, tls: tls, uds: uds, certs: &certs{log: o.Log}, counted: o.Counted,
+		o: o, cfg: cfg, tls: tls, uds: uds, certs: newCerts(o.Log), counted: o.Counted,
 		handshakes: o.Metrics.Counter("tls_handshake_failures_total", serviceNode),
 	}
 	f.live.Store(newLive(cfg))
@@ -194,14 +194,6 @@ func (f *Front) Tasks() []flow.Task {
 		out = append(out, f.admin.task("Accepts on the admin socket, peers by uid."))
 	}
 	return out
-}
-
-// ReloadCertificates reads the files of [tls] anew. The certificate in force stays when they cannot be used.
-func (f *Front) ReloadCertificates() error {
-	if !f.tls.Enabled {
-		return nil
-	}
-	return f.certs.reload()
 }
 
 // Shutdown stops accepting, on TCP first, and waits for the calls in hand until ctx ends; then it cuts what is left,

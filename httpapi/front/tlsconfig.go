@@ -6,7 +6,7 @@ import "errors"
 type TLSConfig struct {
 	Enabled  bool   `toml:"enabled" reload:"b"`   // TLS 1.3 on the TCP listener
 	CertPath string `toml:"cert_path" reload:"r"` // PEM, the node's certificate first, then those above it
-	KeyPath  string `toml:"key_path" reload:"r"`  // PEM, readable by nobody but its owner
+	KeyPath  string `toml:"key_path" reload:"r"`  // PEM, readable by nobody but its owner, or, if that is root, its group
 }
 
 // DefaultTLSConfig gives every default.
