@@ -6,13 +6,13 @@
 //
 // # Invariants
 //
-//  1. The stages of middleware.go are passed in their order; a request that needs a token is judged before a byte of its
-//     body is read, and nothing is enqueued before all of it is decoded.
+//  1. The stages of middleware.go are passed in their order; a request that needs a token is judged before it takes one
+//     of a bucket and before a byte of its body is read, and nothing is enqueued before all of it is decoded.
 //  2. Every answer of 400 or above is counted in rejected_total once, with one reason of a closed set, carries the
 //     correlation id, and repeats no token, no value of a body and no text that was not judged.
 //  3. Bypass routes answer from the first bind to the last moment, behind no queue, limiter of a service or drain.
 //  4. A path is a row's or no one's: nothing is cleaned, folded or redirected, and a number has one spelling. What is
-//     hidden from a peer has no methods either.
+//     hidden from a peer is answered like a path that nothing has.
 //  5. Bodies are bounded as they are sent and, if they are compressed, as they unfold; they are sent within the read
 //     timeout, and strict: an unknown, repeated, null or wrongly typed member is refused by name.
 //  6. Every write to a client has a deadline: the route's and the write timeout, for streams and long answers the write
@@ -21,12 +21,12 @@
 //     repeats an event unsaid; it ends by itself when the gate closes or the node stops.
 //  8. Over the socket a peer may do what the uid map gives it; a token that it shows narrows that. /admin/v1 does not
 //     exist on TCP unless configured, profiles never do.
-//  9. A request reads the settings once, when it begins; a reload changes them for those that begin later, all at once
-//     or not at all.
+//  9. A request reads the settings once, when it begins; a reload changes them for those that begin later. Rates and
+//     places are the services', and change for all at once. A reload that fails changes nothing.
 //  10. A label value never comes from a request.
 //  11. What a route answers, the document describes; every answer that a test gets is held against it.
 //  12. Every answer tells browsers to do nothing with it but read it; pages of other origins may not even do that, unless
-//     they are listed.
+//     they are listed, and none may read the metrics.
 //
 // # Tasks and queues
 //

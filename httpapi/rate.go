@@ -7,26 +7,35 @@ import (
 	"ronbox/httpapi/limit"
 )
 
-// limitRate takes a token of the service's bucket, then one of the caller's network, which a peer of the socket has not.
-// Clients whom a proxy does not tell clearly share one.
+// limitRate takes a token of the caller's network, which a peer of the socket has not, then one of the service's bucket.
+// A network that asks for too much is refused by its own share, before it can empty the bucket of all. Clients whom a
+// proxy does not tell clearly share one.
 func limitRate(s *Server, b *bound, next handler) handler {
 	sv := s.services[b.route.Service]
-	bucket := sv.reads
+	bucket, share := sv.reads, sv.readShare
 	if b.route.writes() {
-		bucket = sv.writes
+		bucket, share = sv.writes, sv.writeShare
 	}
 	return func(c *call) error {
-		if ok, wait := bucket.Take(c.started); !ok {
-			return &rateError{wait}
-		}
 		if !c.peer.Socket {
-			if err := take(sv.byIP, network(c.peer.Addr), c.started); err != nil {
+			from := network(c.peer.Addr)
+			if err := take(share, from, c.started); err != nil {
 				return err
 			}
+			if err := take(sv.byIP, from, c.started); err != nil {
+				return err
+			}
+		}
+		if ok, wait := bucket.Take(c.started); !ok {
+			return &rateError{wait}
 		}
 		return next(c)
 	}
 }
+
+// shareOf is how much of a service's rate one network may take: four fifths, rounded up, so that some is always left for
+// the others, and one that is alone hardly notices.
+func shareOf(n int) int { return (4*n + 4) / 5 }
 
 // network is what counts as one address: an IPv6 host owns its /64.
 func network(a netip.Addr) netip.Addr {

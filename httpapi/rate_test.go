@@ -54,6 +54,34 @@ func TestServiceBuckets(t *testing.T) {
 	})
 }
 
+// One network that asks for all it can get leaves a fifth of the rate to the others.
+func TestOneNetworkCannotEmptyTheBucket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, limits(Limits{RPS: 10, Burst: 10, ReadRPS: 20}))
+		greedy, other := &front.Peer{Addr: netip.MustParseAddr("192.0.2.1")}, &front.Peer{Addr: netip.MustParseAddr("192.0.2.2")}
+		let := func(who *front.Peer, method, path string) (n int) {
+			for range 100 {
+				if r.as(who, method, path, "", writer).Code < 300 {
+					n++
+				}
+			}
+			return n
+		}
+		for _, tt := range []struct {
+			who          *front.Peer
+			method, path string
+			want         int
+		}{
+			{greedy, "POST", "/registry/commit/" + proposal, 8}, {other, "POST", "/registry/commit/" + proposal, 2},
+			{greedy, "GET", "/registry/head", 16}, {other, "GET", "/registry/head", 4},
+		} {
+			if got := let(tt.who, tt.method, tt.path); got != tt.want {
+				t.Errorf("%s of %s: %d let in, want %d", tt.method, tt.who, got, tt.want)
+			}
+		}
+	})
+}
+
 func TestProbesAndUnmatchedHaveNoBucket(t *testing.T) {
 	r := newRig(t, limits(Limits{RPS: 1, Burst: 1, ReadRPS: 1}))
 	for range 10 {

@@ -79,20 +79,24 @@ func (l *live) mayScrape(a netip.Addr) bool {
 
 // service is what all routes of one service share.
 type service struct {
-	inflight *limiter
-	writes   *limit.Bucket
-	reads    *limit.Bucket
-	byIP     *limit.Keyed[netip.Addr]
-	byTenant *limit.Keyed[string]
-	byName   *limit.Keyed[string] // principals
+	inflight   *limiter
+	writes     *limit.Bucket
+	reads      *limit.Bucket
+	writeShare *limit.Keyed[netip.Addr] // of writes, that one network may take
+	readShare  *limit.Keyed[netip.Addr]
+	byIP       *limit.Keyed[netip.Addr]
+	byTenant   *limit.Keyed[string]
+	byName     *limit.Keyed[string] // principals
 }
 
 func newService(l Limits) *service {
 	s := &service{
 		inflight: newLimiter(l.Inflight), writes: &limit.Bucket{}, reads: &limit.Bucket{},
-		byIP:     limit.NewKeyed[netip.Addr](keyedRoom, 0, 0),
-		byTenant: limit.NewKeyed[string](keyedRoom, 0, 0),
-		byName:   limit.NewKeyed[string](keyedRoom, 0, 0),
+		writeShare: limit.NewKeyed[netip.Addr](keyedRoom, 0, 0),
+		readShare:  limit.NewKeyed[netip.Addr](keyedRoom, 0, 0),
+		byIP:       limit.NewKeyed[netip.Addr](keyedRoom, 0, 0),
+		byTenant:   limit.NewKeyed[string](keyedRoom, 0, 0),
+		byName:     limit.NewKeyed[string](keyedRoom, 0, 0),
 	}
 	s.set(l)
 	return s
@@ -103,6 +107,8 @@ func (s *service) set(l Limits) {
 	s.inflight.max.Store(int64(l.Inflight))
 	s.writes.Set(float64(l.RPS), l.Burst)
 	s.reads.Set(float64(l.ReadRPS), l.ReadRPS)
+	s.writeShare.Set(float64(shareOf(l.RPS)), shareOf(l.Burst))
+	s.readShare.Set(float64(shareOf(l.ReadRPS)), shareOf(l.ReadRPS))
 	s.byIP.Set(float64(l.PerIP.RPS), l.PerIP.Burst)
 	s.byTenant.Set(float64(l.PerTenant.RPS), l.PerTenant.Burst)
 	s.byName.Set(float64(l.PerPrincipal.RPS), l.PerPrincipal.Burst)
