@@ -71,7 +71,7 @@ func (c *Compacted) make(ctx context.Context, old *ReadOnly, fresh string, progr
 	}); err != nil {
 		return err
 	}
-	if err := forget(fresh); err != nil {
+	if err := errors.Join(ownedLike(fresh, old.path), forget(fresh)); err != nil {
 		return err
 	}
 	made, err := OpenReader(fresh)

@@ -57,7 +57,7 @@ type LockedError struct {
 
 func (e *LockedError) Error() string {
 	if e.PID == 0 {
-		return fmt.Sprintf("%v: %s is held by another process", ErrLocked, e.Path)
+		return fmt.Sprintf("%v: %s is held by another process; stop it, or reach a running node over its socket", ErrLocked, e.Path)
 	}
 	return fmt.Sprintf("%v: %s is held by process %d (%s); a running node is reached over its socket", ErrLocked, e.Path, e.PID, e.Command)
 }

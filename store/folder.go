@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // makeDir makes a folder (0700) and those above it that are missing, each durable in the one that holds it.
@@ -58,6 +60,18 @@ func shareFolder(dir string) (*os.File, error) {
 
 // sweepPatience is how long a snapshot waits for a sweep of its folder, which takes milliseconds.
 const sweepPatience = 2 * time.Second
+
+// ownedLike gives what root has made to the owner of another file: the node could not open it else.
+func ownedLike(path, other string) error {
+	var st unix.Stat_t
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	if err := unix.Stat(other, &st); err != nil {
+		return &fs.PathError{Op: "stat", Path: other, Err: err}
+	}
+	return os.Chown(path, int(st.Uid), int(st.Gid))
+}
 
 // closing closes c and joins what that says.
 func closing(c io.Closer, err error) error { return errors.Join(err, c.Close()) }

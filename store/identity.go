@@ -185,7 +185,8 @@ func readInfo(tx *bolt.Tx) (Info, error) {
 // known refuses a file that a newer program wrote.
 func (i Info) known(schema int) error {
 	if i.Schema > schema {
-		return fmt.Errorf("%w: the file has %d, the program %d", ErrSchema, i.Schema, schema)
+		return fmt.Errorf("%w: the file has %d, the program %d; run the newer program, or restore a snapshot older than the migration",
+			ErrSchema, i.Schema, schema)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -23,7 +24,7 @@ type RestoreOptions struct {
 }
 
 // Restore verifies a snapshot, copies it beside dst, gives the copy a new incarnation and the mark of a restored file, and moves it to
-// dst. A file that was there is kept as <dst>.before-restore-<time>. No process may have dst open, nor be making it: that is ErrLocked. A
+// dst. A file that was there is kept as <dst>.before-restore-<time>, and the new one belongs to whom it belonged. No process may have dst open, nor be making it: that is ErrLocked. A
 // snapshot that does not verify is ErrCorrupt, a disk without room ErrFull. After any error, and after a crash, dst is as before, or the
 // restored file whole. The restored store takes no work until AcceptRestore.
 func Restore(ctx context.Context, snapshot, dst string, o RestoreOptions, progress func(done, total int64)) (info Info, err error) {
@@ -99,6 +100,13 @@ func restoreOver(ctx context.Context, snapshot, dst string, rep Report, o Restor
 	}
 	defer func() { err = errors.Join(err, removeIfThere(fresh)) }() // gone by then if it has become dst
 	if info, err = restoreCopy(ctx, snapshot, fresh, rep, past, o, progress); err != nil {
+		return info, err
+	}
+	owner := dst
+	if old == nil {
+		owner = filepath.Dir(dst)
+	}
+	if err := ownedLike(fresh, owner); err != nil {
 		return info, err
 	}
 	if old == nil {

@@ -149,3 +149,35 @@ func TestRestoreAfterACrash(t *testing.T) {
 		t.Errorf("left %v, %v", left, err)
 	}
 }
+
+// What root makes in the place of a node's file is the node's, or it could not open it. For others there is nothing to change.
+func TestOwnerIsKept(t *testing.T) {
+	snapshot, path := snapshotOf(t), newFile(t)
+	fresh := filepath.Join(t.TempDir(), "ronbox.db")
+	owner := uint32(os.Geteuid())
+	if owner == 0 {
+		owner = 12345
+		for _, p := range []string{path, filepath.Dir(fresh)} {
+			if err := os.Chown(p, int(owner), int(owner)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	expect := func(p string) {
+		t.Helper()
+		var st unix.Stat_t
+		if err := unix.Stat(p, &st); err != nil || st.Uid != owner {
+			t.Errorf("%s belongs to %d, not to %d, %v", p, st.Uid, owner, err)
+		}
+	}
+	if _, err := Compact(t.Context(), path, nil); err != nil {
+		t.Fatal(err)
+	}
+	expect(path)
+	for _, dst := range []string{path, fresh} {
+		if _, err := Restore(t.Context(), snapshot, dst, RestoreOptions{Now: day}, nil); err != nil {
+			t.Fatal(err)
+		}
+		expect(dst)
+	}
+}
