@@ -110,6 +110,9 @@ func ParseNetworks(texts []string) ([]netip.Prefix, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%q: must be a network such as 127.0.0.0/8", t)
 		}
+		if p.Addr().Is4In6() {
+			return nil, fmt.Errorf("%q: must be written as IPv4, which is how its clients are seen", t)
+		}
 		out = append(out, p)
 	}
 	return out, nil

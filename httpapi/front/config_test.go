@@ -26,3 +26,14 @@ func TestConfigFaultsAreAllTold(t *testing.T) {
 		}
 	}
 }
+
+// An IPv4 network in the clothes of IPv6 would match nobody.
+func TestNetworksAreWrittenPlainly(t *testing.T) {
+	for text, ok := range map[string]bool{
+		"10.0.0.0/8": true, "::/0": true, "2001:db8::/32": true, "::ffff:10.0.0.0/104": false, "::ffff:0:0/96": false, "10.0.0.1": false, "fe80::1%eth0/64": false,
+	} {
+		if got, err := ParseNetworks([]string{text}); (err == nil) != ok {
+			t.Errorf("%s: %v %v", text, got, err)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package front
 import (
 	"net/http"
 	"net/netip"
+	"regexp"
 	"strings"
 )
 
@@ -55,8 +56,15 @@ func lastOfList(lines []string, trusted func(netip.Addr) bool) (at netip.Addr) {
 	return at
 }
 
+// hiddenPort is a port that a proxy does not tell (RFC 7239).
+var hiddenPort = regexp.MustCompile("^[0-9A-Za-z._-]+$")
+
 // parseHop reads an address, with or without a port. It gives the zero Addr for anything else, such as "unknown".
 func parseHop(s string) netip.Addr {
+	if host, port, hidden := strings.Cut(s, ":_"); hidden && hiddenPort.MatchString(port) {
+		ap, _ := netip.ParseAddrPort(host + ":0")
+		return ap.Addr().Unmap().WithZone("")
+	}
 	if a, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(s, "["), "]")); err == nil {
 		if strings.HasPrefix(s, "[") != strings.HasSuffix(s, "]") {
 			return netip.Addr{}
@@ -70,26 +78,38 @@ func parseHop(s string) netip.Addr {
 }
 
 // parseForwarded gives the value of "for" of each element of the Forwarded lines (RFC 7239), "" where it has none or
-// more than one. A line that breaks the syntax gives one "" for the rest of it.
+// more than one. An element with nothing in it is none. A line that breaks the syntax gives one "" for the rest of it.
 func parseForwarded(lines []string) []string {
 	var out []string
 	for _, line := range lines {
 		for rest, more := line, true; more; {
 			var who string
-			who, rest, more = element(rest)
-			out = append(out, who)
+			var some bool
+			if who, rest, some, more = element(rest); some {
+				out = append(out, who)
+			}
 		}
 	}
 	return out
 }
 
-// element reads the parameters up to the next comma outside quotes.
-func element(s string) (who, rest string, more bool) {
-	seen := 0
-	for {
+// element reads the parameters up to the next comma outside quotes. some tells whether there are any.
+func element(s string) (who, rest string, some, more bool) {
+	for seen := 0; ; {
+		s = strings.TrimLeft(s, " \t")
+		switch {
+		case s == "":
+			return who, "", some, false
+		case s[0] == ',':
+			return who, s[1:], some, true
+		case s[0] == ';':
+			s = s[1:]
+			continue
+		}
 		name, value, tail, ok := parameter(s)
-		if !ok {
-			return "", "", false
+		s, some = strings.TrimLeft(tail, " \t"), true
+		if !ok || s != "" && s[0] != ',' && s[0] != ';' {
+			return "", "", true, false
 		}
 		if strings.EqualFold(name, "for") {
 			who, seen = value, seen+1
@@ -97,22 +117,12 @@ func element(s string) (who, rest string, more bool) {
 		if seen > 1 {
 			who = ""
 		}
-		switch tail = strings.TrimLeft(tail, " \t"); {
-		case tail == "":
-			return who, "", false
-		case tail[0] == ',':
-			return who, tail[1:], true
-		case tail[0] == ';':
-			s = tail[1:]
-		default:
-			return "", "", false
-		}
 	}
 }
 
-// parameter reads name=value, where value is a token or quoted. An empty one, as before a stray separator, is none.
+// parameter reads name=value, where value is a token or quoted, and not empty unless it is quoted.
 func parameter(s string) (name, value, rest string, ok bool) {
-	name, s, ok = strings.Cut(strings.TrimLeft(s, " \t"), "=")
+	name, s, ok = strings.Cut(s, "=")
 	if !ok || !token.MatchString(name) {
 		return "", "", "", false
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"sync/atomic"
 	"time"
@@ -217,8 +216,9 @@ func (e *endpoint) admit(g *generation, c net.Conn) net.Conn {
 	exempt, probe := true, false
 	switch c := c.(type) {
 	case *net.TCPConn:
-		ap, _ := netip.ParseAddrPort(c.RemoteAddr().String())
-		l.peer.Addr = ap.Addr().Unmap().WithZone("")
+		if at, ok := c.RemoteAddr().(*net.TCPAddr); ok {
+			l.peer.Addr = at.AddrPort().Addr().Unmap().WithZone("")
+		}
 		l.key = placeKey(l.peer.Addr)
 		exempt, probe = e.f.live.Load().trusts(l.peer.Addr), e.f.live.Load().probes(l.peer.Addr)
 	case *net.UnixConn:
