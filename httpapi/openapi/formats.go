@@ -19,7 +19,7 @@ func formatPattern(name string) (pattern string, known bool) {
 	case "sig": // 64 bytes in standard base64
 		pattern = `[A-Za-z0-9+/]{86}==`
 	case "time": // RFC 3339 in UTC, spelled as it was hashed
-		pattern = `[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?Z`
+		pattern = `[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z`
 	case "version": // of a schema
 		pattern = `[0-9]+\.[0-9]+\.[0-9]+`
 	default:

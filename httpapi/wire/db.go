@@ -16,7 +16,7 @@ type DBInfo struct {
 	MaxBytes     int64             `json:"max_bytes"`
 	FreeBytes    int64             `json:"free_bytes,omitzero"`
 	Buckets      map[string]uint64 `json:"buckets,omitempty" doc:"bucket to rows"`
-	StateHash    string            `json:"state_hash,omitzero"`
+	StateHash    string            `json:"state_hash,omitzero" format:"b3"`
 }
 
 // SnapshotRequest is the body of POST /admin/v1/db/snapshot.

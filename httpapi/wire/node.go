@@ -9,7 +9,7 @@ type Ready struct {
 	RetryAfter  int                     `json:"retry_after"`
 	Incarnation string                  `json:"incarnation"`
 	Version     uint64                  `json:"version,omitzero" doc:"version of the registry's HEAD"`
-	HeadB3      string                  `json:"head_b3,omitzero"`
+	HeadB3      string                  `json:"head_b3,omitzero" format:"b3"`
 	Services    map[string]ServiceReady `json:"services"`
 }
 

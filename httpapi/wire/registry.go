@@ -9,7 +9,7 @@ type Head struct {
 	CommittedAt    string `json:"committed_at" format:"time?"`
 	Hash           string `json:"hash" format:"b3"`
 	Epoch          uint64 `json:"epoch"`
-	Expiry         string `json:"expiry,omitzero"`
+	Expiry         string `json:"expiry,omitzero" format:"time"`
 	MinVersion     uint64 `json:"min_version"`
 	CheckpointSize uint64 `json:"checkpoint_size"`
 	Incarnation    string `json:"incarnation"`
