@@ -32,6 +32,9 @@ func (n *Node) Snapshot(
 	if st, err := os.Stat(r.Dir); err == nil && !st.IsDir() {
 		return wire.Snapshot{}, &httpapi.BodyError{Field: "dir", Reason: "is no directory"}
 	}
+	if err := n.roomFor(r.Dir); err != nil {
+		return wire.Snapshot{}, err
+	}
 	m, err := n.store.Snapshot(ctx, r.Dir, n.snapshotOptions(r.Compact), progress)
 	if err != nil {
 		return wire.Snapshot{}, err
@@ -124,6 +127,9 @@ func (n *Node) removeCopies() {
 // written to cannot be checked.
 func (n *Node) CheckDB(ctx context.Context, by engines.Actor, corrID string, progress func(wire.CheckLine)) (verdict wire.CheckLine, err error) {
 	if err := n.onDisk("check"); err != nil {
+		return verdict, err
+	}
+	if err := n.roomFor(n.boot.Node.DataDir); err != nil {
 		return verdict, err
 	}
 	dir, err := os.MkdirTemp(n.boot.Node.DataDir, checkPrefix)

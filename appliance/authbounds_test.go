@@ -1,6 +1,7 @@
 package appliance
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -189,4 +190,17 @@ func TestTokensOfOneTenant(t *testing.T) {
 		t.Errorf("%+v, %v", list, err)
 	}
 	r.halt()
+}
+
+// A token that a revocation has overtaken on its way into the file is made again: nobody is handed a void one.
+func TestNoTokenIsBornVoid(t *testing.T) {
+	tx := storetest.NewTx(t, authBucket)
+	mustDo(t, tx, addKid{testKid(0)})
+	mustDo(t, tx, revoke{What: revokeTenant, Value: "t"})
+	if _, err := storetest.Do(tx, mintRow("A", testKid(0), 1)); !errors.Is(err, errKeyMoved) {
+		t.Errorf("a token of a tenant that was revoked meanwhile: %v", err)
+	}
+	late := mintRow("A", testKid(0), 1)
+	late.Row.IssuedAt = testEpoch.Add(time.Minute).Unix()
+	mustDo(t, tx, late)
 }

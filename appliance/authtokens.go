@@ -9,8 +9,9 @@ import (
 	"ronbox/store"
 )
 
-// errKeyMoved says that the key that minted a token is not the active one any more: mint again.
-var errKeyMoved = errors.New("the token key was rotated meanwhile")
+// errKeyMoved says that the key that minted a token is not the active one any more, or that a revocation has overtaken it:
+// mint again.
+var errKeyMoved = errors.New("the token key was rotated or its tokens revoked meanwhile")
 
 // addToken keeps what is known of a token that is about to be handed out.
 type addToken struct {
@@ -26,7 +27,7 @@ func (addToken) Kind() string { return "node.add_token/1" }
 func (c addToken) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
 	id := kidPrefix + kidID(c.Row.Kid)
 	key, known := kids.Get(r, id)
-	if !known || key.State != kidActive {
+	if !known || key.State != kidActive || c.Row.void(r, c.ID, c.Row.Epoch) {
 		return struct{}{}, errKeyMoved
 	}
 	n := total(r, totalTokens)

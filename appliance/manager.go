@@ -2,8 +2,10 @@ package appliance
 
 import (
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
+	"unicode"
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
@@ -64,8 +66,15 @@ func (m *manager) stopping(reason string, within time.Duration) {
 	if m.left.Swap(true) {
 		return
 	}
-	m.say("STOPPING=1\nSTATUS=Draining: " + reason)
+	m.say("STOPPING=1\nSTATUS=Draining: " + oneLine(reason))
 	m.say(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", within.Microseconds()))
+}
+
+// oneLine keeps what a person has said from being more than that: each line is a word of its own to the manager.
+func oneLine(text string) string {
+	const most = 200 // bytes, what a status page shows
+	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }), " ")
+	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }
 
 // A long start asks for this much more time, this often.

@@ -148,3 +148,22 @@ func TestManagerHearsNoReloadOutside(t *testing.T) {
 		t.Errorf("said %q", told.all())
 	}
 }
+
+// What a person says of a stop is one line to the service manager, whatever it holds.
+func TestManagerIsToldOneLine(t *testing.T) {
+	told := listen(t)
+	m := newManager(hclog.NewNullLogger())
+	m.stopping("tired\nMAINPID=1\r\x00"+strings.Repeat("x", 2000), time.Minute)
+	m.say("STATUS=end")
+	deadline := time.After(patience)
+	for !strings.Contains(told.all(), "STATUS=end") {
+		select {
+		case <-deadline:
+			t.Fatal("nothing arrives")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	if first, _, _ := strings.Cut(told.all(), "\n--\n"); strings.Count(first, "\n") != 1 || !strings.Contains(first, "tired MAINPID=1") || len(first) > 400 {
+		t.Errorf("said %q", first)
+	}
+}

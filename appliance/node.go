@@ -159,7 +159,7 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer, now fun
 	n.store = store.New(cfg.Store, n.storeOptions(log))
 	n.store.Declare(ownService, authBucket)
 	n.registry = registry.New(cfg.Registry, registry.Deps{
-		Catalog: n.catalog, Store: n.store, Metrics: n.metrics, Log: log, Board: n.board, Now: now,
+		Catalog: n.catalog, Store: n.store, Metrics: n.metrics, Log: log, Board: n.board, Now: now, Progress: n.bootProgress,
 	})
 	n.auth = auth.New(cfg.Auth, n.metrics)
 	n.auth.SetAmnesia(cfg.Amnesia.Enabled)

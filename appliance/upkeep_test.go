@@ -3,6 +3,7 @@ package appliance
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -108,4 +109,48 @@ func TestOfflineVerbEnds(t *testing.T) {
 	if _, err := MintOffline(t.Context(), newConfig(t), Build{}, m); ExitCode(err) != ExitConfig || !strings.Contains(err.Error(), "no database in") {
 		t.Errorf("where there is no node: %v, exit %d", err, ExitCode(err))
 	}
+}
+
+// A copy beside the file leaves what the store keeps free; nothing is known against one elsewhere.
+func TestRoomForACopy(t *testing.T) {
+	const mb, gb = 1 << 20, 1 << 30
+	for _, tt := range []struct {
+		doc                      string
+		need, free, own, minFree int64
+		want                     bool
+	}{
+		{"plenty", gb, 4 * gb, gb, 256 * mb, true},
+		{"just", gb, gb + 256*mb, gb, 256 * mb, true},
+		{"it would take of what is kept free", gb, gb + 255*mb, gb, 256 * mb, false},
+		{"it would not fit at all", gb, gb / 2, gb, 256 * mb, false},
+		{"a small disk keeps an eighth", 16 * mb, 40 * mb, 16 * mb, 256 * mb, true},
+	} {
+		if err := copyFits(tt.need, tt.free, tt.own, tt.minFree); (err == nil) != tt.want || err != nil && !errors.Is(err, store.ErrFull) {
+			t.Errorf("%s: %v", tt.doc, err)
+		}
+	}
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	must(t, r.roomFor(cfg.Path("not/there/yet")))
+	must(t, r.roomFor("/proc"))
+	r.halt()
+}
+
+// A profile ends with whoever asked for it; meanwhile there is no second one.
+func TestProfileEndsWithItsCaller(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	ctx, leave := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.socket().Profile(ctx, "profile", 5*time.Minute, io.Discard) }()
+	r.await("the profile", r.profiling.Load)
+	if err := r.socket().Profile(t.Context(), "mutex", time.Second, io.Discard); problem(t, err).Status != http.StatusConflict {
+		t.Errorf("a second one: %v", err)
+	}
+	leave()
+	if err := <-ended; err == nil {
+		t.Error("who left was given a profile")
+	}
+	r.await("its end", func() bool { return !r.profiling.Load() })
+	r.halt()
 }

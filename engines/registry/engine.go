@@ -34,6 +34,8 @@ type Deps struct {
 	Log     hclog.Logger
 	Board   *obs.Board
 	Now     func() time.Time // wall clock; nil: time.Now
+	// Progress is told of a long Recover at each of its steps; a total of 0 is not known. It must not wait. nil: nobody is.
+	Progress func(stage string, done, total int64)
 }
 
 // Engine is the registry. New builds it, Recover reads the file, the tasks do the work; its methods may be called from any
@@ -45,6 +47,7 @@ type Engine struct {
 	board    *obs.Board
 	log      hclog.Logger
 	now      func() time.Time
+	progress func(stage string, done, total int64)
 	m        *metrics
 
 	proposals  *flow.Queue[*job]
@@ -78,6 +81,9 @@ func New(cfg Config, d Deps) *Engine {
 	e.reloaded.Store(&cfg)
 	if e.now == nil {
 		e.now = time.Now
+	}
+	if e.progress = d.Progress; e.progress == nil {
+		e.progress = func(string, int64, int64) {}
 	}
 	if e.log == nil {
 		e.log = hclog.NewNullLogger()

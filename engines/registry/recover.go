@@ -77,7 +77,8 @@ const recoverSlice = 64
 // verifyAll verifies the whole log and answers where it ends.
 func (e *Engine) verifyAll(ctx context.Context) (rverify.State, error) {
 	v := rverify.New(rverify.Options{Fan: flow.Fan, Jobs: cap(e.slots)})
-	for more := true; more; {
+	for more, done := true, int64(0); more; done += recoverSlice {
+		e.progress("verify the registry", done, 0)
 		err := e.store.View(ctx, func(r store.Reader) (err error) {
 			more, err = v.Step(ctx, logReader{r: r, codec: e.codec}, recoverSlice)
 			return err

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -42,5 +43,23 @@ func TestPurge(t *testing.T) {
 	after, err := r.e.Version(t.Context(), 1, true)
 	if err != nil || string(after.Body) != string(before.Body) {
 		t.Errorf("%s, %v, want %s", after.Body, err, before.Body)
+	}
+}
+
+// A boot tells of each step of its verification, so that a long one is not taken for one that hangs.
+func TestRecoverTellsItsSteps(t *testing.T) {
+	r := newRig(t).start()
+	signers := newSigners(1, 1)
+	r.genesis(signers)
+	for v := range uint64(recoverSlice + 1) {
+		p := r.propose(v+2, fmt.Sprint("a", v))
+		r.approve(p, signers.keys...)
+		r.commit(p)
+	}
+	r.stop()
+	before := r.steps.Load()
+	r.open()
+	if got := r.steps.Load() - before; got < 2 {
+		t.Errorf("%d steps of a log of two slices", got)
 	}
 }

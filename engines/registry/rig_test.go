@@ -31,6 +31,7 @@ type rig struct {
 	sup     *flow.Supervisor
 	e       *Engine
 	clock   atomic.Int64 // added to the wall clock, ns
+	steps   atomic.Int64 // that Recover told of
 	stopped bool
 }
 
@@ -88,7 +89,10 @@ func (r *rig) wire() {
 		Path: r.path, Catalog: r.catalog, Metrics: r.metrics,
 		Producers: map[store.Lane][]string{store.Work: {"registry.pipeline"}},
 	})
-	r.e = New(r.cfg, Deps{Catalog: r.catalog, Store: r.store, Metrics: r.metrics, Board: r.board, Now: r.now})
+	r.e = New(r.cfg, Deps{
+		Catalog: r.catalog, Store: r.store, Metrics: r.metrics, Board: r.board, Now: r.now,
+		Progress: func(string, int64, int64) { r.steps.Add(1) },
+	})
 	r.sup = flow.NewSupervisor(r.ctx(), r.catalog, flow.Hooks{})
 }
 
