@@ -34,6 +34,7 @@ type generation struct {
 	tls      *tls.Config // nil: none
 
 	conns   atomic.Int64  // open
+	serving atomic.Bool   // it accepts, or lets in the last that it has accepted
 	end     atomic.Int32  // set once
 	closed  atomic.Bool   // by net/http
 	cut     atomic.Bool   // its connections are dropped
@@ -118,6 +119,8 @@ func (g *generation) waits() bool { return g.end.Load() == endMoved && !g.closed
 
 // serve accepts until the generation has ended, which is errEnded, or is cut.
 func (g *generation) serve() error {
+	g.serving.Store(true)
+	defer g.serving.Store(false)
 	return g.http.Serve(g)
 }
 

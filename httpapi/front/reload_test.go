@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -271,6 +272,33 @@ func TestSocketMoves(t *testing.T) {
 		t.Error(status)
 	}
 	waitFor(t, "the old socket to go", func() bool { _, err := os.Stat(first); return os.IsNotExist(err) })
+}
+
+// A generation that is just letting someone in is not forgotten, however many follow: else nobody would end that connection.
+func TestGenerationIsKeptWhileItLetsIn(t *testing.T) {
+	at, door := make(chan struct{}), make(chan struct{})
+	path := filepath.Join(t.TempDir(), "admin.sock")
+	r := newRig(t, withSocket(path), func(s *setup) {
+		s.o.SocketMay = func(uint32, uint32) bool { close(at); <-door; return true }
+	}).listening(t)
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	<-at
+	first := r.admin.generation()
+	for i := range 3 {
+		r.reload(t, func(s *setup) { s.cfg.IdleTimeout = unit.Duration(time.Duration(50+i) * time.Second) })
+	}
+	kept := slices.Contains(r.admin.all(), first)
+	close(door)
+	if !kept {
+		t.Error("forgotten")
+	}
+	if status, _, h := ask(t, c, "/"); status != http.StatusOK || h.Get("Connection") != "close" {
+		t.Errorf("%d %v, want its answer and the end", status, h)
+	}
 }
 
 // A reload that comes after the end changes nothing and leaves nothing open.

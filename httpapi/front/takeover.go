@@ -57,10 +57,10 @@ func (e *endpoint) follow(next *generation) {
 	}
 }
 
-// busy keeps the generations that have connections or are still letting some in.
+// busy keeps the generations that have connections or may yet let some in.
 func busy(all []*generation) (out []*generation) {
 	for _, g := range all {
-		if g.conns.Load() > 0 || g.waits() {
+		if g.serving.Load() || g.conns.Load() > 0 || g.waits() { // in this order: who is let in is counted before that has ended
 			out = append(out, g)
 		}
 	}
