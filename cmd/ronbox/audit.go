@@ -51,6 +51,9 @@ func (a *app) auditTail(ctx context.Context, c *client.Client, f tailFlags) erro
 	if f.lines < 0 || f.lines > auditPage || f.count < 0 {
 		return usage("--lines %d --count %d: want numbers from 0, and at most %d lines", f.lines, f.count, auditPage)
 	}
+	if f.count > 0 && !f.follow {
+		return usage("--count %d without --follow: --lines says how many rows there are to be", f.count)
+	}
 	rows, last, err := newest(ctx, c, f.lines)
 	if err != nil {
 		return err

@@ -20,9 +20,10 @@ func (a *app) auditExportCmd() *cobra.Command {
 		Use:   "export [DATABASE]",
 		Short: "Print the whole audit chain as NDJSON, from the node or from a database file",
 		Long: `Print the whole audit chain, one JSON object per line, oldest row first: from the running
-node, or from a database file that no process holds. Every row carries its hash and that
-of the row before it, so that ` + "`ronbox audit verify`" + ` can check the copy anywhere. The node
-keeps audit.retain rows (100,000); an archive that is appended to keeps more.`,
+node, or, when none runs or one is named, from a database file that no process holds.
+Every row carries its hash and that of the row before it, so that ` + "`ronbox audit verify`" + `
+can check the copy anywhere. The node keeps audit.retain rows (100,000); an archive that
+is appended to keeps more.`,
 		Example: `  ronbox audit export > audit.ndjson
   ronbox audit export --from 5000 --out audit-5000.ndjson --json
   ronbox audit export /backup/ronbox/ronbox-….db`,
@@ -72,7 +73,7 @@ func exportTable(t table, d exportDoc) {
 	t.row("size", byteUnit(d.Bytes))
 }
 
-// withAudit opens the rows of the node, or of the database file that args name.
+// withAudit opens the rows of the node, of its database file when it does not run, or of the file that args name.
 func (a *app) withAudit(ctx context.Context, args []string, from uint64, use func(*auditLines, *chainHead) error) error {
 	p, at := a.progress(countUnit), &chainHead{}
 	p.begin("audit rows")
@@ -81,18 +82,30 @@ func (a *app) withAudit(ctx context.Context, args []string, from uint64, use fun
 		l.seen = p.at
 		return use(l, at)
 	}
-	if len(args) == 0 {
-		c, err := a.node()
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		return run(nodeAudit(ctx, c, from, at))
+	if len(args) == 1 {
+		return auditIn(ctx, args[0], from, run)
 	}
-	if err := regular(args[0]); err != nil {
+	c, err := a.node()
+	if err != nil {
 		return err
 	}
-	r, err := store.OpenReader(args[0])
+	defer c.Close()
+	_, err = c.Audit(ctx, from, 1)
+	if file, here := a.instead(err); here {
+		return auditIn(ctx, file, from, run)
+	}
+	if err != nil {
+		return err
+	}
+	return run(nodeAudit(ctx, c, from, at))
+}
+
+// auditIn opens the rows of a database file.
+func auditIn(ctx context.Context, file string, from uint64, run func(*auditLines) error) error {
+	if err := regular(file); err != nil {
+		return err
+	}
+	r, err := store.OpenReader(file)
 	if err != nil {
 		return err
 	}
@@ -104,10 +117,12 @@ func (a *app) auditVerifyCmd() *cobra.Command {
 		Use:   "verify [FILE|-]",
 		Short: "Check that an audit chain is whole: every row's hash, every link",
 		Long: `Check that an audit chain is whole: hash every row again and follow every link. FILE is
-an export ("-" is stdin) or a database file that no process holds; without it the rows
-of the running node are read, and its head must be the last of them. A chain that was
-cut at its old end by audit.retain begins with the oldest row kept. Exit 3: a row was
-changed, taken out or put in.`,
+an export ("-" is stdin) or a database file that no process holds. Without it the rows of
+the running node are read, and its head must be the last of them; when no node runs it
+is the database of --data-dir. Exit 3: a row was changed, taken out or put in.
+
+A chain that was cut at its old end by audit.retain begins with the oldest row kept. One
+that was cut at its new end is whole too: note the head of an export when it is made.`,
 		Example: `  ronbox audit verify
   ronbox audit verify audit.ndjson --json
   ronbox audit export /backup/ronbox/ronbox-….db | ronbox audit verify -`,
@@ -189,7 +204,7 @@ func (a *app) openExport(path string) (lines io.ReadCloser, text bool, err error
 		return nil, false, err
 	}
 	buffered := bufio.NewReader(f)
-	if first, err := buffered.Peek(1); err == nil && first[0] != '{' { // a database begins with a zero
+	if first, err := buffered.Peek(1); err == nil && first[0] == 0 { // as a database begins, and no text does
 		return nil, false, f.Close()
 	}
 	return struct {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -47,7 +49,14 @@ func badConfig(err error) error {
 	for _, f := range config.Faults(err) {
 		faults = append(faults, configFault{f.Where, f.Key, f.Value, f.Reason})
 	}
-	return &failure{verdict: verdict{exitConfig, "config", "correct the keys that are named"}, err: err, details: map[string]any{"faults": faults}}
+	v := verdict{exitConfig, "config", "correct the keys that are named"}
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		v = judge(fs.ErrPermission)
+	case errors.Is(err, fs.ErrNotExist):
+		v.next = "check the path"
+	}
+	return &failure{verdict: v, err: err, details: map[string]any{"faults": faults}}
 }
 
 func (a *app) configCheckCmd() *cobra.Command {

@@ -23,7 +23,7 @@ func (a *app) configShowCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show [PREFIX]",
 		Short: "Show every key in force, or those below a section, and where each comes from",
-		Long: `Show every key in force as one line of TOML, or those that begin with PREFIX: flags over
+		Long: `Show every key in force as one line of TOML, or those of the section PREFIX: flags over
 variables over the file over the defaults. With --origin each line says which of them
 the value comes from, with line and column, and what a change takes: in place, a new
 socket, or a restart. With --running it is what the running node has in force.`,
@@ -56,12 +56,11 @@ func (a *app) configShow(ctx context.Context, f configShowFlags, prefix string) 
 	if err != nil {
 		return err
 	}
-	all := len(shown.Keys)
 	shown.Keys = slices.DeleteFunc(shown.Keys, func(k wire.ConfigKey) bool {
 		return !below(k.Key, prefix) || f.set && k.Source == config.FromDefault
 	})
 	if len(shown.Keys) == 0 && prefix != "" && !f.set {
-		return usage("none of %d keys is or begins with %q: see `ronbox config show`", all, prefix)
+		return usage("no key is or stands below %q: `ronbox config show` lists them", prefix)
 	}
 	return a.show(shown, func(t table) {
 		for _, k := range shown.Keys {

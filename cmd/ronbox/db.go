@@ -69,7 +69,7 @@ func dbInfoTable(t table, i wire.DBInfo) {
 	if i.FreeBytes > 0 {
 		t.row("free inside", byteUnit(i.FreeBytes))
 	}
-	t.row("last stop", map[bool]string{true: "clean", false: "unclean, or it runs"}[i.Clean])
+	t.row("last stop", map[bool]string{true: "clean", false: "unclean, or copied while it ran"}[i.Clean])
 	if i.Restored {
 		t.row("restored", "from "+i.RestoredFrom+"; writes wait for `ronbox db accept-restore`")
 	}
@@ -130,9 +130,10 @@ func (a *app) dbAcceptRestoreCmd() *cobra.Command {
 		Short: "Let a restored node write again, once its state has been looked at",
 		Long: `Let a restored node write again, once its state has been looked at. A restore may have
 taken back what others have seen: look at ` + "`ronbox registry head`" + ` and at the time of the
-snapshot first. Nothing but this verb ends the read-only state.`,
+snapshot first. Nothing but this verb ends the read-only state. Where nothing was
+restored, nothing is done.`,
 		Example: `  ronbox registry head && ronbox db accept-restore
-  ronbox db accept-restore --yes --json`,
+  ronbox db accept-restore --json`,
 		Args: exactly(0, "no arguments"),
 		RunE: a.verb(a.dbAcceptRestore),
 	}
@@ -144,6 +145,13 @@ func (a *app) dbAcceptRestore(ctx context.Context, _ []string) error {
 		return err
 	}
 	defer c.Close()
+	info, err := c.DBInfo(ctx)
+	if err != nil {
+		return err
+	}
+	if !info.Restored {
+		return a.show(accepted{}, func(t table) { t.row("nothing to accept: the node was not restored, or that is accepted already") })
+	}
 	if err := c.AcceptRestore(ctx); err != nil {
 		return err
 	}
@@ -151,5 +159,5 @@ func (a *app) dbAcceptRestore(ctx context.Context, _ []string) error {
 }
 
 type accepted struct {
-	Accepted bool `json:"accepted"`
+	Accepted bool `json:"accepted"` // false: there was nothing to accept
 }

@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
+	"io/fs"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -67,5 +70,9 @@ func (a *app) databaseArg(args []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return file, regular(file)
+	err = regular(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", failed(exitFailed, "not_found", "make a node with `ronbox init`, or correct --data-dir", "there is no database in %s", filepath.Dir(file))
+	}
+	return file, err
 }

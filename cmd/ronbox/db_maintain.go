@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 
 	"github.com/spf13/cobra"
 
@@ -24,7 +26,7 @@ more than half of the file free. Without FILE it is the database of --data-dir.`
 }
 
 func (a *app) dbCompact(ctx context.Context, args []string) error {
-	file, err := a.databaseArg(args)
+	file, err := a.rewritable(args)
 	if err != nil {
 		return err
 	}
@@ -40,6 +42,19 @@ func (a *app) dbCompact(ctx context.Context, args []string) error {
 		t.row("size", byteUnit(done.After)+", before "+byteUnit(done.Before))
 		t.row("state hash", done.StateHash)
 	})
+}
+
+// rewritable is databaseArg for what rewrites the file: a snapshot would no longer be what its manifest says.
+func (a *app) rewritable(args []string) (string, error) {
+	file, err := a.databaseArg(args)
+	if err != nil {
+		return "", err
+	}
+	if _, err := store.ReadManifest(file); !errors.Is(err, fs.ErrNotExist) {
+		return "", failed(exitFailed, "snapshot", "restore it into an empty --data-dir with `ronbox db restore`, and work there",
+			"%s is a snapshot: its manifest would no longer fit it", file)
+	}
+	return file, nil
 }
 
 func (a *app) dbMigrateCmd() *cobra.Command {
@@ -62,7 +77,7 @@ file of a newer release is refused (exit 78). Without FILE it is the database of
 }
 
 func (a *app) dbMigrate(ctx context.Context, args []string, dir string) error {
-	file, err := a.databaseArg(args)
+	file, err := a.rewritable(args)
 	if err != nil {
 		return err
 	}

@@ -131,8 +131,10 @@ func dbVerifyTable(t table, d dbVerifyDoc) {
 	if !d.Manifest {
 		t.row("--", "manifest", "none beside the file: its bytes could not be held against one")
 	}
-	t.row("b3", d.B3)
-	t.row("commands", d.Seq)
+	if d.Info.NodeID != "" { // it could be read that far
+		t.row("b3", d.B3)
+		t.row("commands", d.Seq)
+	}
 }
 
 // registryCheck makes the registry's proof a step of the file's; its progress goes to p, the report to out.

@@ -3,8 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,7 +52,8 @@ func (a *app) queuesCmd() *cobra.Command {
 		Use:   "queues",
 		Short: "List the queues, buses and cells of the running node: how full, how much was dropped",
 		Long: `List the queues, buses and cells of the running node: how full each is, what happens
-when it is full, how much was dropped or refused since the start.`,
+when it is full, how much was dropped or refused since the start. Who feeds and who
+drains it is in --json and in ` + "`ronbox debug topology`" + `.`,
 		Example: `  ronbox debug queues
   ronbox debug queues --busy --json`,
 		Args: exactly(0, "no arguments"),
@@ -72,10 +73,13 @@ when it is full, how much was dropped or refused since the start.`,
 }
 
 func queueTable(t table, l wire.QueueList) {
-	t.row("SERVICE", "CHANNEL", "KIND", "HOLDS", "OF", "WHEN FULL", "DROPPED", "FROM", "TO")
+	t.row("SERVICE", "CHANNEL", "KIND", "HOLDS", "DROPPED", "WHEN FULL")
 	for _, q := range l.Queues {
-		t.row(q.Service, q.Name, q.Kind, q.Len, q.Cap, cmp.Or(q.Policy, "-"), q.Dropped,
-			cmp.Or(strings.Join(q.Producers, ","), "-"), cmp.Or(strings.Join(q.Consumers, ","), "-"))
+		holds := "-"
+		if q.Cap > 0 {
+			holds = fmt.Sprintf("%d/%d", q.Len, q.Cap)
+		}
+		t.row(q.Service, q.Name, q.Kind, holds, q.Dropped, cmp.Or(q.Policy, "-"))
 	}
 }
 
@@ -102,6 +106,9 @@ configuration is reloaded; ` + "`log.level`" + ` in the file is for good.`,
 
 func (a *app) logLevel(ctx context.Context, c *client.Client, service string, args []string) (err error) {
 	var l wire.LogLevel
+	if len(args) == 0 && service != "" {
+		return usage("--service %s without a level: the node tells its own level only", service)
+	}
 	if len(args) == 0 {
 		l, err = c.LogLevel(ctx)
 	} else {

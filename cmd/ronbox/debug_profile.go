@@ -104,6 +104,9 @@ func (a *app) record(ctx context.Context, c *client.Client, r recording) error {
 	if r.seconds < 0 || r.seconds > maxRecording {
 		return usage("--seconds %d: want 1..%d", r.seconds, maxRecording)
 	}
+	if a.flags.url != "" {
+		return usage("the node gives recordings on its socket only: name it with --data-dir or --socket in place of --url")
+	}
 	fetch := func(w io.Writer) error { return c.Profile(ctx, r.name, time.Duration(r.seconds)*time.Second, w) }
 	if r.out == "-" {
 		if a.flags.json || terminal(a.stdout) {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -84,12 +85,9 @@ func (a *app) examineConfig() (*config.Config, host.Finding) {
 		}
 		return cfg, host.Finding{Check: "config", Level: host.OK, Seen: seen}
 	}
-	cfg = config.Default()
-	if a.flags.dataDir != "" {
-		cfg.Node.DataDir = a.flags.dataDir
-	}
-	return cfg, host.Finding{
-		Check: "config", Level: host.Bad, Seen: strings.Join(strings.Fields(err.Error()), " "), Advice: "correct the keys that are named; `ronbox config check` says when it is good",
+	return a.usualConfig(), host.Finding{
+		Check: "config", Level: host.Bad, Seen: strings.Join(strings.Fields(err.Error()), " "),
+		Advice: judge(badConfig(err)).next + "; `ronbox config check` says when it is good",
 	}
 }
 
@@ -104,6 +102,8 @@ func (a *app) examineNode(ctx context.Context, cfg *config.Config) (f host.Findi
 	defer c.Close()
 	r, err := c.Ready(ctx, "", "")
 	switch {
+	case errors.Is(err, fs.ErrPermission):
+		f.Level, f.Seen, f.Advice = host.Warn, "cannot be asked: "+err.Error(), "run doctor as the user of the node"
 	case errors.Is(err, client.ErrNotReachable):
 		f.Seen = "does not run here"
 	case err != nil:

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io/fs"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 
 	"ronbox/appliance"
 	"ronbox/engines/registry/record"
+	"ronbox/httpapi/auth"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire"
 	"ronbox/store"
@@ -48,6 +50,9 @@ func judge(err error) verdict {
 	if p, ok := errors.AsType[*wire.Problem](err); ok {
 		return judgeProblem(p)
 	}
+	if errors.Is(err, client.ErrNotReachable) {
+		return judgeUnreachable(err)
+	}
 	for _, row := range verdicts() {
 		if errors.Is(err, row.is) {
 			return row.verdict
@@ -69,7 +74,6 @@ type verdictRow struct {
 func verdicts() []verdictRow {
 	return []verdictRow{
 		{context.Canceled, verdict{exitInterrupted, "interrupted", ""}},
-		{client.ErrNotReachable, verdict{exitUnreachable, "not_reachable", "start the node with `ronbox serve`, or point --data-dir or --url at it"}},
 		{client.ErrTooLarge, verdict{exitFailed, "too_large", "is it a ronbox node?"}},
 		{context.DeadlineExceeded, verdict{exitBusy, "timeout", "try again, or allow more with --timeout"}},
 		{client.ErrUnknown, verdict{exitBusy, "unknown", "repeat the same command: it is safe"}},
@@ -80,11 +84,27 @@ func verdicts() []verdictRow {
 		{store.ErrAmnesia, verdict{exitFailed, "amnesia", "the node keeps its state in memory: there is no file"}},
 		{store.ErrNetwork, verdict{exitFailed, "network_disk", "put the file on a local disk"}},
 		{store.ErrFull, verdict{exitFailed, "store_full", "make room on the disk"}},
+		{auth.ErrSpec, verdict{exitFailed, "malformed", ""}},
+		{syscall.ENOSPC, verdict{exitFailed, "disk_full", "make room there, or name a path on another disk"}},
 		{fs.ErrPermission, verdict{exitPermission, "permission", "check the owner and the mode of that path, or run as its owner"}},
 		{syscall.EROFS, verdict{exitPermission, "read_only", "name a path on a file system that can be written"}},
 		{syscall.EISDIR, verdict{exitFailed, "is_directory", "name a file"}},
 		{fs.ErrNotExist, verdict{exitFailed, "not_found", "check the path"}},
 	}
+}
+
+// judgeUnreachable says why no connection came about: that no node listens is only the usual cause.
+func judgeUnreachable(err error) verdict {
+	if errors.Is(err, fs.ErrPermission) {
+		return verdict{exitPermission, "permission", "run as the user of the node, or have uds.allow_uids or uds.map name yours"}
+	}
+	next := "start the node with `ronbox serve`, or point --data-dir or --url at it"
+	if _, untrusted := errors.AsType[*tls.CertificateVerificationError](err); untrusted {
+		next = "name the certificate, or that of who signed it, with --ca-file, and the node as the certificate does with --url"
+	} else if _, plain := errors.AsType[tls.RecordHeaderError](err); plain {
+		next = "that port does not speak TLS: begin the URL with http"
+	}
+	return verdict{exitUnreachable, "not_reachable", next}
 }
 
 func judgeProblem(p *wire.Problem) verdict {
@@ -100,6 +120,10 @@ func judgeProblem(p *wire.Problem) verdict {
 		v.next = "make room on the disk or raise store.max_bytes"
 	case http.StatusGone:
 		v.next = "propose again"
+	case http.StatusNotFound:
+		if strings.Contains(p.Detail, "no such route") {
+			v.next = "check the URL; what administers a node is on its socket (--data-dir), on TCP with server.admin_on_tcp only"
+		}
 	}
 	switch p.Reason {
 	case "chain_mismatch", "version_skew":
@@ -112,7 +136,7 @@ func judgeProblem(p *wire.Problem) verdict {
 	switch {
 	case p.Unknown():
 		v.next = "repeat the same command: it is safe"
-	case strings.Contains(p.Detail, "`ronbox "):
+	case strings.Contains(p.Detail, "`ronbox ") && p.Status != http.StatusUnauthorized:
 		v.next = "" // the node has said it
 	}
 	return v

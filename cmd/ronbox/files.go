@@ -45,25 +45,25 @@ func bytesTo(data []byte) func(io.Writer) error {
 // through fills a temporary file beside path and puts it in place. What fails leaves nothing behind.
 func through(path string, mode os.FileMode, write func(io.Writer) error, place func(tmp, path string) error) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".ronbox-*")
-	if err != nil {
-		return writing(path, err)
-	}
-	defer func() { _ = os.Remove(tmp.Name()) }() // gone after a rename
-	if err := fill(tmp, mode, write); err != nil {
-		return writing(path, err)
-	}
-	if err := place(tmp.Name(), path); err != nil {
-		return writing(path, err)
-	}
-	return nil
-}
-
-// writing names the file that was asked for, not the temporary one. What is no fault of the disk stays as it is.
-func writing(path string, err error) error {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return fmt.Errorf("write %s: %w", path, p.Err)
 	}
-	if l, ok := errors.AsType[*os.LinkError](err); ok {
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(tmp.Name()) }() // gone after a rename
+	if err := fill(tmp, mode, write); err != nil {
+		return writing(path, tmp.Name(), err)
+	}
+	return writing(path, tmp.Name(), place(tmp.Name(), path))
+}
+
+// writing names the file that was asked for in place of the temporary one. What is no fault of either stays as it is.
+func writing(path, tmp string, err error) error {
+	if p, ok := errors.AsType[*fs.PathError](err); ok && p.Path == tmp {
+		return fmt.Errorf("write %s: %w", path, p.Err)
+	}
+	if l, ok := errors.AsType[*os.LinkError](err); ok && l.Old == tmp {
 		return fmt.Errorf("write %s: %w", path, l.Err)
 	}
 	return err

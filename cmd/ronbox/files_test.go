@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -34,6 +36,11 @@ func TestFilesAreWholeOrNotThere(t *testing.T) {
 	}
 	if err := replaceFile(path, []byte("third"), 0o640); err != nil {
 		t.Fatal(err)
+	}
+	elsewhere := &fs.PathError{Op: "open", Path: "/elsewhere", Err: fs.ErrPermission} // as what is read to fill it gives
+	err := produceFile(filepath.Join(dir, "g"), 0o600, func(io.Writer) error { return elsewhere })
+	if !errors.Is(err, elsewhere) || !strings.Contains(err.Error(), "/elsewhere") {
+		t.Errorf("the wrong file is named: %v", err)
 	}
 	raw, err := os.ReadFile(path)
 	if info, _ := os.Stat(path); err != nil || string(raw) != "third" || info.Mode().Perm() != 0o640 {

@@ -28,6 +28,7 @@ process, 77 permissions, 78 configuration.`,
 		Args:          cobra.ArbitraryArgs,
 		RunE:          groupHelp,
 	}
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 80 "))
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%w", err) })
 	f := root.PersistentFlags()

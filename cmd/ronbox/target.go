@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"os"
 	"strings"
 
@@ -14,7 +15,10 @@ import (
 	"ronbox/httpapi/client"
 )
 
-const maxTokenFile = 64 << 10
+const (
+	maxTokenFile    = 64 << 10
+	dataDirVariable = "RONBOX_NODE__DATA_DIR"
+)
 
 // node connects to the node that the flags name: its URL, its socket, or the socket in its data directory.
 func (a *app) node() (*client.Client, error) {
@@ -32,6 +36,9 @@ func (a *app) node() (*client.Client, error) {
 func (a *app) nodeAt(socket string) (*client.Client, error) {
 	if a.flags.timeout < 0 {
 		return nil, usage("--timeout %s: want a time above 0", a.flags.timeout)
+	}
+	if u, err := url.Parse(a.flags.url); err == nil && u.User != nil {
+		return nil, usage("--url takes no name and no password: a token in --token-file says who asks")
 	}
 	o := client.Options{URL: a.flags.url, CAFile: a.flags.caFile, Timeout: a.flags.timeout, UserAgent: "ronbox/" + build().Version}
 	if a.flags.tokenFile != "" {
@@ -62,14 +69,17 @@ func (a *app) socketPath() (string, error) {
 	if err == nil {
 		return cfg.SocketPath(), nil
 	}
-	usual := config.Default() // a file with a fault in it must not keep a person from the node that runs
-	if dir := cmp.Or(a.flags.dataDir, os.Getenv("RONBOX_NODE__DATA_DIR")); dir != "" {
-		usual.Node.DataDir = dir
-	}
-	if exists(usual.SocketPath()) {
-		return usual.SocketPath(), nil
+	if usual := a.usualConfig().SocketPath(); exists(usual) {
+		return usual, nil
 	}
 	return "", err
+}
+
+// usualConfig stands in for a configuration with a fault: that must keep nobody from the node that runs.
+func (a *app) usualConfig() *config.Config {
+	cfg := config.Default()
+	cfg.Node.DataDir = cmp.Or(a.flags.dataDir, os.Getenv(dataDirVariable), cfg.Node.DataDir)
+	return cfg
 }
 
 // database is the path of the node's database file.
@@ -86,15 +96,22 @@ func readToken(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("token file: %w", err)
 	}
+	return asToken(path, raw, exitFailed)
+}
+
+// asToken takes the token out of a file's bytes; what is none ends with the code bad. It goes into a header.
+func asToken(name string, raw []byte, bad int) (string, error) {
 	token := strings.TrimSpace(string(raw))
-	if token == "" {
-		return "", fmt.Errorf("token file %s is empty", path)
-	}
-	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) { // it goes into a header
-		return "", failed(exitFailed, "malformed", "a token is one line of base64url", "%s holds no token", path)
+	switch {
+	case token == "":
+		return "", failed(bad, "malformed", notAToken, "%s is empty", name)
+	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return "", failed(bad, "malformed", notAToken, "%s holds no token", name)
 	}
 	return token, nil
 }
+
+const notAToken = "a token is one line of base64url"
 
 // readInput reads a file, or stdin for "-".
 func (a *app) readInput(path string, limit int64) ([]byte, error) {

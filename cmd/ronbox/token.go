@@ -1,9 +1,8 @@
 package main
 
 import (
-	"fmt"
+	"cmp"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,13 +21,24 @@ type newToken struct {
 	File      string    `json:"file,omitzero"`
 }
 
-// handOut prints a token once, or writes it to the file out names, for its owner alone.
-func (a *app) handOut(t newToken, out string) error {
-	if out != "" {
-		if err := writeFile(out, []byte(t.Token+"\n"), 0o600); err != nil {
+// handOut prints the token that made gives once, or writes it to the file out names, for its owner alone. The file is
+// begun before, so that no token is made that nobody gets.
+func (a *app) handOut(out string, made func() (newToken, error)) (err error) {
+	var t newToken
+	if out == "" {
+		t, err = made()
+	} else {
+		err = produceFile(out, 0o600, func(w io.Writer) (err error) {
+			if t, err = made(); err != nil {
+				return err
+			}
+			_, err = io.WriteString(w, t.Token+"\n")
 			return err
-		}
+		})
 		t.Token, t.File = "", out
+	}
+	if err != nil {
+		return err
 	}
 	a.say("token %s, good until %s", t.TID, orNever(t.ExpiresAt))
 	switch {
@@ -47,21 +57,19 @@ func orNever(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// tokenArgument is the token that a verb is about: in a file, "-" for stdin, or without an argument --token-file.
-func (a *app) tokenArgument(args []string) (string, error) {
+// tokenArgument is the token that a verb is about: in a file, "-" for stdin, or without an argument --token-file. What
+// holds none ends with the code bad.
+func (a *app) tokenArgument(args []string, bad int) (string, error) {
 	path := a.flags.tokenFile
 	if len(args) == 1 {
 		path = args[0]
 	}
-	switch path {
-	case "":
+	if path == "" {
 		return "", usage("want a token: a file, --token-file, or - for stdin")
-	case "-":
-		raw, err := io.ReadAll(io.LimitReader(a.stdin, maxTokenFile))
-		if err != nil {
-			return "", fmt.Errorf("read stdin: %w", err)
-		}
-		return strings.TrimSpace(string(raw)), nil
 	}
-	return readToken(path)
+	raw, err := a.readInput(path, maxTokenFile)
+	if err != nil {
+		return "", err
+	}
+	return asToken(cmp.Or(map[string]string{"-": "stdin"}[path], path), raw, bad)
 }

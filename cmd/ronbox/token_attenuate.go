@@ -37,7 +37,7 @@ The token is read from FILE, from --token-file, or from stdin for "-".`,
 }
 
 func (a *app) attenuate(args []string, f attenuateFlags) error {
-	token, err := a.tokenArgument(args)
+	token, err := a.tokenArgument(args, exitFailed)
 	if err != nil {
 		return err
 	}
@@ -56,5 +56,7 @@ func (a *app) attenuate(args []string, f attenuateFlags) error {
 	if err != nil {
 		return failed(exitInternal, "internal", "", "the narrowed token cannot be read: %w", err)
 	}
-	return a.handOut(newToken{Token: narrowed, TID: seen.TID, ExpiresAt: seen.ExpiresAt}, f.out)
+	return a.handOut(f.out, func() (newToken, error) {
+		return newToken{Token: narrowed, TID: seen.TID, ExpiresAt: seen.ExpiresAt}, nil
+	})
 }

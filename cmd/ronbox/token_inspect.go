@@ -24,13 +24,13 @@ expires, its caveats. Only what it claims is shown; whether the node would take 
 }
 
 func (a *app) inspect(_ context.Context, args []string) error {
-	token, err := a.tokenArgument(args)
+	token, err := a.tokenArgument(args, exitBad)
 	if err != nil {
 		return err
 	}
 	doc, err := auth.Inspect(token)
 	if err != nil {
-		return failed(exitBad, "malformed", "a token is one line of base64url", "not a token: %w", err)
+		return failed(exitBad, "malformed", notAToken, "not a token: %w", err)
 	}
 	return a.show(doc, func(t table) { inspectTable(t, doc) })
 }

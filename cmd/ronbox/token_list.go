@@ -61,7 +61,7 @@ func allTokens(ctx context.Context, c *client.Client, want func(wire.TokenInfo) 
 
 func tokenTable(t table, l wire.TokenList) {
 	if len(l.Tokens) == 0 {
-		t.row("no tokens that have not expired: `ronbox token mint` makes one")
+		t.row("none: `ronbox token mint` makes a token")
 		return
 	}
 	t.row("TOKEN", "SUBJECT", "TENANT", "SCOPES", "CAVEATS", "EXPIRES", "STATE")

@@ -50,18 +50,12 @@ func (a *app) mint(ctx context.Context, m mintFlags) error {
 	if len(m.scopes) == 0 {
 		return usage("a token without a scope allows nothing: give --scope")
 	}
-	if m.out != "" {
-		if err := fresh(m.out); err != nil { // before the node makes one that nobody gets
-			return err
-		}
-	}
-	t, err := a.minted(ctx, m.offline, wire.MintRequest{
-		Sub: m.sub, Tenant: m.tenant, Scopes: m.scopes, TTL: m.ttl, Path: m.path, Methods: m.methods, Caveats: m.caveatFlags.list(),
+	return a.handOut(m.out, func() (newToken, error) {
+		t, err := a.minted(ctx, m.offline, wire.MintRequest{
+			Sub: m.sub, Tenant: m.tenant, Scopes: m.scopes, TTL: m.ttl, Path: m.path, Methods: m.methods, Caveats: m.caveatFlags.list(),
+		})
+		return newToken{Token: t.Token, TID: t.TID, ExpiresAt: t.ExpiresAt}, err
 	})
-	if err != nil {
-		return err
-	}
-	return a.handOut(newToken{Token: t.Token, TID: t.TID, ExpiresAt: t.ExpiresAt}, m.out)
 }
 
 func (a *app) minted(ctx context.Context, offline bool, r wire.MintRequest) (wire.Token, error) {

@@ -89,7 +89,7 @@ func (f *revokeFlags) target(args []string) (target, error) {
 		}
 		seen, err := auth.Inspect(token)
 		if err != nil {
-			return target{}, failed(exitFailed, "malformed", "a token is one line of base64url", "%s: not a token: %w", f.of, err)
+			return target{}, failed(exitFailed, "malformed", notAToken, "%s: not a token: %w", f.of, err)
 		}
 		f.TID = seen.TID
 	default:

@@ -47,7 +47,10 @@ question. Exit 3: it would be refused.`,
 
 func (a *app) tokenVerify(ctx context.Context, c *client.Client, r wire.VerifyRequest, args []string) error {
 	var err error
-	if r.Token, err = a.tokenArgument(args); err != nil {
+	if r.Bytes < 0 {
+		return usage("--bytes %d: want a length from 0", r.Bytes)
+	}
+	if r.Token, err = a.tokenArgument(args, exitBad); err != nil {
 		return err
 	}
 	if r.Service == "" {
@@ -57,7 +60,7 @@ func (a *app) tokenVerify(ctx context.Context, c *client.Client, r wire.VerifyRe
 	if err != nil {
 		return err
 	}
-	if err := a.show(v, func(t table) { verdictTable(t, v) }); err != nil || v.Allowed {
+	if err := a.show(v, func(t table) { verdictTable(t, r, v) }); err != nil || v.Allowed {
 		return err
 	}
 	return a.found("the node would refuse it", refusal(v))
@@ -74,8 +77,11 @@ func refusal(v wire.Verdict) string {
 	return "revoked"
 }
 
-func verdictTable(t table, v wire.Verdict) {
+func verdictTable(t table, r wire.VerifyRequest, v wire.Verdict) {
 	t.row("allowed", yesNo(v.Allowed))
+	if r.Scope == "" {
+		t.row("asked", "for no scope: --scope and its like ask whether it allows a request")
+	}
 	t.row("authentic", yesNo(v.Authentic))
 	if v.Reason != "" {
 		t.row("reason", v.Reason)

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"ronbox/appliance/config"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire"
 	"ronbox/store"
@@ -43,6 +43,9 @@ func TestExitCodes(t *testing.T) {
 		{store.ErrLocked, 75},
 		{fs.ErrPermission, 77},
 		{store.ErrSchema, 78},
+		{fmt.Errorf("%w: %w", client.ErrNotReachable, syscall.EACCES), 77},
+		{badConfig(&config.Fault{Where: "f", Reason: "permission denied", Cause: fs.ErrPermission}), 77},
+		{badConfig(&config.Fault{Where: "f", Reason: "is no file", Cause: fs.ErrNotExist}), 78},
 		{context.Canceled, 130},
 		{withDetails(fmt.Errorf("x: %w", client.ErrNotReachable), nil), 4},
 	} {
@@ -135,22 +138,6 @@ func TestUnits(t *testing.T) {
 		if got := byteUnit(n); got != want {
 			t.Errorf("byteUnit(%d) = %q, want %q", n, got, want)
 		}
-	}
-}
-
-func TestWriteFileIsWholeAndNeverReplaces(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "f")
-	if err := writeFile(path, []byte("a"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := writeFile(path, []byte("b"), 0o600); err == nil {
-		t.Error("an old file was replaced")
-	}
-	got, err := os.ReadFile(path)
-	info, _ := os.Stat(path)
-	left, _ := filepath.Glob(filepath.Dir(path) + "/.ronbox-*")
-	if err != nil || string(got) != "a" || info.Mode().Perm() != 0o600 || len(left) != 0 {
-		t.Errorf("file holds %q (%v), mode %v, left over %v", got, err, info.Mode(), left)
 	}
 }
 
