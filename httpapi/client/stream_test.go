@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -145,21 +146,20 @@ func TestStreamToNobodyFailsAtOnce(t *testing.T) {
 
 // A server that stops to ping is left, and asked again.
 func TestSilentStreamIsLeft(t *testing.T) {
-	n := 0
+	var conns atomic.Int64
 	c := serve(t, func(rw http.ResponseWriter, r *http.Request) {
-		n++
 		rw.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(rw, "retry: 1\n\n"+update(n))
+		_, _ = io.WriteString(rw, "retry: 1\n\n"+update(int(conns.Add(1))))
 		_ = http.NewResponseController(rw).Flush()
 		<-r.Context().Done()
 	}, client.Options{})
 	err := c.Stream(t.Context(), client.StreamOptions{Idle: 200 * time.Millisecond}, func(e client.Event) error {
-		if n > 1 {
+		if conns.Load() > 1 {
 			return client.ErrStop
 		}
 		return nil
 	})
-	if err != nil || n < 2 {
+	if n := conns.Load(); err != nil || n < 2 {
 		t.Errorf("err = %v after %d connections, want another one", err, n)
 	}
 }
