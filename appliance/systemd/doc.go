@@ -4,7 +4,7 @@
 //
 //  1. Outside a service manager everything here does nothing and is no error.
 //  2. Listeners hands out a socket once, of the kind its name stands for, and leaves nothing for a child process to inherit.
-//  3. The units are text made from three values, none of which can add a line.
+//  3. The units are text made from a few values, none of which can add a line.
 //
 // # Tasks and queues
 //

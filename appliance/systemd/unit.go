@@ -2,6 +2,7 @@ package systemd
 
 import (
 	_ "embed" // the units
+	"net"
 	"path/filepath"
 	"strings"
 )
@@ -31,8 +32,21 @@ func Unit(binary, dataDir, user string) string {
 }
 
 // HTTPSocket is ronbox-http.socket, which opens bind before the node runs. Enable it, if the port is below 1024 or no
-// connection may be refused while the node is started again.
-func HTTPSocket(bind string) string { return fill(httpSocket, "@BIND@", plain(bind)) }
+// connection may be refused while the node is started again. A host that is a name but not localhost is left as it is, and
+// systemd, which knows no names, refuses it.
+func HTTPSocket(bind string) string { return fill(httpSocket, "@BIND@", plain(stream(bind))) }
+
+// stream writes host:port as systemd does.
+func stream(bind string) string {
+	host, port, err := net.SplitHostPort(bind)
+	switch {
+	case err == nil && host == "":
+		return port
+	case err == nil && host == "localhost":
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return bind
+}
 
 // AdminSocket is ronbox-admin.socket, which opens path, uds.path of the node, for user.
 func AdminSocket(path, user string) string {

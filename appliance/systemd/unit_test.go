@@ -39,7 +39,7 @@ func TestUnitKeepsTheNodesPromises(t *testing.T) {
 	unit := shipped()[UnitName]
 	for _, line := range []string{
 		"Type=notify", "WatchdogSec=30", "TimeoutStopSec=15", "Restart=on-failure", "RestartPreventExitStatus=65 77 78",
-		"StartLimitIntervalSec=300", "StartLimitBurst=5", "ExecStart=/usr/bin/ronbox serve --data-dir /var/lib/ronbox",
+		"StartLimitIntervalSec=0", "RestartSec=5", "SuccessExitStatus=10", "SystemCallErrorNumber=EPERM", "LimitMEMLOCK=infinity", "ExecStart=/usr/bin/ronbox serve --data-dir /var/lib/ronbox",
 	} {
 		if !strings.Contains(unit, "\n"+line+"\n") {
 			t.Errorf("the unit lacks %s", line)
@@ -92,6 +92,16 @@ func TestNoValueAddsALine(t *testing.T) {
 		}
 		if strings.Count(HTTPSocket(evil)+AdminSocket(evil, evil), "\n") != strings.Count(HTTPSocket("")+AdminSocket("", ""), "\n") {
 			t.Errorf("%q adds a line to a socket", evil)
+		}
+	}
+}
+
+func TestSocketUnitTakesEveryBind(t *testing.T) {
+	for bind, want := range map[string]string{
+		"127.0.0.1:8080": "127.0.0.1:8080", "[::1]:8080": "[::1]:8080", ":8080": "8080", "localhost:80": "127.0.0.1:80",
+	} {
+		if got := HTTPSocket(bind); !strings.Contains(got, "\nListenStream="+want+"\n") {
+			t.Errorf("%s gives %s", bind, got)
 		}
 	}
 }
