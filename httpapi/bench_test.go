@@ -169,7 +169,7 @@ func benchCall(b *testing.B, r *rig, req *http.Request, route *Route, h handler)
 
 // BenchmarkDispatch finds the row of a path.
 func BenchmarkDispatch(b *testing.B) {
-	set := newRig(b).router.hand[http.MethodGet+registryPrefix]
+	set := newRig(b).router.all[http.MethodGet]
 	for _, path := range []string{"/registry/head", "/registry/123", "/registry/proposals/" + proposal + "/payload"} {
 		b.Run(path, func(b *testing.B) {
 			b.ReportAllocs()

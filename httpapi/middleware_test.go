@@ -75,7 +75,7 @@ func TestAPanicIsToldCountedAndLoggedOnce(t *testing.T) {
 // Half an answer must not look whole: the connection is cut.
 func TestAPanicAfterTheHeaderCutsTheConnection(t *testing.T) {
 	r := newRig(t).listening(t)
-	b, _ := r.router.hand[http.MethodGet+registryPrefix].match("/registry/head")
+	b, _ := r.router.all[http.MethodGet].match("/registry/head")
 	b.run = r.fit(&bound{route: &Route{Pattern: "/x", Service: serviceNode, Class: ClassBypass, Deadline: bypassDeadline, handle: func(c *call) error {
 		c.Header().Set("Content-Length", "10")
 		_, _ = c.Write([]byte("half"))

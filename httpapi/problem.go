@@ -132,8 +132,8 @@ func requestRows() []row {
 			title: "Length required"},
 		{is: is(errBodyCap), status: http.StatusRequestEntityTooLarge, reason: reasonBodyCap, code: "PayloadTooLarge",
 			title: "Body too large"},
-		{is: either(is(errMediaType), is(errEncoding), is(inflate.ErrEncoding)), status: http.StatusUnsupportedMediaType, reason: reasonMediaType, code: "UnsupportedType",
-			title: "Unsupported media type"},
+		{is: either(is(errMediaType), is(errEncoding), is(inflate.ErrEncoding)), status: http.StatusUnsupportedMediaType,
+			reason: reasonMediaType, code: "UnsupportedType", title: "Unsupported media type"},
 		{is: is(errBodySlow), status: http.StatusRequestTimeout, reason: reasonTimeout, code: "Timeout",
 			title: "Request too slow", retry: true, more: outcome("none")},
 	}
@@ -266,7 +266,8 @@ func waitingRows() []row {
 		{is: is(context.DeadlineExceeded), status: http.StatusGatewayTimeout, reason: reasonTimeout, code: "Timeout",
 			title: "Deadline passed", retry: true, hint: hintLate, more: outcome("none")},
 		{is: either(is(flow.ErrCanceled), is(flow.ErrAborted), is(context.Canceled)), status: http.StatusServiceUnavailable,
-			reason: reasonCanceled, code: "Canceled", title: "Cancelled", wait: waitDegraded, hint: "it was given up before anything was done"},
+			reason: reasonCanceled, code: "Canceled", title: "Cancelled", retry: true, wait: waitDegraded,
+			hint: "it was given up before anything was done", more: outcome("none")},
 	}
 }
 

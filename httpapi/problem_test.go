@@ -105,10 +105,10 @@ func problemCases() []problemCase {
 		{flow.ErrBusy, 429, "busy", "Busy", true},
 		{flow.ErrClosed, 503, "draining", "Draining", true},
 		{flow.ErrUnknown, 504, "commit_unknown", "Timeout", true},
-		{flow.ErrCanceled, 503, "canceled", "Canceled", false},
-		{flow.ErrAborted, 503, "canceled", "Canceled", false},
+		{flow.ErrCanceled, 503, "canceled", "Canceled", true},
+		{flow.ErrAborted, 503, "canceled", "Canceled", true},
 		{context.DeadlineExceeded, 504, "timeout", "Timeout", true},
-		{context.Canceled, 503, "canceled", "Canceled", false},
+		{context.Canceled, 503, "canceled", "Canceled", true},
 		{store.ErrInternal, 500, "internal", "Internal", false},
 		{store.ErrCorrupt, 500, "internal", "Internal", false},
 		{store.ErrDied, 500, "internal", "Internal", false},
@@ -137,6 +137,9 @@ func TestEveryErrorIsToldAndCountedOnce(t *testing.T) {
 		p := problemIn(t, w.Body.String())
 		if w.Code != tt.status || p.Status != tt.status || p.Reason != tt.reason || p.Code != tt.code || p.Retryable != tt.retry {
 			t.Errorf("%v: %d %+v, want %d %s %s retry %v", tt.err, w.Code, p, tt.status, tt.reason, tt.code, tt.retry)
+		}
+		if w.Header().Get("Retry-After") != "" && !p.Retryable {
+			t.Errorf("%v: says when to come back, and that there is no use in it", tt.err)
 		}
 		if p.Service != "registry" || p.Type != "urn:ronbox:problem:registry:"+tt.reason || p.CorrID != w.Header().Get("X-Corr-ID") {
 			t.Errorf("%v: told as %+v", tt.err, p)

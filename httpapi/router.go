@@ -38,7 +38,6 @@ const (
 type router struct {
 	s    *Server
 	tree *httprouter.Router
-	hand map[string]*templates // by method and prefix: the rows under a catch-all
 	all  map[string]*templates // by method: every row
 	none map[string]*bound     // by service and method: what has no row
 }
@@ -48,7 +47,7 @@ func (s *Server) newRouter(routes []Route) *router {
 	t := httprouter.New()
 	t.RedirectTrailingSlash, t.RedirectFixedPath = false, false
 	t.HandleOPTIONS, t.HandleMethodNotAllowed = false, false
-	rt := &router{s: s, tree: t, hand: map[string]*templates{}, all: map[string]*templates{}, none: map[string]*bound{}}
+	rt := &router{s: s, tree: t, all: map[string]*templates{}, none: map[string]*bound{}}
 	for i := range routes {
 		var all []*bound
 		for _, m := range routes[i].methods() {
@@ -86,19 +85,16 @@ func (rt *router) fixed(r *http.Request) *bound {
 }
 
 func (rt *router) add(b *bound) {
-	s := rt.s
-	set(rt.all, b.method).add(b)
+	rows := set(rt.all, b.method)
+	rows.add(b)
 	prefix := handPrefix(b)
 	if prefix == "" {
 		rt.tree.Handle(b.method, b.route.Pattern, func(w http.ResponseWriter, r *http.Request, p httprouter.Params) {
-			s.serve(w, r, b, p)
+			rt.s.serve(w, r, b, p)
 		})
 		return
 	}
-	_, there := rt.hand[b.method+prefix]
-	rows := set(rt.hand, b.method+prefix)
-	rows.add(b)
-	if there {
+	if there, _, _ := rt.tree.Lookup(b.method, prefix); there != nil {
 		return
 	}
 	rt.tree.Handle(b.method, prefix+catchAll, func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) {
@@ -106,7 +102,7 @@ func (rt *router) add(b *bound) {
 		if b == nil {
 			b = rt.missing(r)
 		}
-		s.serve(w, r, b, params)
+		rt.s.serve(w, r, b, params)
 	})
 }
 

@@ -112,7 +112,7 @@ func FuzzDispatch(f *testing.F) {
 	} {
 		f.Add(s)
 	}
-	set := newRig(f).router.hand[http.MethodGet+registryPrefix]
+	set := newRig(f).router.all[http.MethodGet]
 	f.Fuzz(func(t *testing.T, path string) {
 		b, params := set.match(path)
 		if b == nil {
