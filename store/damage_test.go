@@ -8,8 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"unsafe"
 
 	bolt "go.etcd.io/bbolt"
+	"golang.org/x/sys/unix"
 )
 
 // filled is a closed file with rows in several buckets and more than one level of pages.
@@ -66,6 +68,66 @@ func TestCheckTellsOfItself(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// Every boot reads from the disk what it believes, however the last stop looks: the page cache says "clean" too when the last sync of Close,
+// and the page with the mark, never reached the disk.
+func TestBootForgetsThePageCache(t *testing.T) {
+	path, _ := holed(t)
+	r := open(t, path)
+	for i := range 32 {
+		mustCommit(r, put{Key: fmt.Sprint(i), Value: string(make([]byte, 256<<10))})
+	}
+	r.stop()
+	if err := forget(path); err != nil {
+		t.Fatal(err)
+	}
+	cold := cached(t, path) // all of it, where the file system is memory
+	if _, err := os.ReadFile(path); err != nil {
+		t.Fatal(err)
+	}
+	if warm := cached(t, path); warm < 1000 {
+		t.Fatalf("%d pages are in the cache after reading all", warm)
+	}
+	s := newStore(path, testConfig())
+	s.opt.Strict = false
+	if err := s.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := cached(t, path); n > cold+500 {
+		t.Errorf("%d pages are in the cache after a boot, %d after forgetting", n, cold)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// cached counts the pages of a file that are in the page cache.
+func cached(t *testing.T, path string) (n int) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := make([]byte, (len(data)+os.Getpagesize()-1)/os.Getpagesize())
+	if _, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&data[0])), uintptr(len(data)), uintptr(unsafe.Pointer(&in[0]))); errno != 0 {
+		t.Fatal(errno)
+	}
+	for _, b := range in {
+		n += int(b & 1)
+	}
+	if err := errors.Join(unix.Munmap(data), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 func copyOf(t testing.TB, path string) string {

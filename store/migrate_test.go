@@ -322,7 +322,7 @@ func TestMigrationIsMarked(t *testing.T) {
 
 func expectClean(t *testing.T, path string, want bool) {
 	t.Helper()
-	r, err := openReader(path, 0, 3)
+	r, err := openReader(path, opening{}, 3)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"time"
 
 	bolt "go.etcd.io/bbolt"
 )
@@ -21,12 +20,13 @@ type ReadOnly struct {
 // OpenReader opens a file that no process has open for writing; else a LockedError names that process. ErrCorrupt is a file that cannot
 // be read at all.
 func OpenReader(path string) (*ReadOnly, error) {
-	return openReader(path, 0, Schema)
+	return openReader(path, opening{}, Schema)
 }
 
 // openReader takes files of up to a schema.
-func openReader(path string, wait time.Duration, schema int) (*ReadOnly, error) {
-	db, err := openBolt(path, &opening{readOnly: true, wait: wait})
+func openReader(path string, o opening, schema int) (*ReadOnly, error) {
+	o.readOnly = true
+	db, err := openBolt(path, &o)
 	if err != nil {
 		return nil, err
 	}

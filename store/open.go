@@ -21,6 +21,7 @@ type opening struct {
 	fresh    bool          // the file is being made: there is nothing to check yet
 	memory   *os.File      // in the place of the file at the path; nil: that one
 	mlock    bool          // keep the pages in memory
+	uncached bool          // what is read comes from the disk
 	noSync   bool          // the caller syncs in the end: the file has no name yet that matters
 	file     *os.File      // set by openBolt: what bbolt reads and writes
 }
@@ -95,7 +96,12 @@ func checkOpened(f *os.File, o opening) error {
 	if named, err := os.Stat(f.Name()); err != nil || !os.SameFile(info, named) {
 		return &LockedError{Path: f.Name()} // a restore has put another file in its place while we waited for the lock
 	}
-	_, err = preflight(f, info.Size())
+	if o.uncached {
+		err = dropCache(f)
+	}
+	if err == nil {
+		_, err = preflight(f, info.Size())
+	}
 	return err
 }
 
@@ -131,12 +137,15 @@ func openError(path string, err error) error {
 }
 
 // forget drops the file's clean pages from the page cache, so that what is read comes from the disk: a failed sync leaves pages marked
-// clean that never reached it.
+// clean that never reached it. Mapped pages stay.
 func forget(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	err = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
-	return errors.Join(err, f.Close())
+	return errors.Join(dropCache(f), f.Close())
+}
+
+func dropCache(f *os.File) error {
+	return onFile(f, func(fd int) error { return unix.Fadvise(fd, 0, 0, unix.FADV_DONTNEED) })
 }

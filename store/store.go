@@ -147,7 +147,8 @@ func (s *Store) Open(ctx context.Context) error {
 	return nil
 }
 
-// openFile gives the file, or memory in its place. After an unclean stop the page cache is dropped before anything is mapped.
+// openFile gives the file, or memory in its place. The page cache is dropped before anything is read or mapped, the mark of the last stop
+// too: a Close whose last sync failed has left it there as clean.
 func (s *Store) openFile(ctx context.Context) (*bolt.DB, error) {
 	if s.opt.Memory != nil {
 		return s.openMemory()
@@ -156,14 +157,13 @@ func (s *Store) openFile(ctx context.Context) (*bolt.DB, error) {
 		return nil, err
 	}
 	wait := s.config().LockTimeout.D()
-	r, err := openReader(s.opt.Path, wait, s.target())
+	r, err := openReader(s.opt.Path, opening{wait: wait, uncached: true}, s.target())
 	if err != nil {
 		return nil, err
 	}
 	s.unclean = !r.Info().Clean
 	if err = r.Close(); err == nil && s.unclean {
 		s.log.Warn("unclean_boot", "reason", "the last stop was not orderly")
-		err = forget(s.opt.Path)
 	}
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
