@@ -144,7 +144,19 @@ func (f *Front) Listen(ctx context.Context) error {
 	if err := f.admin.listen(ctx, f.cfg.socketSettings(f.uds), f.uds.access()); err != nil {
 		return errors.Join(err, f.tcp.close())
 	}
+	f.warnReach(f.uds)
 	return nil
+}
+
+// warnReach says when those that the configuration names cannot get to the socket.
+func (f *Front) warnReach(uds UDSConfig) {
+	if !uds.namesOthers() {
+		return
+	}
+	if dir := closedAbove(uds.Path); dir != "" {
+		f.o.Log.Warn("uds.out_of_reach", "path", uds.Path, "closed", dir,
+			"advice", "give uds.path a place that those whom [uds] names can pass to, such as /run/ronbox/admin.sock")
+	}
 }
 
 // wantBacklog is the queue of the kernel that a burst of clients fits in.

@@ -60,5 +60,6 @@ func (f *Front) prepareSocket(ctx context.Context, cfg Config, uds UDSConfig) (c
 		moved.undo()
 		return change{}, err
 	}
+	f.warnReach(uds)
 	return moved.then(opened), nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
 )
 
@@ -61,6 +62,26 @@ func TestDirectoryThatHoldsMoreIsNotOpened(t *testing.T) {
 		t.Errorf("err = %v, want advice", err)
 	}
 	if got := modeOf(t, dir); got != 0o700 {
+		t.Errorf("the directory has mode %o now", got)
+	}
+}
+
+// Whoever may use the socket must get to it; a closed directory further up is told, not opened.
+func TestClosedWayToTheSocketIsTold(t *testing.T) {
+	top := t.TempDir()
+	if err := os.Chmod(top, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var log lines
+	r := newRig(t, withSocket(filepath.Join(top, "admin", "s.sock")), func(s *setup) { s.o.Log = hclog.New(&hclog.LoggerOptions{Output: &log}) }).listening(t)
+	if strings.Contains(log.String(), "uds.out_of_reach") {
+		t.Errorf("told though nobody else is named: %s", log.String())
+	}
+	r.reload(t, stranger)
+	if text := log.String(); !strings.Contains(text, "uds.out_of_reach") || !strings.Contains(text, top) {
+		t.Errorf("%q does not name %s", text, top)
+	}
+	if got := modeOf(t, top); got != 0o700 {
 		t.Errorf("the directory has mode %o now", got)
 	}
 }

@@ -77,6 +77,18 @@ func (a access) openDir(path string) error {
 	return os.Chmod(dir, a.dir)
 }
 
+// closedAbove is the directory nearest to path that others cannot pass, "" if they can pass all.
+func closedAbove(path string) string {
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		if info, err := os.Stat(dir); err == nil && info.Mode().Perm()&0o001 == 0 {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			return ""
+		}
+	}
+}
+
 // removeStale removes a socket that nobody listens on, which is when the kernel refuses the connection, and nothing else.
 func removeStale(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
