@@ -14,7 +14,9 @@
 //     order. A configuration counts one version, once.
 //  8. What is in force of tokens follows the file command by command: a mint, a rotation, a revocation is synced and
 //     swapped in before it is answered. A token is never stored, only what it says.
-//  9. In memory mode no path is opened for writing; whoever asks for it is refused, and that shows.
+//  9. Nobody hands out or ends more than they hold: what a token was narrowed to holds for what it mints, one tenant's token
+//     sees and ends that tenant's, and what is the whole node's takes an administrator.
+//  10. In memory mode no path is opened for writing; whoever asks for it is refused, and that shows.
 //
 // # Tasks and queues
 //

@@ -154,3 +154,16 @@ func TestProfileEndsWithItsCaller(t *testing.T) {
 	r.await("its end", func() bool { return !r.profiling.Load() })
 	r.halt()
 }
+
+// A call that lasts until its caller has enough does not make a stop an unclean one.
+func TestStopEndsLongCalls(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	ended := make(chan error, 1)
+	go func() { ended <- r.socket().Profile(t.Context(), "profile", 5*time.Minute, io.Discard) }()
+	r.await("the profile", r.profiling.Load)
+	r.halt()
+	if err := <-ended; err == nil {
+		t.Error("a profile that was cut short was given as a whole one")
+	}
+}
