@@ -1,0 +1,347 @@
+package appliance
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"ronbox/appliance/config"
+	"ronbox/engines/registry/record"
+	"ronbox/httpapi/wire"
+)
+
+// quietHost is where honest clients and probes of a besieged node come from; attackers have any other address.
+const quietHost = "127.0.9.9"
+
+// siege is a node under attack, on a real loopback address.
+type siege struct {
+	*rig
+	token string // may do all
+	key   *record.Key
+	last  int // of the attackers' addresses
+	stand stand
+}
+
+// stand is what an attack must leave as it is.
+type stand struct {
+	seq        uint64
+	head       string
+	goroutines int
+}
+
+// besiege starts a dev node whose configuration was changed.
+func besiege(t *testing.T, change ...func(*config.Config)) *siege {
+	t.Helper()
+	cfg, _ := devConfig(t)
+	for _, c := range change {
+		c(cfg)
+	}
+	must(t, config.Validate(cfg))
+	return besieged(start(t, cfg))
+}
+
+func besieged(r *rig) *siege {
+	r.t.Helper()
+	token, err := os.ReadFile(r.cfg.Path(TokenName))
+	must(r.t, err)
+	s := &siege{rig: r, token: strings.TrimSpace(string(token)), key: signer(r.t, r.cfg)}
+	s.look()
+	return s
+}
+
+// look remembers how the node stands, once it is at rest.
+func (s *siege) look() {
+	s.t.Helper()
+	s.probe()
+	s.await("rest", func() bool { return s.metric("conns_open") == 0 })
+	s.stand = stand{seq: s.store.Info().Seq, head: s.head(), goroutines: runtime.NumGoroutine()}
+}
+
+// holds checks that the attack is over and has changed nothing: no command was committed, HEAD is where it was, nothing
+// waits in any queue, no call is inside, no goroutine is left over, probes say ready, and an honest write goes through.
+func (s *siege) holds() {
+	s.t.Helper()
+	s.await("the attackers' connections to be gone", func() bool { return s.metric("conns_open") == 0 })
+	s.await("the calls to end", func() bool { return s.metric("inflight_requests") == 0 })
+	if seq, head := s.store.Info().Seq, s.head(); seq != s.stand.seq || head != s.stand.head {
+		s.t.Errorf("seq %d, HEAD %s; were %d and %s", seq, head, s.stand.seq, s.stand.head)
+	}
+	for _, q := range s.Queues().Queues {
+		if q.Kind == "queue" && q.Service != "node" && q.Len != 0 {
+			s.t.Errorf("%d wait in %s.%s", q.Len, q.Service, q.Name)
+		}
+	}
+	s.await(fmt.Sprintf("goroutines to come down to %d", s.stand.goroutines), func() bool { return runtime.NumGoroutine() <= s.stand.goroutines })
+	s.probe()
+	s.honest()
+	s.look()
+}
+
+// honest commits a version.
+func (s *siege) honest() {
+	s.t.Helper()
+	c := s.socket()
+	defer c.Close()
+	s.mustPut(c, s.key, s.registry.Head().Head.Version+1, "honest")
+}
+
+// head is HEAD by its number and digest.
+func (s *siege) head() string {
+	h := s.registry.Head().Head
+	return fmt.Sprintf("%d %s", h.Version, h.Hash)
+}
+
+// probe asks as a monitor does.
+func (s *siege) probe() {
+	s.t.Helper()
+	for _, path := range []string{"/healthz", "/readyz", "/version", "/metrics"} {
+		if got := s.ask(quietHost, "GET "+path+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"); got.status != http.StatusOK {
+			s.t.Errorf("%s: %d %s", path, got.status, got.body)
+		}
+	}
+}
+
+// scrape is what /metrics says, by family.
+type scrape map[string]*dto.MetricFamily
+
+func (s *siege) scrape() scrape {
+	s.t.Helper()
+	got := s.ask(quietHost, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	all, err := parser.TextToMetricFamilies(bytes.NewReader(got.body))
+	if got.status != http.StatusOK || err != nil {
+		s.t.Fatalf("scrape: %d, %v", got.status, err)
+	}
+	return all
+}
+
+// sum adds the series of a family that have the labels, given as name and value.
+func (m scrape) sum(name string, labels ...string) (sum float64) {
+	for _, series := range m[name].GetMetric() {
+		has := map[string]string{}
+		for _, l := range series.GetLabel() {
+			has[l.GetName()] = l.GetValue()
+		}
+		match := true
+		for i := 0; i < len(labels); i += 2 {
+			match = match && has[labels[i]] == labels[i+1]
+		}
+		if match {
+			sum += series.GetCounter().GetValue() + series.GetGauge().GetValue()
+		}
+	}
+	return sum
+}
+
+// counted runs an attack and wants exactly these counts of it: by how much each series grows. What counts refusals is told
+// whole: rejected_total in all grows by what is named of it and no more.
+func (s *siege) counted(doc string, want map[string]float64, attack func()) {
+	s.t.Helper()
+	before := s.scrape()
+	attack()
+	all := maps.Clone(want)
+	for _, family := range []string{"rejected_total", "conn_rejects_total", "auth_failures_total", "tasks_panicked_total"} {
+		if _, told := all[family]; told {
+			continue
+		}
+		for series, n := range want {
+			if name, _, _ := strings.Cut(series, " "); name == family {
+				all[family] += n
+			}
+		}
+		all[family] += 0
+	}
+	after, late := s.scrape(), time.Now().Add(patience)
+	for !reached(before, after, all) && time.Now().Before(late) && !s.t.Failed() {
+		after = s.scrape() // what is answered first is counted a moment later
+	}
+	for _, series := range slices.Sorted(maps.Keys(all)) {
+		if got := grown(before, after, series); got != all[series] {
+			s.t.Errorf("%s: %s grew by %v, want %v", doc, series, got, all[series])
+		}
+	}
+}
+
+// reached tells whether everything has grown as far as it should.
+func reached(before, after scrape, want map[string]float64) bool {
+	for series, n := range want {
+		if grown(before, after, series) < n {
+			return false
+		}
+	}
+	return true
+}
+
+// grown is how much a series, "family label=value …", has grown.
+func grown(before, after scrape, series string) float64 {
+	name, labels := seriesOf(series)
+	return after.sum(name, labels...) - before.sum(name, labels...)
+}
+
+func seriesOf(text string) (name string, labels []string) {
+	fields := strings.Fields(text)
+	for _, f := range fields[1:] {
+		k, v, _ := strings.Cut(f, "=")
+		labels = append(labels, k, v)
+	}
+	return fields[0], labels
+}
+
+// attacker is an address that nobody has used yet, so that no limit of one attack is met by the next.
+func (s *siege) attacker() string {
+	s.last++
+	return fmt.Sprintf("127.0.%d.%d", 1+s.last/200, 1+s.last%200)
+}
+
+// dial connects from a loopback address.
+func (s *siege) dial(from string) *net.TCPConn {
+	s.t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	c, err := d.DialContext(s.t.Context(), "tcp", s.Addr())
+	must(s.t, err)
+	s.t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(patience))
+	return c.(*net.TCPConn)
+}
+
+// answer is what came back; status 0 when the connection ended without one.
+type answer struct {
+	status  int
+	header  http.Header
+	body    []byte
+	problem wire.Problem
+	closed  bool // the answer says that the connection ends
+}
+
+// ask sends raw bytes on a connection of its own and reads one answer.
+func (s *siege) ask(from, raw string) answer {
+	s.t.Helper()
+	c := s.dial(from)
+	defer func() { _ = c.Close() }()
+	return s.exchange(c, raw)
+}
+
+// exchange sends raw bytes, which the node need not read to the end, and reads one answer.
+func (s *siege) exchange(c net.Conn, raw string) answer {
+	s.t.Helper()
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		_, _ = io.WriteString(c, raw)
+	}()
+	got := s.read(bufio.NewReader(c))
+	if got.closed || got.status == 0 {
+		_ = c.Close()
+	}
+	<-sent
+	return got
+}
+
+func (s *siege) read(r *bufio.Reader) (got answer) {
+	s.t.Helper()
+	resp, err := http.ReadResponse(r, nil)
+	if err != nil {
+		return got
+	}
+	got.status, got.header, got.closed = resp.StatusCode, resp.Header, resp.Close
+	if got.body, err = io.ReadAll(resp.Body); err != nil {
+		s.t.Errorf("the answer %d is cut: %v", got.status, err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode >= http.StatusBadRequest && resp.Header.Get("Content-Type") == wire.ProblemType {
+		if err := json.Unmarshal(got.body, &got.problem); err != nil {
+			s.t.Errorf("%d is no problem: %s", got.status, got.body)
+		}
+	}
+	return got
+}
+
+// told checks a refusal: the status, the reason, the form, and that it names the call.
+func (s *siege) told(doc string, got answer, status int, reason string) {
+	s.t.Helper()
+	p := got.problem
+	if got.status != status || p.Status != status || p.Reason != reason {
+		s.t.Errorf("%s: %d %s, want %d %s\n%s", doc, got.status, p.Reason, status, reason, got.body)
+		return
+	}
+	if p.CorrID == "" || got.header.Get("X-Corr-ID") != p.CorrID || p.Type != "urn:ronbox:problem:"+p.Service+":"+reason || p.Title == "" {
+		s.t.Errorf("%s: half a problem: %v\n%s", doc, got.header, got.body)
+	}
+	if wait := got.header.Get("Retry-After"); (wait != "") != (p.RetryAfter > 0) || wait != "" && wait != fmt.Sprint(p.RetryAfter) {
+		s.t.Errorf("%s: Retry-After %q beside retry_after %d", doc, wait, p.RetryAfter)
+	}
+	if got.header.Get("Location") != "" {
+		s.t.Errorf("%s: a refusal that redirects", doc)
+	}
+}
+
+// write is the head of a write with the admin token; the headers that say how long its body is follow.
+func (s *siege) write(path string, headers ...string) string {
+	return "POST " + path + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + s.token + "\r\nContent-Type: application/json\r\n" +
+		strings.Join(append(headers, ""), "\r\n")
+}
+
+// post is a whole write.
+func (s *siege) post(path, body string, headers ...string) string {
+	return s.write(path, append(headers, fmt.Sprintf("Content-Length: %d", len(body)))...) + "\r\n" + body
+}
+
+// propose is the body that proposes the next version with one descriptor.
+func (s *siege) propose(id string) string {
+	v := s.registry.Head().Head.Version + 1
+	return fmt.Sprintf(`{"schema_version":"1.0.0","payload":%s}`, draft(v, id))
+}
+
+// pending makes a proposal, and gives the body that proposes exactly it again.
+func (s *siege) pending(id string) (again, proposalID string) {
+	s.t.Helper()
+	c := s.socket()
+	defer c.Close()
+	p, err := c.Propose(s.t.Context(), draft(s.registry.Head().Head.Version+1, id), "")
+	must(s.t, err)
+	payload, err := c.ProposalPayload(s.t.Context(), p.ProposalID)
+	must(s.t, err)
+	return fmt.Sprintf(`{"schema_version":"1.0.0","payload":%s}`, payload), p.ProposalID
+}
+
+// sends makes one call on a connection of its own, in the background.
+func (s *siege) sends(ctx context.Context, raw string) <-chan answer {
+	s.t.Helper()
+	c, out := s.dial(s.attacker()), make(chan answer, 1)
+	stop := context.AfterFunc(ctx, func() { _ = c.SetLinger(0); _ = c.Close() })
+	go func() {
+		defer stop()
+		defer func() { _ = c.Close() }()
+		out <- s.exchange(c, raw)
+	}()
+	return out
+}
+
+// gone tells whether the other side has ended the connection without a word.
+func gone(c net.Conn) error {
+	n, err := c.Read(make([]byte, 1))
+	if n > 0 {
+		return errors.New("an answer came")
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("still open: %w", err)
+	}
+	return nil
+}
