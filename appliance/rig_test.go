@@ -59,7 +59,7 @@ func devConfig(t *testing.T) (*config.Config, InitResult) {
 func loaded(t *testing.T, cfg *config.Config) *config.Config {
 	t.Helper()
 	out, err := config.Load(config.LoadOptions{
-		DataDir: cfg.Node.DataDir, Flags: map[string]string{"server.bind": "127.0.0.1:0", "store.max_bytes": "256MiB"},
+		DataDir: cfg.Node.DataDir, Env: []string{"RONBOX_SERVER__BIND=127.0.0.1:0", "RONBOX_STORE__MAX_BYTES=256MiB"},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -32,7 +32,7 @@ type Entry struct {
 	Value   string `json:"value"`
 	Default string `json:"default"`
 	Source  string `json:"source"`          // FromDefault, FromFile, FromEnv or FromFlag
-	Where   string `json:"where,omitempty"` // "ronbox.toml:41:3", "RONBOX_STORE__MAX_BYTES", "flag server.bind", "" for a default
+	Where   string `json:"where,omitempty"` // "ronbox.toml:41:3", "RONBOX_STORE__MAX_BYTES", "flag --data-dir", "" for a default
 	Reload  string `json:"reload"`          // ReloadInPlace, ReloadRebind or ReloadRestart
 }
 

@@ -28,8 +28,7 @@ func entryOf(t *testing.T, all []Entry, key string) Entry {
 func TestExplain(t *testing.T) {
 	file := write(t, "[server]\nbind = \"file:1\"\nmax_conns = 5\n[uds.map]\n\"uid:1000\" = [\"node.read\"]\n")
 	cfg, all, err := Explain(LoadOptions{
-		File: file, DataDir: "/d", Env: []string{"RONBOX_SERVER__MAX_CONNS=6", "RONBOX_UDS__ALLOW_UIDS=1,2"},
-		Flags: map[string]string{"log.level": "debug"},
+		File: file, DataDir: "/d", Env: []string{"RONBOX_SERVER__MAX_CONNS=6", "RONBOX_UDS__ALLOW_UIDS=1,2", "RONBOX_LOG__LEVEL=debug"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -38,13 +37,13 @@ func TestExplain(t *testing.T) {
 		t.Errorf("%d entries of %d keys", len(all), len(leaves(cfg)))
 	}
 	for _, want := range []Entry{
-		{"node.data_dir", `"/d"`, `"/var/lib/ronbox"`, FromFlag, "flag data_dir", ReloadRestart},
+		{"node.data_dir", `"/d"`, `"/var/lib/ronbox"`, FromFlag, "flag --data-dir", ReloadRestart},
 		{"node.predrain", `"0s"`, `"0s"`, FromDefault, "", ReloadInPlace},
 		{"server.bind", `"file:1"`, `"127.0.0.1:8080"`, FromFile, file + ":2:1", ReloadRebind},
 		{"server.max_conns", "6", "1024", FromEnv, "RONBOX_SERVER__MAX_CONNS", ReloadInPlace},
 		{"uds.map", `{ "uid:1000" = ["node.read"] }`, "{}", FromFile, file + ":4:6", ReloadInPlace},
 		{"uds.allow_uids", "[1, 2]", "[]", FromEnv, "RONBOX_UDS__ALLOW_UIDS", ReloadRebind},
-		{"log.level", `"debug"`, `"info"`, FromFlag, "flag log.level", ReloadInPlace},
+		{"log.level", `"debug"`, `"info"`, FromEnv, "RONBOX_LOG__LEVEL", ReloadInPlace},
 		{"otel.sample_writes", "1.0", "1.0", FromDefault, "", ReloadInPlace},
 		{"metrics.native_histograms", "false", "false", FromDefault, "", ReloadRestart},
 	} {

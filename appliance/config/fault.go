@@ -1,13 +1,10 @@
 package config
 
-import (
-	"errors"
-	"strings"
-)
+import "strings"
 
 // Fault is one thing wrong with the configuration.
 type Fault struct {
-	Where  string // "ronbox.toml:41:3", "RONBOX_STORE__MAX_BYTES", "flag server.bind", "default", or "" when nothing was loaded
+	Where  string // "ronbox.toml:41:3", "RONBOX_STORE__MAX_BYTES", "flag --data-dir", "default", or "" when nothing was loaded
 	Key    string // "store.max_bytes", or "" where no key is to blame
 	Value  string // as it was given, quoted; "" when there is none to show
 	Reason string // "must be at least 1MiB"
@@ -32,16 +29,21 @@ func (f *Fault) Error() string {
 	return strings.Join(parts, ": ")
 }
 
-// Faults gives every fault joined in err, in order.
+// Faults gives every fault in err, in order.
 func Faults(err error) []*Fault {
-	var out []*Fault
-	for _, e := range flattenErrors(err) {
-		var f *Fault
-		if errors.As(e, &f) {
-			out = append(out, f)
+	switch e := err.(type) {
+	case *Fault:
+		return []*Fault{e}
+	case interface{ Unwrap() error }:
+		return Faults(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		var out []*Fault
+		for _, one := range e.Unwrap() {
+			out = append(out, Faults(one)...)
 		}
+		return out
 	}
-	return out
+	return nil
 }
 
 // flattenErrors takes apart what errors.Join put together.

@@ -1,7 +1,9 @@
 package config
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"regexp"
 	"strings"
 	"testing"
@@ -51,6 +53,19 @@ func TestFaultsMakeSense(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Whatever words are put around it, an error gives all its faults.
+func TestFaultsOfWrappedErrors(t *testing.T) {
+	_, err := Load(LoadOptions{File: write(t, "a = 1\nb = 2\n[zebra]\n")})
+	for _, wrapped := range []error{err, fmt.Errorf("start: %w", err), fmt.Errorf("%w: %w", fs.ErrInvalid, err), errors.Join(fs.ErrInvalid, fmt.Errorf("x: %w", err))} {
+		if got := Faults(wrapped); len(got) != 3 || got[0].Key != "a" || got[2].Key != "zebra" {
+			t.Errorf("%v gives %v", wrapped, got)
+		}
+	}
+	if got := Faults(nil); got != nil {
+		t.Error(got)
+	}
 }
 
 // Rules between keys.

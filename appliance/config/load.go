@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -24,10 +23,9 @@ const (
 
 // LoadOptions says what overlays the defaults.
 type LoadOptions struct {
-	File    string            // "" is ronbox.toml of the data directory, if it is there
-	DataDir string            // wins over every other place; "" leaves it to them
-	Env     []string          // as os.Environ gives it; nil is none
-	Flags   map[string]string // "server.bind" to its text
+	File    string   // "" is ronbox.toml of the data directory, if it is there
+	DataDir string   // of the flag --data-dir, which wins over every other place; "" leaves it to them
+	Env     []string // as os.Environ gives it; nil is none
 }
 
 // Load reads the configuration. Its error joins every *Fault there is.
@@ -45,13 +43,9 @@ func load(o LoadOptions) *loader {
 	env := l.environment(o.Env)
 	l.file(o, env)
 	l.variables(env)
-	for _, key := range slices.Sorted(maps.Keys(o.Flags)) {
-		text := o.Flags[key]
-		l.set(key, origin{source: FromFlag, where: "flag " + key}, func(v reflect.Value) error { return assignText(v, text) }, quote(text))
-	}
 	if o.DataDir != "" {
 		l.cfg.Node.DataDir = o.DataDir
-		l.from["node.data_dir"] = origin{source: FromFlag, where: "flag data_dir"}
+		l.from["node.data_dir"] = origin{source: FromFlag, where: "flag --data-dir"}
 	}
 	l.absolute()
 	l.validate()
@@ -173,9 +167,6 @@ func (l *loader) dataDir(o LoadOptions, env []variable) string {
 		if e.key == "node.data_dir" {
 			dir = e.text
 		}
-	}
-	if flag, ok := o.Flags["node.data_dir"]; ok {
-		dir = flag
 	}
 	return dir
 }

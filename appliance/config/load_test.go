@@ -29,7 +29,6 @@ func TestLoadRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		doc, file string
 		env       []string
-		flags     map[string]string
 		want      []string // one fragment for each fault, in order
 	}{
 		{doc: "an unknown key, with what was meant", file: "[store]\nmax_byts = \"1GiB\"\n",
@@ -56,12 +55,11 @@ func TestLoadRefuses(t *testing.T) {
 			want: []string{"RONBOX_SERVER_BIND: unknown key, did you mean RONBOX_SERVER__BIND?"}},
 		{doc: "a variable of the wrong type", env: []string{"RONBOX_SERVER__MAX_CONNS=lots"},
 			want: []string{`RONBOX_SERVER__MAX_CONNS: server.max_conns = "lots": must be a whole number`}},
-		{doc: "an unknown flag", flags: map[string]string{"server.bid": "x"}, want: []string{"did you mean server.bind?"}},
 		{doc: "a variable out of range", env: []string{"RONBOX_NODE__DRAIN_CAP=1ms"},
 			want: []string{`RONBOX_NODE__DRAIN_CAP: node.drain_cap = "1ms": must be`}},
 	} {
 		t.Run(tt.doc, func(t *testing.T) {
-			_, err := Load(LoadOptions{File: write(t, tt.file), Env: tt.env, Flags: tt.flags})
+			_, err := Load(LoadOptions{File: write(t, tt.file), Env: tt.env})
 			faults := Faults(err)
 			if len(faults) != len(tt.want) {
 				t.Fatalf("%d faults, want %d:\n%v", len(faults), len(tt.want), err)
@@ -78,14 +76,13 @@ func TestLoadRefuses(t *testing.T) {
 func TestLaterPlacesWin(t *testing.T) {
 	file := write(t, "[server]\nbind = \"file:1\"\n[node]\npredrain = \"1s\"\nabort_grace = \"1s\"\n")
 	cfg, err := Load(LoadOptions{
-		File:  file,
-		Env:   []string{"RONBOX_SERVER__BIND=env:1", "RONBOX_NODE__PREDRAIN=2s", "RONBOX_TOKEN_FILE=x", "HOME=/"},
-		Flags: map[string]string{"server.bind": "flag:1"},
+		File: file,
+		Env:  []string{"RONBOX_SERVER__BIND=env:1", "RONBOX_NODE__PREDRAIN=2s", "RONBOX_TOKEN_FILE=x", "HOME=/"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cfg.Server.Bind != "flag:1" || cfg.Node.Predrain.D() != 2*time.Second || cfg.Node.AbortGrace.D() != time.Second {
+	if cfg.Server.Bind != "env:1" || cfg.Node.Predrain.D() != 2*time.Second || cfg.Node.AbortGrace.D() != time.Second {
 		t.Errorf("bind %s, predrain %s, abort_grace %s", cfg.Server.Bind, cfg.Node.Predrain, cfg.Node.AbortGrace)
 	}
 }
@@ -94,7 +91,7 @@ func TestLaterPlacesWin(t *testing.T) {
 func TestDataDirectory(t *testing.T) {
 	file := write(t, "[node]\ndata_dir = \"/elsewhere\"\n[server]\nbind = \"file:1\"\n")
 	dir := filepath.Dir(file)
-	for _, o := range []LoadOptions{{DataDir: dir}, {Flags: map[string]string{"node.data_dir": dir}},
+	for _, o := range []LoadOptions{{DataDir: dir},
 		{Env: []string{"RONBOX_NODE__DATA_DIR=" + dir}}} {
 		cfg, err := Load(o)
 		if err != nil {

@@ -113,7 +113,7 @@ func assignMap(dst reflect.Value, x any) error {
 	return nil
 }
 
-// assignText puts the text of an environment variable or a flag into a field. A list is separated by commas or
+// assignText puts the text of an environment variable into a field. A list is separated by commas or
 // written as in TOML, a table is written as in TOML.
 func assignText(dst reflect.Value, s string) error {
 	if t, ok := dst.Addr().Interface().(encoding.TextUnmarshaler); ok {
