@@ -90,22 +90,24 @@ func TestKeepLaws(t *testing.T) {
 	})
 }
 
+// writeAged writes files that nobody has touched for two hours; manifests are of one node.
+func writeAged(t *testing.T, dir string, names []string) {
+	t.Helper()
+	for _, n := range names {
+		text, path := "", filepath.Join(dir, n)
+		if strings.HasSuffix(n, manifestSuffix) {
+			text = `{"format":1,"node_id":"n1"}`
+		}
+		old := time.Now().Add(-2 * restAge)
+		if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chtimes(path, old, old)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Retain removes what is too old, what killed snapshots have left, and nothing else; while a snapshot is taken its files stay.
 func TestRetain(t *testing.T) {
 	dir := t.TempDir()
-	write := func(names ...string) {
-		t.Helper()
-		for _, n := range names {
-			text, path := "", filepath.Join(dir, n)
-			if strings.HasSuffix(n, manifestSuffix) {
-				text = `{"format":1,"node_id":"n1"}`
-			}
-			old := time.Now().Add(-2 * restAge)
-			if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chtimes(path, old, old)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
 	stay := []string{
 		"ronbox-20260301T110000.000Z-7.db", "ronbox-20260301T110000.000Z-7.db.manifest.json", "mine.db", "ronbox.db", "pre-migrate-v1-3.db",
 		"ronbox-20260301T100000.000Z-3.db.bad", "ronbox-20260301T090000.000Z-2.db.bad", "ronbox-20260301T080000.000Z-1.db.bad", "x.partial",
@@ -116,7 +118,7 @@ func TestRetain(t *testing.T) {
 		"ronbox-20260301T103000.000Z-6.db", "ronbox-20260301T103000.000Z-6.db.manifest.json", "ronbox-20260201T070000.000Z-1.db.bad",
 	}
 	killed := []string{"ronbox-20260301T120000.000000001Z.partial", "ronbox-20260301T090000.000Z-5.db.manifest.json"}
-	write(append(append(stay, leave...), killed...)...)
+	writeAged(t, dir, append(append(stay, leave...), killed...))
 	if err := os.Mkdir(filepath.Join(dir, "ronbox-20250301T110000.000Z-7.db"), 0o700); err != nil {
 		t.Fatal(err)
 	}
