@@ -27,7 +27,7 @@ func narrowings() []narrowing {
 		{"max-runs", "max_runs <= ", "how often it may start a run (`N`)"},
 		{"epoch", "epoch = ", "the only `epoch` it is good for"},
 		{"signer", "registry.signer = ", "the only signer `id` whose approvals it may send"},
-		{"ip", "ip = ", "networks it may come from, as `CIDR,…`"},
+		{"ip", "ip = ", "networks it may come from, as `CIDR,CIDR`"},
 		{"nbf", "nbf > ", "not good before this `time` (RFC 3339)"},
 		{"max-bytes", "max_bytes <= ", "largest body it may send (`N` bytes)"},
 		{"rate", "rate <= ", "how often it may be used (`N/s`)"},

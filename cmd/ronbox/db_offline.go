@@ -166,7 +166,7 @@ func (a *app) dbRestoreCmd() *cobra.Command {
   ronbox --data-dir fresh db accept-restore`,
 		Short: "Make a snapshot the database of a stopped node, as a new incarnation",
 		Long: `Make a snapshot the database of a stopped node, as a new incarnation. The snapshot
-is checked first; an old database is kept as ronbox.db.before-restore-<time>. The
+is checked first; an old database is kept as ronbox.db.before-restore-TIME. The
 node then serves reads, and writes once ` + "`ronbox db accept-restore`" + ` has been given.
 All tokens are void, unless --keep-tokens.`,
 		Args: exactly(1, "one snapshot"),

@@ -44,7 +44,11 @@ func bytesTo(data []byte) func(io.Writer) error {
 
 // through fills a temporary file beside path and puts it in place. What fails leaves nothing behind.
 func through(path string, mode os.FileMode, write func(io.Writer) error, place func(tmp, path string) error) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".ronbox-*")
+	dir, _ := filepath.Split(path) // which unlike Dir leaves ".." to the system, as the last step does
+	if dir == "" {
+		dir = "."
+	}
+	tmp, err := os.CreateTemp(dir, ".ronbox-*")
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return fmt.Errorf("write %s: %w", path, p.Err)
 	}

@@ -37,6 +37,10 @@ func TestFilesAreWholeOrNotThere(t *testing.T) {
 	if err := replaceFile(path, []byte("third"), 0o640); err != nil {
 		t.Fatal(err)
 	}
+	asked := false
+	if err := produceFile(dir+"/none/../g", 0o600, func(io.Writer) error { asked = true; return nil }); !errors.Is(err, fs.ErrNotExist) || asked {
+		t.Errorf("a file that cannot be there is asked for: %t, %v", asked, err)
+	}
 	elsewhere := &fs.PathError{Op: "open", Path: "/elsewhere", Err: fs.ErrPermission} // as what is read to fill it gives
 	err := produceFile(filepath.Join(dir, "g"), 0o600, func(io.Writer) error { return elsewhere })
 	if !errors.Is(err, elsewhere) || !strings.Contains(err.Error(), "/elsewhere") {

@@ -157,7 +157,14 @@ func (b *box) run(t testing.TB, p *process) {
 	if p.cmd.Stderr == nil {
 		p.cmd.Stdout, p.cmd.Stderr = p.stderr, p.stderr
 	}
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	p.begin(t, &syscall.SysProcAttr{})
+}
+
+// begin starts the process; it ends with the test.
+func (p *process) begin(t testing.TB, attr *syscall.SysProcAttr) {
+	t.Helper()
+	attr.Pdeathsig = syscall.SIGKILL
+	p.cmd.SysProcAttr = attr
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ signs, apart from any node and any backup of one. Only the public half is printe
 goes into ` + "`ronbox registry genesis`" + `.`,
 		Args: exactly(0, "no arguments"),
 	}
-	cmd.Flags().StringVar(&id, "signer-id", "", "who signs, as org:<realm>#<key>")
+	cmd.Flags().StringVar(&id, "signer-id", "", "who signs, as org:REALM#KEY")
 	cmd.Flags().StringVar(&out, "out", "", "new `file` for the key, mode 0600")
 	_ = cmd.MarkFlagRequired("signer-id") // fails for a flag that is not there only
 	_ = cmd.MarkFlagRequired("out")

@@ -32,9 +32,9 @@ process, 77 permissions, 78 configuration.`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%w", err) })
 	f := root.PersistentFlags()
-	f.StringVar(&a.flags.config, "config", "", "config `file` (default <data-dir>/ronbox.toml)")
+	f.StringVar(&a.flags.config, "config", "", "config `file` (default ronbox.toml in the data directory)")
 	f.StringVar(&a.flags.dataDir, "data-dir", "", "the node's data `directory` (default $RONBOX_NODE__DATA_DIR, else /var/lib/ronbox)")
-	f.StringVar(&a.flags.socket, "socket", "", "`path` of the node's admin socket (default <data-dir>/admin.sock)")
+	f.StringVar(&a.flags.socket, "socket", "", "`path` of the node's admin socket (default admin.sock in the data directory)")
 	f.StringVar(&a.flags.url, "url", "", "the node's `URL`, instead of its socket")
 	f.StringVar(&a.flags.caFile, "ca-file", "", "`file` of PEM certificates that an https URL is trusted by (default the system's)")
 	f.StringVar(&a.flags.tokenFile, "token-file", "", "`file` that holds the token to send")

@@ -46,15 +46,7 @@ func atTerminal(t *testing.T, prompt, keys string, args ...string) result {
 	var out bytes.Buffer
 	p := &process{cmd: exec.Command(binary, args...), done: make(chan struct{})}
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = end, &out, end
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true, Setctty: true}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		_ = p.cmd.Wait() // the exit code is read from ProcessState
-		close(p.done)
-	}()
-	t.Cleanup(func() { _ = p.cmd.Process.Kill(); <-p.done })
+	p.begin(t, &syscall.SysProcAttr{Setsid: true, Setctty: true})
 	shown := awaitText(t, person, prompt)
 	if _, err := person.WriteString(keys); err != nil {
 		t.Fatal(err)

@@ -141,14 +141,15 @@ func TestCertificateChangesUnderLoad(t *testing.T) {
 		doc  string
 		args []string
 		want int
+		say  string
 	}{
-		{"trusted by --ca-file", []string{"--url", url, "--ca-file", ca.file, "registry", "head"}, exitDone},
-		{"not without it", []string{"--url", url, "registry", "head"}, exitUnreachable},
-		{"no such file", []string{"--url", url, "--ca-file", filepath.Join(dir, "none"), "registry", "head"}, exitFailed},
-		{"no certificate in it", []string{"--url", url, "--ca-file", key, "registry", "head"}, exitUsage},
-		{"plain HTTP to it", []string{"--url", strings.Replace(url, "https", "http", 1), "registry", "head"}, exitFailed},
+		{"trusted by --ca-file", []string{"--url", url, "--ca-file", ca.file, "registry", "head"}, exitDone, ""},
+		{"not without it", []string{"--url", url, "registry", "head"}, exitUnreachable, "--ca-file"},
+		{"no such file", []string{"--url", url, "--ca-file", filepath.Join(dir, "none"), "registry", "head"}, exitFailed, ""},
+		{"no certificate in it", []string{"--url", url, "--ca-file", key, "registry", "head"}, exitUsage, ""},
+		{"plain HTTP to it", []string{"--url", strings.Replace(url, "https", "http", 1), "registry", "head"}, exitFailed, ""},
 	} {
-		if r := cli(t, tt.args...); r.code != tt.want {
+		if r := cli(t, tt.args...); r.code != tt.want || !strings.Contains(r.stderr, tt.say) {
 			t.Errorf("%s: exit %d, want %d\n%s", tt.doc, r.code, tt.want, r.stderr)
 		}
 	}

@@ -44,6 +44,8 @@ func shellWords(line string) []string {
 	return out
 }
 
+var htmlTag = regexp.MustCompile(`<[^ =>]+>`) // as Markdown knows them
+
 // Whoever asks for help is told what the verb does at some length, and shown how it is called.
 func TestEveryVerbExplainsItself(t *testing.T) {
 	for path, cmd := range leafVerbs(t) {
@@ -56,6 +58,16 @@ func TestEveryVerbExplainsItself(t *testing.T) {
 		for line := range strings.Lines(cmd.Long) {
 			if n := len([]rune(strings.TrimRight(line, "\n"))); n > 90 && !strings.HasPrefix(line, "  ") {
 				t.Errorf("%s: a line of %d columns: %s", path, n, line)
+			}
+		}
+		told := cmd.Short + cmd.Long + cmd.LocalFlags().FlagUsages() + cmd.InheritedFlags().FlagUsages()
+		if tag := htmlTag.FindString(told); tag != "" {
+			t.Errorf("%s: a manual page would lose %s", path, tag)
+		}
+		_, flags, _ := strings.Cut(cmd.UsageString(), "\nFlags:\n")
+		for line := range strings.Lines(flags) {
+			if n := len([]rune(strings.TrimRight(line, "\n"))); n > 80 {
+				t.Errorf("%s: a flag takes a line of %d columns: %s", path, n, line)
 			}
 		}
 	}
