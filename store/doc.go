@@ -17,9 +17,11 @@
 //  10. One process has the file open, or is making one in its folder; a second one is told who.
 //  11. A snapshot has its name only once it was verified; a restored file takes no work until AcceptRestore.
 //  12. A file without room, on the disk or below max_bytes, is read as before, can be deleted from, and takes work again once there is room.
-//  13. An older file is migrated behind a verified snapshot; interrupted anywhere, the migration ends in the state of one that was not.
-//  14. A compaction replaces the file only by one that holds the same rows.
+//  13. An older file is migrated behind a verified snapshot; interrupted anywhere, the migration ends in the state of one that was not. A
+//     program of the old schema refuses the half of it.
+//  14. A compaction replaces the file only by one that holds the same rows, and never takes it back: a node may have it by then.
 //  15. A store in memory writes to no path.
+//  16. A boot believes the disk, not the page cache; whatever writes to the file, a migration too, first says in it that it is in use.
 //
 // # Tasks and queues
 //
