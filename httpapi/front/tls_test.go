@@ -21,8 +21,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-
-	"ronbox/appliance/unit"
 )
 
 // authority is a certificate that names itself, as PEM.
@@ -129,7 +127,7 @@ func TestTLSIsOnePointThree(t *testing.T) {
 }
 
 func TestFailedHandshakesAreCounted(t *testing.T) {
-	r := newRig(t, withTLS(t), func(s *setup) { s.cfg.ReadTimeout = unit.Duration(500 * time.Millisecond) }).listening(t)
+	r := newRig(t, withTLS(t), func(s *setup) { s.cfg.ReadTimeout = shortRead }).listening(t)
 	plain := r.dial(t)
 	if status, body, _ := ask(t, plain, "/"); status != http.StatusBadRequest || !strings.Contains(body, "use https") {
 		t.Errorf("plain HTTP: %d %q, want a word on TLS", status, body)
