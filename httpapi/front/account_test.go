@@ -1,9 +1,12 @@
 package front
 
 import (
+	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"testing"
 	"time"
 )
@@ -60,4 +63,33 @@ func TestReservedPlaceIsNotHeldByABody(t *testing.T) {
 			t.Errorf("%v, want the connection closed", err)
 		}
 	}
+}
+
+// Shutdown ends what older generations have in hand too, on the socket that was handed on and on the one that was left.
+func TestShutdownEndsOlderGenerations(t *testing.T) {
+	r := newRig(t).listening(t)
+	var all []net.Conn
+	for i := range 3 {
+		idle, busy := r.dial(t), r.dial(t)
+		if status, _, _ := ask(t, idle, "/"); status != http.StatusOK {
+			t.Fatal(status)
+		}
+		_, _ = io.WriteString(busy, "GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
+		waitFor(t, "call", func() bool { return r.tcp.calls.Load() == int64(i)+1 })
+		all = append(all, idle, busy)
+		r.reload(t, func(s *setup) {
+			s.cfg.Bind, s.cfg.IdleTimeout = []string{s.cfg.Bind, "127.0.0.2:0", s.cfg.Bind}[i], s.cfg.IdleTimeout+1
+		})
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := r.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	for i, c := range all {
+		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("connection %d: %v, want it closed", i, err)
+		}
+	}
+	waitFor(t, "connections to go", func() bool { return r.Conns() == 0 })
 }
