@@ -30,6 +30,7 @@ type call struct {
 	status   int       // 0 until the header is written
 	reason   string    // of the problem told, if any
 	started  time.Time
+	rests    bool             // the connection, before its next request
 	lines    [maxLines]string // behind the first values of the answer's header
 	used     int              // of lines
 

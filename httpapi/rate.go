@@ -20,6 +20,7 @@ func limitRate(s *Server, b *bound, next handler) handler {
 		if !c.peer.Socket {
 			from := network(c.peer.Addr)
 			if err := take(share, from, c.started); err != nil {
+				c.rests = true
 				return err
 			}
 			if err := take(sv.byIP, from, c.started); err != nil {
@@ -36,6 +37,24 @@ func limitRate(s *Server, b *bound, next handler) handler {
 // shareOf is how much of a service's rate one network may take: four fifths, rounded up, so that some is always left for
 // the others, and one that is alone hardly notices.
 func shareOf(n int) int { return (4*n + 4) / 5 }
+
+// floodRest is how long a connection rests once its network has taken its share: as many as one may have cannot keep a
+// core busy with refusals then.
+const floodRest = 100 * time.Millisecond
+
+// rest sends the answer and keeps the connection from being asked on for a moment. The call is over for every limit.
+func (s *Server) rest(c *call) {
+	if c.control().Flush() != nil {
+		return
+	}
+	pause := time.NewTimer(floodRest)
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-c.r.Context().Done():
+	case <-s.gate.closed:
+	}
+}
 
 // network is what counts as one address: an IPv6 host owns its /64.
 func network(a netip.Addr) netip.Addr {

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,15 +59,20 @@ func TestServiceBuckets(t *testing.T) {
 // One network that asks for all it can get leaves a fifth of the rate to the others.
 func TestOneNetworkCannotEmptyTheBucket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, limits(Limits{RPS: 10, Burst: 10, ReadRPS: 20}))
+		r := newRig(t, limits(Limits{RPS: 1, Burst: 10, ReadRPS: 20}))
 		greedy, other := &front.Peer{Addr: netip.MustParseAddr("192.0.2.1")}, &front.Peer{Addr: netip.MustParseAddr("192.0.2.2")}
-		let := func(who *front.Peer, method, path string) (n int) {
+		let := func(who *front.Peer, method, path string) int { // all at one moment
+			var all sync.WaitGroup
+			var in atomic.Int64
 			for range 100 {
-				if r.as(who, method, path, "", writer).Code < 300 {
-					n++
-				}
+				all.Go(func() {
+					if r.as(who, method, path, "", writer).Code < 300 {
+						in.Add(1)
+					}
+				})
 			}
-			return n
+			all.Wait()
+			return int(in.Load())
 		}
 		for _, tt := range []struct {
 			who          *front.Peer
@@ -73,11 +80,38 @@ func TestOneNetworkCannotEmptyTheBucket(t *testing.T) {
 			want         int
 		}{
 			{greedy, "POST", "/registry/commit/" + proposal, 8}, {other, "POST", "/registry/commit/" + proposal, 2},
-			{greedy, "GET", "/registry/head", 16}, {other, "GET", "/registry/head", 4},
+			{greedy, "GET", "/registry/head", 16}, {other, "GET", "/registry/head", 4 + 2}, // which came back while the greedy rest
 		} {
 			if got := let(tt.who, tt.method, tt.path); got != tt.want {
 				t.Errorf("%s of %s: %d let in, want %d", tt.method, tt.who, got, tt.want)
 			}
+		}
+	})
+}
+
+// Who is refused by the share of his network hears it at once, and is not heard again for a moment; a stop does not wait
+// for that.
+func TestConnectionsOfAFloodRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, limits(Limits{RPS: 1, Burst: 1, ReadRPS: 1}))
+		read := func() (status int, took time.Duration) {
+			begun := time.Now()
+			w := r.do("GET", "/registry/head", "", nil)
+			if w.Code == 429 && !w.Flushed {
+				t.Error("the refusal waits with the connection")
+			}
+			return w.Code, time.Since(begun)
+		}
+		if status, took := read(); status != 200 || took != 0 {
+			t.Errorf("within the share: %d after %s", status, took)
+		}
+		if status, took := read(); status != 429 || took != floodRest {
+			t.Errorf("over it: %d after %s", status, took)
+		}
+		r.SetGate(GateDraining)
+		time.AfterFunc(time.Millisecond, func() { r.SetGate(GateClosed) })
+		if status, took := read(); status != 429 || took != time.Millisecond {
+			t.Errorf("at a stop: %d after %s", status, took)
 		}
 	})
 }

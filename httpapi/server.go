@@ -148,6 +148,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, b *bound, p httpr
 	if err := b.run(c); err != nil {
 		panic(http.ErrAbortHandler) // how net/http is told to drop the connection
 	}
+	if c.rests {
+		s.rest(c)
+	}
 }
 
 // Listen opens the TCP address and the admin socket.
