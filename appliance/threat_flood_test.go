@@ -25,7 +25,7 @@ const (
 	flooders   = 300
 	floodHost  = "127.0.66.6"
 	quietOnes  = 10
-	quietPause = 5 * time.Millisecond
+	quietPause = 20 * time.Millisecond
 	readHead   = "GET /registry/head HTTP/1.1\r\nHost: x\r\n\r\n"
 )
 
@@ -147,7 +147,7 @@ func TestFlood(t *testing.T) {
 	stop := make(chan struct{})
 	wait := flood(s.Addr(), stop)
 	s.await("the flood to meet its cap", func() bool { return s.metric("conn_rejects_total") > 0 })
-	q := askQuietly(s.Addr(), 200)
+	q := askQuietly(s.Addr(), 100)
 	s.probe()
 	close(stop)
 	wait()
@@ -165,9 +165,9 @@ func BenchmarkFlood(b *testing.B) {
 	us := func(d time.Duration) float64 { return float64(d.Microseconds()) }
 	askQuietly(addr, 100)
 	for b.Loop() {
-		calm := askQuietly(addr, 600)
+		calm := askQuietly(addr, 300)
 		_, stop := helper(b, "flood", addr)
-		wet := askQuietly(addr, 600)
+		wet := askQuietly(addr, 300)
 		stop()
 		b.ReportMetric(100*wet.success(), "quiet-success-%")
 		b.ReportMetric(us(calm.quantile(.5)), "calm-p50-µs")
