@@ -3,6 +3,7 @@ package appliance
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"testing"
 	"testing/synctest"
@@ -90,4 +91,32 @@ func TestReloadOfAFileThatIsGone(t *testing.T) {
 		t.Errorf("once it is back: %+v, %v", done, err)
 	}
 	r.halt()
+}
+
+// However many keys change at once, each is on the audit chain.
+func TestAuditOfManyChanges(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	const keys = 150
+	p := &pending{asked: &reload{source: sourceSignal}, next: inForce{version: 2, cfg: cfg}}
+	for i := range keys {
+		p.changed = append(p.changed, config.Change{Key: fmt.Sprintf("a.key%03d", i), From: "1", To: "2"})
+	}
+	r.finish(t.Context(), p)
+	r.halt()
+	seen := map[string]bool{}
+	for _, e := range auditEvents(t, cfg) {
+		if e.Event != "config.reloaded" {
+			continue
+		}
+		if e.Detail["version"] != "2" {
+			t.Errorf("a row without the version: %v", e.Detail)
+		}
+		for k := range e.Detail {
+			seen[k] = true
+		}
+	}
+	if len(seen) != keys+1 {
+		t.Errorf("%d of %d changes are on the chain", len(seen)-1, keys)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -157,16 +158,19 @@ func prepareReason(err error) string {
 func (n *Node) finish(ctx context.Context, p *pending) {
 	n.metrics.Counter("registry_reload_success_total", "registry", "source", p.asked.source)(1)
 	n.log.Info("config_reloaded", "source", p.asked.source, "config_version", p.next.version, "changed", len(p.changed), "corr_id", p.asked.corrID)
-	if len(p.changed) == 0 {
-		return // a certificate may have been read again; nothing that is configured has changed
-	}
-	detail := map[string]string{"version": strconv.FormatUint(p.next.version, 10)}
-	for _, c := range p.changed {
-		detail[c.Key] = c.From + " -> " + c.To
-	}
 	ctx = context.WithoutCancel(ctx) // it is in force, even if the node drains
-	n.note(ctx, auditEvent("config.reloaded", p.asked.by, p.asked.corrID, detail))
+	for some := range slices.Chunk(p.changed, changesPerRow) {
+		detail := map[string]string{"version": strconv.FormatUint(p.next.version, 10)}
+		for _, c := range some {
+			detail[c.Key] = c.From + " -> " + c.To
+		}
+		n.note(ctx, auditEvent("config.reloaded", p.asked.by, p.asked.corrID, detail))
+	}
 }
+
+// changesPerRow is what a row of the audit chain takes, beside the version. Where nothing has changed there is none: only a
+// certificate may have been read again.
+const changesPerRow = 63
 
 func (n *Node) reloadFailed(r *reload, err error, next string) {
 	reason, why := reasonParse, err.Error()
