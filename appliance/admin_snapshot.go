@@ -90,12 +90,9 @@ func (n *Node) lastSnapshot(now time.Time) time.Time {
 	if cfg.Store.SnapshotEvery == 0 || cfg.Amnesia.Enabled {
 		return now
 	}
-	at, err := store.Newest(snapshotDir(cfg))
+	at, err := store.Newest(snapshotDir(cfg), n.store.Info().NodeID, now)
 	if err != nil {
 		n.log.Warn("snapshot folder cannot be read", "reason", err.Error(), "next", "correct store.snapshot_dir")
-	}
-	if at.After(now) {
-		return now
 	}
 	return at
 }

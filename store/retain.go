@@ -102,8 +102,8 @@ func Retain(dir string, now time.Time, keep RetainPolicy) (removed []string, err
 	return removed, err
 }
 
-// Newest is the time of the newest snapshot in dir; zero: there is none.
-func Newest(dir string) (newest time.Time, err error) {
+// Newest is the time of the newest snapshot of a node in dir that does not lie after now; zero: there is none.
+func Newest(dir, node string, now time.Time) (newest time.Time, err error) {
 	s, err := readShelf(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return newest, nil
@@ -111,8 +111,8 @@ func Newest(dir string) (newest time.Time, err error) {
 	if err != nil {
 		return newest, err
 	}
-	for _, at := range s.snapshots {
-		if at.After(newest) {
+	for _, name := range s.byNode()[node] {
+		if at := s.snapshots[name]; at.After(newest) && !at.After(now) {
 			newest = at
 		}
 	}

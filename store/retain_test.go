@@ -157,13 +157,33 @@ func TestRetain(t *testing.T) {
 	if err != nil || len(entries) != len(stay) {
 		t.Errorf("left %v, %v", entries, err)
 	}
-	if newest, err := Newest(dir); err != nil || !newest.Equal(time.Date(2026, 3, 1, 11, 0, 0, 0, time.UTC)) {
-		t.Errorf("newest %v, %v", newest, err)
-	}
 	none := filepath.Join(dir, "none")
-	newest, err := Newest(none)
+	newest, err := Newest(none, "n1", day)
 	if removed, rerr := Retain(none, day, DefaultRetain()); errors.Join(err, rerr) != nil || len(removed) != 0 || !newest.IsZero() {
 		t.Errorf("no folder: %v, %v, %v", newest, removed, errors.Join(err, rerr))
+	}
+}
+
+// What another node has taken, or a wrong clock has dated, puts off no snapshot of this node.
+func TestNewest(t *testing.T) {
+	dir := t.TempDir()
+	writeAged(t, dir, []string{
+		"ronbox-20260301T110000.000Z-7.db", "ronbox-20260301T110000.000Z-7.db.manifest.json",
+		"ronbox-20260301T100000.000Z-6.db", "ronbox-20260301T100000.000Z-6.db.manifest.json",
+		"ronbox-20260301T113000.000Z-8.db", // nobody's
+		"ronbox-20300101T000000.000Z-9.db", "ronbox-20300101T000000.000Z-9.db.manifest.json",
+		"ronbox-20260301T114500.000Z-2.db",
+	})
+	other := filepath.Join(dir, "ronbox-20260301T114500.000Z-2.db.manifest.json")
+	if err := os.WriteFile(other, []byte(`{"format":1,"node_id":"n2"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for node, want := range map[string]time.Time{
+		"n1": day.Add(-time.Hour), "n2": day.Add(-15 * time.Minute), "n3": {},
+	} {
+		if got, err := Newest(dir, node, day); err != nil || !got.Equal(want) {
+			t.Errorf("%s: %v, %v; want %v", node, got, err, want)
+		}
 	}
 }
 
