@@ -49,7 +49,10 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
-	err := root.ExecuteContext(ctx)
+	err := nothingGiven(args)
+	if err == nil {
+		err = root.ExecuteContext(ctx)
+	}
 	if err == nil {
 		return a.exit
 	}
@@ -67,11 +70,12 @@ func asUsage(err error) error {
 	return err
 }
 
-// verb makes RunE of a verb that Ctrl-C ends.
+// verb makes RunE of a verb that Ctrl-C ends; where it waits for what cannot be called back, a pipe that nobody fills, a second one does.
 func (a *app) verb(run func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
+		defer context.AfterFunc(ctx, func() { time.AfterFunc(sameSignal, stop) })()
 		a.stdin = heed(ctx, a.stdin)
 		err := run(ctx, args)
 		if err != nil && ctx.Err() != nil && cmd.Context().Err() == nil {
@@ -107,6 +111,27 @@ func atMost(n int, what string) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// nothingGiven refuses a flag without a value: a script's variable that is not set would narrow no token, hold no log
+// against its genesis and send no token, without a word. Only what is kept for people may be nothing.
+func nothingGiven(args []string) error {
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		return nil // a shell asks what could stand there
+	}
+	for i, arg := range args {
+		name, value, assigned := strings.Cut(arg, "=")
+		if arg == "--" {
+			return nil
+		}
+		if arg == "" && i > 0 {
+			name, assigned = args[i-1], true
+		}
+		if assigned && value == "" && strings.HasPrefix(name, "-") && name != "--reason" {
+			return usage("%s is given nothing: leave it out, or say what is meant", name)
+		}
+	}
+	return nil
 }
 
 // confirm asks before something is replaced: --yes answers, else a person at the terminal has to type the target.

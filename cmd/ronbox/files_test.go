@@ -88,3 +88,32 @@ func TestInterruptedVerbLeavesNoFile(t *testing.T) {
 		t.Errorf("left over: %v", left)
 	}
 }
+
+// A verb that waits for what cannot be called back, here a pipe that nobody fills, ends when Ctrl-C is pressed again.
+func TestSecondInterruptEndsAVerb(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{cmd: exec.Command(binary, "token", "inspect", pipe), done: make(chan struct{})}
+	p.begin(t, &syscall.SysProcAttr{})
+	until(t, "the verb reads the pipe", func() bool {
+		w, err := os.OpenFile(pipe, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+		if err == nil {
+			t.Cleanup(func() { _ = w.Close() })
+		}
+		return err == nil
+	})
+	until(t, "the verb has ended", func() bool {
+		_ = p.cmd.Process.Signal(os.Interrupt) // until it has: the process may be gone
+		select {
+		case <-p.done:
+			return true
+		default:
+			return false
+		}
+	})
+	if p.cmd.ProcessState.Success() {
+		t.Error("what was interrupted says that it is done")
+	}
+}

@@ -170,6 +170,12 @@ func TestWrongArguments(t *testing.T) {
 		{[]string{"registry", "keygen", "--signer-id", "org:a#b", "--out", filepath.Join(dir, "no", "k")}, exitFailed, "write " + filepath.Join(dir, "no", "k") + ": no such file"},
 		{[]string{"--url", "http://127.0.0.1:1", "--token-file", file("token", "a\nb\n"), "status"}, exitFailed, "holds no token"},
 		{[]string{"registry", "head", "--timeout", "-1s"}, exitUsage, "--timeout"},
+		{[]string{"token", "mint", "--scope", "a.b", "--ip", ""}, exitUsage, "--ip is given nothing"},
+		{[]string{"token", "mint", "--scope", ""}, exitUsage, "--scope is given nothing"},
+		{[]string{"token", "mint", "--scope", "a.b", "--tenant="}, exitUsage, "--tenant is given nothing"},
+		{[]string{"db", "verify", dir, "--genesis", ""}, exitUsage, "--genesis is given nothing"},
+		{[]string{"--token-file", "", "status"}, exitUsage, "--token-file is given nothing"},
+		{[]string{"drain", "--reason", ""}, exitUnreachable, "not reachable"},
 		{[]string{"registry", "stream", "--count", "-1"}, exitUsage, "--count"},
 		{[]string{"registry", "stream", "--tries", "-1"}, exitUsage, "--tries"},
 	} {
