@@ -32,7 +32,7 @@ func (n *Node) Snapshot(
 	if st, err := os.Stat(r.Dir); err == nil && !st.IsDir() {
 		return wire.Snapshot{}, &httpapi.BodyError{Field: "dir", Reason: "is no directory"}
 	}
-	if err := n.roomFor(r.Dir); err != nil {
+	if err := n.roomFor(r.Dir, r.Compact); err != nil {
 		return wire.Snapshot{}, err
 	}
 	m, err := n.store.Snapshot(ctx, r.Dir, n.snapshotOptions(r.Compact), progress)
@@ -126,7 +126,7 @@ func (n *Node) CheckDB(ctx context.Context, by engines.Actor, corrID string, pro
 	if err := n.onDisk("check"); err != nil {
 		return verdict, err
 	}
-	if err := n.roomFor(n.boot.Node.DataDir); err != nil {
+	if err := n.roomFor(n.boot.Node.DataDir, false); err != nil {
 		return verdict, err
 	}
 	dir, err := os.MkdirTemp(n.boot.Node.DataDir, checkPrefix)

@@ -11,7 +11,7 @@ import (
 
 // roomFor refuses a copy of the file that would fill the disk that the file is on: the node would take no more writes until
 // the copy is gone. What cannot be found out is left to the copying.
-func (n *Node) roomFor(dir string) error {
+func (n *Node) roomFor(dir string, compact bool) error {
 	var file, folder unix.Stat_t
 	for unix.Stat(dir, &folder) != nil {
 		if up := filepath.Dir(dir); up != dir {
@@ -28,7 +28,11 @@ func (n *Node) roomFor(dir string) error {
 		return nil
 	}
 	own := n.store.Bytes()
-	return copyFits(own, int64(disk.Bavail)*int64(disk.Bsize), own, n.conf().Store.MinFree.Bytes())
+	need := own
+	if compact {
+		need -= n.store.FreeBytes()
+	}
+	return copyFits(need, int64(disk.Bavail)*int64(disk.Bsize), own, n.conf().Store.MinFree.Bytes())
 }
 
 // copyFits judges a copy of need bytes beside a file of own bytes by what the store keeps free, which is no more than an

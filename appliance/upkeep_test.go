@@ -131,8 +131,8 @@ func TestRoomForACopy(t *testing.T) {
 	}
 	cfg, _ := devConfig(t)
 	r := start(t, cfg)
-	must(t, r.roomFor(cfg.Path("not/there/yet")))
-	must(t, r.roomFor("/proc"))
+	must(t, r.roomFor(cfg.Path("not/there/yet"), false))
+	must(t, r.roomFor("/proc", true))
 	r.halt()
 }
 
