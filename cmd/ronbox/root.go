@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -47,6 +48,7 @@ process, 77 permissions, 78 configuration.`,
 	chapter(root, "services", "Its services:", a.registryCmd())
 	chapter(root, "keep", "Its keeping:", a.dbCmd(), a.tokenCmd(), a.keyCmd(), a.auditCmd(), a.debugCmd())
 	chapter(root, "binary", "This binary:", a.versionCmd(), a.completionCmd(), a.manCmd())
+	root.SetHelpCommand(helpCmd())
 	root.SetHelpCommandGroupID("binary")
 	return root
 }
@@ -67,8 +69,28 @@ func group(use, short string, verbs ...*cobra.Command) *cobra.Command {
 	return g
 }
 
-// groupHelp prints help, or refuses a verb that is not there.
+// helpCmd is cobra's but that it refuses a verb that is not there.
+func helpCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [VERB …]",
+		Short:   "Explain a verb",
+		Long:    "Explain a verb, as --help behind it does.",
+		Example: `  ronbox help db restore`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			verb, rest, err := cmd.Root().Find(args)
+			if err == nil && len(rest) == 0 {
+				return verb.Help()
+			}
+			return errors.Join(err, groupHelp(verb, rest))
+		},
+	}
+}
+
+// groupHelp prints help, or refuses a verb that is not there, or none where a program wants JSON.
 func groupHelp(cmd *cobra.Command, args []string) error {
+	if program, _ := cmd.Flags().GetBool("json"); program && len(args) == 0 {
+		return usage("%s --json: want a verb", cmd.CommandPath())
+	}
 	if len(args) == 0 {
 		return cmd.Help()
 	}

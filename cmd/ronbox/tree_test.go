@@ -132,3 +132,24 @@ func flagNames(cmd *cobra.Command) []string {
 	}
 	return out
 }
+
+// Help is for people who ask for what is there.
+func TestHelp(t *testing.T) {
+	for _, tt := range []struct {
+		line string
+		code int
+		want string
+	}{
+		{"help db restore", exitDone, "Make a snapshot the database"},
+		{"help", exitDone, "One node, one binary"},
+		{"db", exitDone, "Look after the database file"},
+		{"help db restor", exitUsage, "did you mean restore?"},
+		{"help tokn", exitUsage, "did you mean token?"},
+		{"db --json", exitUsage, "want a verb"},
+		{"--json", exitUsage, "want a verb"},
+	} {
+		if r := cli(t, strings.Fields(tt.line)...); r.code != tt.code || !strings.Contains(r.stdout+r.stderr, tt.want) {
+			t.Errorf("%s: exit %d\n%s%s", tt.line, r.code, r.stdout, r.stderr)
+		}
+	}
+}
