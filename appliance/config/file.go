@@ -74,13 +74,16 @@ func part(name string) string {
 	return name
 }
 
+// maxKey bounds the keys that are looked into, in bytes: the longest there is has some 40.
+const maxKey = 256
+
 // flatten turns nested tables into dotted keys. An empty table that is no value is an entry too, so that a section
 // nobody knows is still reported.
 func flatten(out []entry, prefix string, table map[string]any, known func(string) bool) []entry {
 	for k, v := range table {
 		key := prefix + part(k)
 		inner, isTable := v.(map[string]any)
-		if !isTable || known(key) {
+		if !isTable || known(key) || len(key) > maxKey {
 			out = append(out, entry{key: key, value: v})
 			continue
 		}
@@ -112,7 +115,7 @@ func positions(data []byte) map[string]unstable.Position {
 // mark notes where each prefix of a dotted key stands, and returns the whole key.
 func mark(p *unstable.Parser, at map[string]unstable.Position, prefix string, it unstable.Iterator) string {
 	key := strings.TrimSuffix(prefix, ".")
-	for it.Next() {
+	for len(key) <= maxKey && it.Next() {
 		if key != "" {
 			key += "."
 		}

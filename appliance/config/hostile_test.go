@@ -1,9 +1,11 @@
 package config
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"ronbox/appliance/obs"
 )
@@ -118,6 +120,22 @@ func TestFaultsTellTheValue(t *testing.T) {
 		_, err := Load(LoadOptions{File: write(t, tt.file)})
 		if f := Faults(err); len(f) != 1 || f[0].Value != tt.value || !strings.HasPrefix(f[0].Reason, tt.reason) {
 			t.Errorf("%q: %+v, %v", tt.file, f, err)
+		}
+	}
+}
+
+// A file of nonsense, however made, is refused soon and in few words.
+func TestNonsenseIsRefusedInFewWords(t *testing.T) {
+	long := strings.Repeat("a", 1<<18)
+	for doc, file := range map[string]string{
+		"a long key": long + " = 1\n", "a long path": strings.Repeat("a.", 1<<16) + "a = 1\n", "a deep table": "[" + strings.Repeat("a.", 1<<16) + "a]\nb = 1\n",
+		"a long quoted key": "\"" + strings.Repeat("é ", 1<<16) + "\" = 1\n", "a long value": "server.bind = [\"" + long + "\"]\n",
+		"a long text": "server.read_timeout = \"" + long + "\"\n", "a long member": "uds.map." + long + " = 1\n", "a long bind": "server.bind = \"" + long + "\"\n",
+	} {
+		_, err := Load(LoadOptions{File: write(t, file)})
+		f := Faults(err)
+		if len(f) != 1 || len(err.Error()) > 4<<10 || strings.Contains(f[0].Where, ":0:0") || !utf8.ValidString(err.Error()) {
+			t.Errorf("%s: %d faults in %d bytes, %.500v", doc, len(f), len(fmt.Sprint(err)), err)
 		}
 	}
 }

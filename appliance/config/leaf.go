@@ -99,6 +99,9 @@ func nearest(key string, known []string) string {
 func suggest(name string, known []string) string {
 	best, bound := "", len(name)/3+1
 	for _, k := range known {
+		if len(k)-len(name) > bound || len(name)-len(k) > bound {
+			continue // so many letters are missing
+		}
 		if d := distance(name, k); d <= bound && (best == "" || d < distance(name, best)) {
 			best = k
 		}

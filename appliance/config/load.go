@@ -79,7 +79,7 @@ func (l *loader) set(key string, from origin, assign func(reflect.Value) error, 
 		if m, ok := errors.AsType[*memberError](err); ok && from.inside != nil {
 			where = from.inside(m.member)
 		}
-		l.faults = append(l.faults, found.conceal(&Fault{Where: where, Key: key, Value: shown, Reason: err.Error()}))
+		l.faults = append(l.faults, found.told(&Fault{Where: where, Key: key, Value: shown, Reason: err.Error()}))
 	}
 }
 
@@ -87,7 +87,7 @@ func (l *loader) unknown(key, where string) *Fault {
 	if sectionOf(l.all, key) {
 		return &Fault{Where: where, Key: key, Reason: "is a section, not a value"}
 	}
-	f := &Fault{Where: where, Key: key, Reason: "unknown key"}
+	f := &Fault{Where: where, Key: brief(key), Reason: "unknown key"}
 	if near := nearest(key, l.keys()); near != "" {
 		f.Reason += ", did you mean " + near + "?"
 	}

@@ -31,12 +31,22 @@ func (l leaf) shown() string {
 	return l.text()
 }
 
-// conceal takes out of a fault what a secret was set to, and the words of whoever refused it, which may repeat it.
-func (l leaf) conceal(f *Fault) *Fault {
+// told is a fault as it may be told: without what a secret was set to, or the words of whoever refused it, which may repeat it.
+func (l leaf) told(f *Fault) *Fault {
 	if l.secret() {
 		f.Value, f.Reason = hidden, "is not valid"
 	}
+	f.Value, f.Reason = brief(f.Value), brief(f.Reason)
 	return f
+}
+
+// brief cuts a text that nobody would read to its end.
+func brief(s string) string {
+	const most = 1024
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
 // text is the leaf's value as TOML spells it.
@@ -85,25 +95,40 @@ func tomlTable(v reflect.Value) string {
 
 // show spells a decoded value for a message, as it was given.
 func show(x any) string {
+	var b strings.Builder
+	showTo(&b, x)
+	return b.String()
+}
+
+func showTo(b *strings.Builder, x any) {
 	switch v := x.(type) {
 	case string:
-		return quote(v)
+		b.WriteString(quote(v))
 	case float64:
-		return tomlFloat(v)
+		b.WriteString(tomlFloat(v))
 	case []any:
-		parts := make([]string, len(v))
 		for i, one := range v {
-			parts[i] = show(one)
+			b.WriteString(opening(i, "[", ", "))
+			showTo(b, one)
 		}
-		return "[" + strings.Join(parts, ", ") + "]"
+		b.WriteString(opening(len(v), "[", "") + "]")
 	case map[string]any:
-		parts := make([]string, 0, len(v))
-		for _, k := range slices.Sorted(maps.Keys(v)) {
-			parts = append(parts, part(k)+" = "+show(v[k]))
+		for i, k := range slices.Sorted(maps.Keys(v)) {
+			b.WriteString(opening(i, "{", ", ") + part(k) + " = ")
+			showTo(b, v[k])
 		}
-		return "{" + strings.Join(parts, ", ") + "}"
+		b.WriteString(opening(len(v), "{", "") + "}")
+	default:
+		fmt.Fprint(b, x)
 	}
-	return fmt.Sprint(x)
+}
+
+// opening is what stands before the i-th of several.
+func opening(i int, first, later string) string {
+	if i == 0 {
+		return first
+	}
+	return later
 }
 
 // tomlFloat keeps the point that tells a number from a whole one.

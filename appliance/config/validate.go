@@ -68,7 +68,7 @@ func (l *loader) place(section string, err error) *Fault {
 		}
 		f := &Fault{Where: l.whence(key), Key: key}
 		f.Value, f.Reason = found.given(text[len(word):])
-		return found.conceal(f)
+		return found.told(f)
 	}
 	return &Fault{Key: section, Reason: text}
 }
