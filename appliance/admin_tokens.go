@@ -69,13 +69,16 @@ func (n *Node) mint(ctx context.Context, by engines.Actor, corrID string, spec a
 			"caveats": strings.Join(add.Row.Caveats, "; "), "expires_at": seen.ExpiresAt.Format(time.RFC3339),
 		})
 		_, err = store.Commit(ctx, n.store, store.Control, add)
-		if errors.Is(err, errKeyMoved) && tries == 0 {
+		switch {
+		case err == nil:
+			return wire.Token{Token: token, TID: id.TID, ExpiresAt: seen.ExpiresAt}, nil
+		case errors.Is(err, errKeyMoved) && tries == 0:
 			continue
-		}
-		if err != nil {
+		case errors.Is(err, errKeyMoved):
+			return wire.Token{}, &httpapi.ConflictError{Reason: errKeyMoved.Error() + ": mint again"}
+		default:
 			return wire.Token{}, fmt.Errorf("keep token: %w", err)
 		}
-		return wire.Token{Token: token, TID: id.TID, ExpiresAt: seen.ExpiresAt}, nil
 	}
 }
 
@@ -86,6 +89,11 @@ func newTokenRow(seen auth.Inspection) tokenRow {
 		Scopes: seen.Scopes,
 	}
 	row.Caveats = seen.Caveats[2:] // behind the scope and the expiry that each token begins with
+	for _, c := range row.Caveats {
+		if tenant, ok := strings.CutPrefix(c, "tenant = "); ok {
+			row.Tenant = tenant // no other one, or the token would allow nothing
+		}
+	}
 	return row
 }
 

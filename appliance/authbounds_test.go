@@ -185,8 +185,10 @@ func TestTokensOfOneTenant(t *testing.T) {
 	acme, _ := r.minter(wire.MintRequest{Tenant: "acme"})
 	_, err := r.socket().Mint(t.Context(), wire.MintRequest{Sub: "x", Tenant: "other", Scopes: []string{"registry.propose"}})
 	must(t, err)
+	_, err = r.socket().Mint(t.Context(), wire.MintRequest{Sub: "x", Scopes: []string{"registry.propose"}, Caveats: []string{"tenant = acme"}})
+	must(t, err)
 	list, err := acme.Tokens(t.Context(), "", 100)
-	if err != nil || len(list.Tokens) != 1 || list.Tokens[0].Tenant != "acme" {
+	if err != nil || len(list.Tokens) != 2 || list.Tokens[0].Tenant != "acme" || list.Tokens[1].Tenant != "acme" {
 		t.Errorf("%+v, %v", list, err)
 	}
 	r.halt()
