@@ -21,6 +21,9 @@
 //  7. Every verb explains itself, with examples that are taken as they stand, and
 //     is seen at work in a transcript, for people and with --json.
 //  8. A configuration with a fault keeps nobody from a node that runs.
+//  9. Ctrl-C ends a verb, also one that waits at a question or for its stdin; a
+//     second one ends it whatever it does.
+//  10. A flag that is given nothing is refused: it would ask for less than meant.
 //
 // # Tasks and queues
 //

@@ -91,6 +91,11 @@ func (tr *transcript) direct(t *testing.T, words []string) {
 	switch words[0] {
 	case "start":
 		tr.proc = tr.box.start(t)
+		c := tr.box.client(t)
+		until(t, "the phase says what the probes say", func() bool { // it follows them
+			s, err := c.Status(t.Context())
+			return err == nil && (s.Phase == "running") == (s.Ready && !s.Degraded)
+		})
 	case "stop":
 		fmt.Fprintf(&tr.out, "exit %d\n", tr.proc.signal(t, syscall.SIGTERM))
 	case "with":
