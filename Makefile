@@ -50,7 +50,7 @@ bench: ## run the benchmarks matching BENCH (.)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
 
 golden: ## rewrite the generated tables and pictures, then show what changed
-	$(GO) test ./appliance -run Golden -update
+	$(GO) test ./appliance ./httpapi -run Golden -update
 	git --no-pager diff --stat -- testdata/golden README.md
 
 clean: ## remove what was built; the data folder stays

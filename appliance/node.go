@@ -187,7 +187,7 @@ func (n *Node) storeOptions(log hclog.Logger) store.Options {
 		Producers: map[store.Lane][]string{
 			store.Control: {"node.supervisor", "node.reloader", "node.janitor", flow.HTTP},
 			store.Work:    {"registry.pipeline"},
-			store.Bulk:    {"node.janitor"},
+			store.Bulk:    {"registry.pipeline", "node.janitor"},
 		},
 		Audit: &n.boot.Audit, Audited: n.publishAudit, Slow: n.commitWasSlow, Progress: n.bootProgress,
 	}

@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"io"
 	"mime"
@@ -85,9 +87,12 @@ func checkEncoding(r *http.Request) error {
 
 // readBody takes the body in, at most the cap as it is sent and, if it is encoded, as it is after that. The read timeout
 // that account has set is for all of it: one that began anew with each byte would let a drip hold its place for days.
-func readBody(_ *Server, b *bound, next handler) handler {
+func readBody(s *Server, b *bound, next handler) handler {
 	return func(c *call) error {
 		body, err := c.take()
+		if encoding := c.r.Header.Get("Content-Encoding"); err == nil && encoding != "" {
+			body, err = s.expand(c, body, encoding)
+		}
 		if err != nil {
 			c.Header().Set("Connection", "close")
 			return err
@@ -104,12 +109,9 @@ func readBody(_ *Server, b *bound, next handler) handler {
 	}
 }
 
-// take reads the whole body. A chunked one is read to the cap too, so that an endless one is told what it is.
+// take reads the whole body as it is sent. A chunked one is read to the cap too, so that an endless one is told what it is.
 func (c *call) take() ([]byte, error) {
 	sent := &wireBody{r: c.r.Body, left: c.maxBody()}
-	if encoding := c.r.Header.Get("Content-Encoding"); encoding != "" {
-		return expand(sent, encoding, c.live.ratio, c.live.maxInflated)
-	}
 	if c.r.ContentLength < 0 {
 		return io.ReadAll(sent)
 	}
@@ -121,9 +123,16 @@ func (c *call) take() ([]byte, error) {
 	return body, err
 }
 
-// expand undoes the encoding, counting as it goes.
-func expand(sent io.Reader, encoding string, ratio int, most int64) ([]byte, error) {
-	r, err := inflate.Reader(sent, encoding, ratio, most)
+// expand undoes the encoding of a body that is here, counting as it goes. One a processor does so at a time: each may take
+// a window of 8 MiB, and none waits for its client meanwhile.
+func (s *Server) expand(c *call, sent []byte, encoding string) ([]byte, error) {
+	select {
+	case s.expanding <- struct{}{}:
+		defer func() { <-s.expanding }()
+	case <-c.context().Done():
+		return nil, context.Cause(c.context())
+	}
+	r, err := inflate.Reader(bytes.NewReader(sent), encoding, c.live.ratio, c.live.maxInflated)
 	if err != nil {
 		return nil, errEncoding
 	}

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,7 +39,8 @@ type Server struct {
 	services     map[string]*service
 	streams      *streams // of the registry
 	auditStreams *streams
-	refusals     sync.Map // service and reason to the counter of rejected_total
+	expanding    chan struct{} // a place for each body that is decompressed
+	refusals     sync.Map      // service and reason to the counter of rejected_total
 
 	front *front.Front
 }
@@ -53,6 +55,7 @@ func New(cfg Settings, d Deps) (*Server, error) {
 	s := &Server{
 		d: d, rows: problemRows(), gate: newGate(), bypass: newLimiter(bypassInflight), scrapes: newLimiter(maxScrapes),
 		services: map[string]*service{}, streams: newStreams(d.Catalog), auditStreams: newStreams(d.Catalog),
+		expanding: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
 	s.live.Store(now)
 	for _, name := range []string{serviceNode, serviceRegistry} {

@@ -51,7 +51,11 @@ func (l *load) read(ctx context.Context, where func() (*client.Client, error)) {
 			continue
 		}
 		for err == nil && ctx.Err() == nil {
-			if _, err = c.Head(context.WithoutCancel(ctx)); err == nil { // one that the test cut short would look like one that was torn
+			_, err = c.Head(context.WithoutCancel(ctx)) // one that the test cut short would look like one that was torn
+			if p, told := errors.AsType[*wire.Problem](err); told && p.Reason == "rate_limit" {
+				err = nil // an answer like any other: the crowd asks as fast as it can
+			}
+			if err == nil {
 				l.done.Add(1)
 			}
 		}

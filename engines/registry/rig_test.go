@@ -33,6 +33,7 @@ type rig struct {
 	clock   atomic.Int64 // added to the wall clock, ns
 	steps   atomic.Int64 // that Recover told of
 	stopped bool
+	memory  *store.AmnesiaConfig // keeps the file in memory
 }
 
 const testOrigin = "ronbox.local/test"
@@ -86,8 +87,8 @@ func (r *rig) wire() {
 	r.board = obs.NewBoard(r.metrics)
 	r.catalog = flow.NewCatalog(r.metrics, nil)
 	r.store = store.New(store.DefaultConfig(), store.Options{
-		Path: r.path, Catalog: r.catalog, Metrics: r.metrics,
-		Producers: map[store.Lane][]string{store.Work: {"registry.pipeline"}},
+		Path: r.path, Catalog: r.catalog, Metrics: r.metrics, Memory: r.memory,
+		Producers: map[store.Lane][]string{store.Work: {"registry.pipeline"}, store.Bulk: {"registry.pipeline"}},
 	})
 	r.e = New(r.cfg, Deps{
 		Catalog: r.catalog, Store: r.store, Metrics: r.metrics, Board: r.board, Now: r.now,

@@ -38,7 +38,7 @@ func (p *pipeline) plan(ctx context.Context, jobs []*job) *plan {
 func (p *pipeline) submit(ctx context.Context, made *plan) error {
 	p.sent = true
 	begun := time.Now()
-	_, err := store.Commit(ctx, p.e.store, store.Work, made.batch(), func(BatchResult) {
+	_, err := store.Commit(ctx, p.e.store, made.lane(), made.batch(), func(BatchResult) {
 		p.e.publish(made, time.Since(begun))
 	})
 	if errors.Is(err, store.ErrUnknown) {
@@ -52,6 +52,18 @@ func (p *pipeline) submit(ctx context.Context, made *plan) error {
 		p.offend(made, guard)
 	}
 	return err
+}
+
+// lane is work's, but for a batch that only ends proposals or forgets outcomes: bulk takes what frees bytes of a full file.
+func (p *plan) lane() store.Lane {
+	for _, op := range p.ops {
+		switch op.Do {
+		case OpWithdraw, OpExpire, OpStale, OpForget:
+		default:
+			return store.Work
+		}
+	}
+	return store.Bulk
 }
 
 // publish makes a synced batch visible: state first, then the bus. It runs in the committer and must not wait.
