@@ -14,7 +14,7 @@ const (
 )
 
 // The picture in README.md is the one the program prints.
-func TestTopologyInReadme(t *testing.T) {
+func TestReadmeGolden(t *testing.T) {
 	_, picture := topology(t)
 	want := "```mermaid\n" + strings.TrimSpace(picture) + "\n```\n"
 	text, err := os.ReadFile(readme)
