@@ -3,6 +3,7 @@ package appliance
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,8 +14,11 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"ronbox/appliance/config"
 	"ronbox/appliance/unit"
@@ -47,10 +51,31 @@ func flood(addr string, stop <-chan struct{}) (wait func()) {
 	return all.Wait
 }
 
+// dialFrom dials from an address, and leaves the port to connect: a bind that looks for one that is free for all costs more
+// than the flood.
+func dialFrom(host string) net.Dialer {
+	return net.Dialer{
+		LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}, Timeout: patience,
+		Control: func(_, _ string, c syscall.RawConn) error {
+			var serr error
+			err := c.Control(func(fd uintptr) {
+				serr = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
+			})
+			return errors.Join(err, serr)
+		},
+	}
+}
+
 func floodOnce(ctx context.Context, addr string) {
-	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(floodHost)}}
+	d := dialFrom(floodHost)
 	c, err := d.DialContext(ctx, "tcp", addr)
-	if err != nil {
+	if err != nil { // the host has run out of ports: trying on at once would measure its own hurry
+		pause := time.NewTimer(quietPause)
+		defer pause.Stop()
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+		}
 		return
 	}
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
@@ -102,7 +127,7 @@ func askQuietly(addr string, n int) (sum calmness) {
 
 // askNow is one of them. It keeps its connection as long as it is let.
 func askNow(addr, from string, n int) (q calmness) {
-	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: patience}
+	d := dialFrom(from)
 	var c net.Conn
 	var in *bufio.Reader
 	pace := time.NewTicker(quietPause)

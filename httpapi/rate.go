@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"math/rand/v2"
 	"net/netip"
 	"time"
 
@@ -39,7 +40,7 @@ func limitRate(s *Server, b *bound, next handler) handler {
 func shareOf(n int) int { return (4*n + 4) / 5 }
 
 // floodRest is how long a connection rests once its network has taken its share: as many as one may have cannot keep a
-// core busy with refusals then.
+// core busy with refusals then. Give or take a half, lest they all come back at once.
 const floodRest = 100 * time.Millisecond
 
 // rest sends the answer and keeps the connection from being asked on for a moment. The call is over for every limit.
@@ -47,7 +48,7 @@ func (s *Server) rest(c *call) {
 	if c.control().Flush() != nil {
 		return
 	}
-	pause := time.NewTimer(floodRest)
+	pause := time.NewTimer(floodRest/2 + rand.N(floodRest))
 	defer pause.Stop()
 	select {
 	case <-pause.C:

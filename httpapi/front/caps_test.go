@@ -240,3 +240,22 @@ func TestNeighboursShareAPlaceKey(t *testing.T) {
 		}
 	}
 }
+
+// Who is refused in a reserved place waits for it without the place, so that one connection after the other costs the node
+// little and keeps no probe out.
+func TestRefusalsAreNotHurried(t *testing.T) {
+	r := newRig(t, func(s *setup) { s.cfg.PerIP = 1 }).listening(t)
+	if status, _, _ := ask(t, r.dial(t), "/"); status != http.StatusOK {
+		t.Fatal(status)
+	}
+	begun := time.Now()
+	if status, _, h := ask(t, r.dial(t), "/"); status != http.StatusTooManyRequests || h.Get("Connection") != "close" {
+		t.Errorf("%d %v", status, h)
+	}
+	if took := time.Since(begun); took < lingerFor/2 {
+		t.Errorf("refused after %s, before %s", took, lingerFor/2)
+	}
+	if n := r.lingering.Load(); n != 0 {
+		t.Errorf("%d are said to wait", n)
+	}
+}

@@ -7,7 +7,8 @@
 //  1. The open connections of a listener are bounded, in all and by address; one more is told so and closed, nothing of it
 //     is read and nobody waits for it.
 //  2. A probe from health_cidrs finds a place whatever others do: reserved ones serve one probe each, and whoever holds
-//     one and asks for nothing makes room. So that a probe's client has the time to ask, 256 newcomers may stand beyond.
+//     one and asks for nothing makes room. So that a probe's client has the time to ask, 256 newcomers may stand beyond. Who
+//     asks there for anything else gives the place back and is refused after a moment, 256 at a time.
 //  3. What net/http refuses on its own leaves as a problem of the handler's form. All that is refused or given up before
 //     the handler is counted, once.
 //  4. The client's address is another's word only behind a trusted proxy, and the zero Addr where that word is not clear.

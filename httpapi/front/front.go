@@ -71,7 +71,8 @@ type Front struct {
 	live       atomic.Pointer[live]
 	certs      *certs
 	counted    func(reason string)
-	handshakes func(n int) // that failed
+	handshakes func(n int)  // that failed
+	lingering  atomic.Int64 // connections that wait to be refused
 
 	tcp   *endpoint
 	admin *endpoint // nil without a socket

@@ -103,6 +103,7 @@ func (g *generation) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header()["Connection"] = []string{"close"}
 	}
 	if l.over != letIn && !g.e.f.o.Bypass(r) {
+		l.linger(r)
 		g.e.f.refuse(w, l.over)
 		return
 	}

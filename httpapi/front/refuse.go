@@ -3,6 +3,7 @@ package front
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"strconv"
@@ -87,6 +88,29 @@ func (v verdict) status() (status int, detail string) {
 		return http.StatusTooManyRequests, "too many connections from this address"
 	}
 	return http.StatusServiceUnavailable, "too many connections"
+}
+
+// A connection that is to be refused waits for that for a moment, without a place, so that who opens one after the other
+// cannot keep a core busy: a hundred milliseconds, give or take a half lest they all come back at once, and so many at a time.
+const (
+	lingerFor  = 100 * time.Millisecond
+	lingerMost = 256
+)
+
+// linger gives the reserved place to the next, and waits.
+func (l *life) linger(r *http.Request) {
+	l.e.book.leave(l)
+	lingering := &l.e.f.lingering
+	defer lingering.Add(-1)
+	if lingering.Add(1) > lingerMost {
+		return
+	}
+	pause := time.NewTimer(lingerFor/2 + rand.N(lingerFor))
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-r.Context().Done():
+	}
 }
 
 // turnAway refuses a connection that has just been accepted, reading nothing and waiting for nothing: what it is told
