@@ -130,7 +130,8 @@ func openError(path string, err error) error {
 	if errors.Is(err, berrors.ErrTimeout) {
 		return &LockedError{Path: path}
 	}
-	if errors.Is(err, ErrLocked) || errors.Is(err, fs.ErrNotExist) {
+	said, ok := errors.AsType[*fs.PathError](err)
+	if errors.Is(err, ErrLocked) || errors.Is(err, fs.ErrNotExist) || ok && said.Op == "open" && said.Path == path {
 		return err
 	}
 	return fmt.Errorf("open %s: %w", path, err)
