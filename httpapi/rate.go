@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"math/rand/v2"
-	"net/netip"
 	"time"
 
 	"ronbox/httpapi/limit"
@@ -19,7 +18,7 @@ func limitRate(s *Server, b *bound, next handler) handler {
 	}
 	return func(c *call) error {
 		if !c.peer.Socket {
-			from := network(c.peer.Addr)
+			from := limit.Network(c.peer.Addr)
 			if err := take(share, from, c.started); err != nil {
 				c.rests = true
 				return err
@@ -55,18 +54,6 @@ func (s *Server) rest(c *call) {
 	case <-c.r.Context().Done():
 	case <-s.gate.closed:
 	}
-}
-
-// network is what counts as one address: an IPv6 host owns its /64.
-func network(a netip.Addr) netip.Addr {
-	if a = a.Unmap(); a.Is4() {
-		return a
-	}
-	p, err := a.WithZone("").Prefix(64)
-	if err != nil { // the zero Addr, of those who are not told
-		return a
-	}
-	return p.Addr()
 }
 
 // limitCaller takes a token of who the token says is calling. It stands behind auth, which alone knows.

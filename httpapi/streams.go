@@ -7,6 +7,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines/registry"
 	"ronbox/httpapi/front"
+	"ronbox/httpapi/limit"
 )
 
 var errStreams = errors.New("too many open streams")
@@ -30,7 +31,7 @@ func (s *streams) enter(p *front.Peer, cfg registry.SSEConfig) bool {
 		return false
 	}
 	if !p.Socket {
-		from := network(p.Addr)
+		from := limit.Network(p.Addr)
 		if s.byIP[from] >= cfg.MaxPerIP {
 			return false
 		}
@@ -47,7 +48,7 @@ func (s *streams) leave(p *front.Peer) {
 	if p.Socket {
 		return
 	}
-	from := network(p.Addr)
+	from := limit.Network(p.Addr)
 	if s.byIP[from]--; s.byIP[from] == 0 {
 		delete(s.byIP, from)
 	}

@@ -28,26 +28,13 @@ func (g *guard) closed(r *Request) time.Duration {
 	if r.Socket {
 		return 0
 	}
-	_, wait := g.failures.Peek(network(r.IP), r.Now)
+	_, wait := g.failures.Peek(limit.Network(r.IP), r.Now)
 	return wait
 }
 
 // failed counts one failure. Peers of the admin socket are not counted: they are known by their uid.
 func (g *guard) failed(r *Request) {
 	if !r.Socket {
-		g.failures.Take(network(r.IP), r.Now)
+		g.failures.Take(limit.Network(r.IP), r.Now)
 	}
-}
-
-// network is the address, or of IPv6 the first address of its /64, which one host has to itself. Those who are not told share the zero Addr.
-func network(ip netip.Addr) netip.Addr {
-	ip = ip.Unmap().WithZone("")
-	if ip.Is4() {
-		return ip
-	}
-	p, err := ip.Prefix(64)
-	if err != nil {
-		return ip
-	}
-	return p.Addr()
 }

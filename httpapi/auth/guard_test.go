@@ -186,17 +186,6 @@ func TestFailuresOfTheUntold(t *testing.T) {
 	}
 }
 
-// A host has its whole /64, and one address however it is written.
-func TestNetworks(t *testing.T) {
-	for in, want := range map[string]string{
-		"192.0.2.7": "192.0.2.7", "::ffff:192.0.2.7": "192.0.2.7", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::", "fe80::1%eth0": "fe80::",
-	} {
-		if got := network(netip.MustParseAddr(in)); got != netip.MustParseAddr(want) {
-			t.Errorf("%s: %s, want %s", in, got, want)
-		}
-	}
-}
-
 // 10,000 garbled tokens, each a mutation of a good one: no panic, and 401 for all.
 func TestGarbledTokens(t *testing.T) {
 	a := newRig()

@@ -122,16 +122,3 @@ func (b *book) open() int {
 	defer b.mu.Unlock()
 	return b.n + len(b.kept)
 }
-
-// placeKey is what the limit per address counts by: the address, or the /64 of an IPv6 one, since that is what one
-// customer is given.
-func placeKey(a netip.Addr) netip.Addr {
-	if !a.Is6() {
-		return a
-	}
-	p, err := a.Prefix(64)
-	if err != nil {
-		return a
-	}
-	return p.Addr()
-}

@@ -228,19 +228,6 @@ func check(t *rapid.T, b *book, inside []*life, max limits) {
 	}
 }
 
-func TestNeighboursShareAPlaceKey(t *testing.T) {
-	for _, tt := range []struct {
-		a, b string
-		same bool
-	}{
-		{"2001:db8::1", "2001:db8::ffff:1", true}, {"2001:db8::1", "2001:db8:0:1::1", false}, {"10.0.0.1", "10.0.0.2", false},
-	} {
-		if same := placeKey(netip.MustParseAddr(tt.a)) == placeKey(netip.MustParseAddr(tt.b)); same != tt.same {
-			t.Errorf("%s and %s: same %v", tt.a, tt.b, same)
-		}
-	}
-}
-
 // Who is refused in a reserved place waits for it without the place, so that one connection after the other costs the node
 // little and keeps no probe out.
 func TestRefusalsAreNotHurried(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"ronbox/httpapi/limit"
 )
 
 // How a generation stops accepting.
@@ -223,7 +225,7 @@ func (e *endpoint) admit(g *generation, c net.Conn) net.Conn {
 		if at, ok := c.RemoteAddr().(*net.TCPAddr); ok {
 			l.peer.Addr = at.AddrPort().Addr().Unmap().WithZone("")
 		}
-		l.key = placeKey(l.peer.Addr)
+		l.key = limit.Network(l.peer.Addr)
 		exempt, probe = e.f.live.Load().trusts(l.peer.Addr), e.f.live.Load().probes(l.peer.Addr)
 	case *net.UnixConn:
 		uid, gid, err := peerCred(c)
