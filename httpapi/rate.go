@@ -38,9 +38,13 @@ func limitRate(s *Server, b *bound, next handler) handler {
 // the others, and one that is alone hardly notices.
 func shareOf(n int) int { return (4*n + 4) / 5 }
 
-// floodRest is how long a connection rests once its network has taken its share: as many as one may have cannot keep a
-// core busy with refusals then. Give or take a half, lest they all come back at once.
-const floodRest = 100 * time.Millisecond
+// burstOf is how many reads of a share one network may make at once: those of a tenth of a second, or of a page with all it
+// links to. A whole second's worth would keep the cores from all others for that second.
+func burstOf(share int) int { return min(share, max(64, share/10)) }
+
+// floodRest is how long a connection rests once its network has taken its share: the 256 that one may have ask 640 times a
+// second then, which costs a twentieth of a core. Give or take a half, lest they all come back at once.
+const floodRest = 400 * time.Millisecond
 
 // rest sends the answer and keeps the connection from being asked on for a moment. The call is over for every limit.
 func (s *Server) rest(c *call) {

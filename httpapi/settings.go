@@ -108,7 +108,7 @@ func (s *service) set(l Limits) {
 	s.writes.Set(float64(l.RPS), l.Burst)
 	s.reads.Set(float64(l.ReadRPS), l.ReadRPS)
 	s.writeShare.Set(float64(shareOf(l.RPS)), shareOf(l.Burst))
-	s.readShare.Set(float64(shareOf(l.ReadRPS)), shareOf(l.ReadRPS))
+	s.readShare.Set(float64(shareOf(l.ReadRPS)), burstOf(shareOf(l.ReadRPS)))
 	s.byIP.Set(float64(l.PerIP.RPS), l.PerIP.Burst)
 	s.byTenant.Set(float64(l.PerTenant.RPS), l.PerTenant.Burst)
 	s.byName.Set(float64(l.PerPrincipal.RPS), l.PerPrincipal.Burst)
