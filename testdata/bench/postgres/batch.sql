@@ -1,0 +1,1 @@
+select batch(1000, :accounts);
