@@ -77,6 +77,7 @@ func drawConfig(t *rapid.T) *Config {
 	c.OTel.SampleReads = rapid.Float64Range(0, 1).Draw(t, "sample_reads")
 	c.OTel.SampleWrites = float64(rapid.IntRange(0, 1).Draw(t, "sample_writes"))
 	c.Metrics.NativeHistograms = rapid.Bool().Draw(t, "native")
+	c.Registry.Enabled = rapid.Bool().Draw(t, "registry")
 	c.Registry.Origin = rapid.StringMatching(`[a-z]{1,12}\.[a-z]{2,5}/[a-z0-9]{1,26}`).Draw(t, "origin")
 	c.Registry.Bus.ChannelBound = rapid.IntRange(64, 65_536).Draw(t, "channel_bound")
 	return c

@@ -12,7 +12,8 @@ import (
 
 // Config is the section [registry]. No key of it touches signers or thresholds: those come from signed versions only.
 type Config struct {
-	Origin        string          `toml:"origin" reload:"x"` // name of the log; empty: ronbox.local/<node id>
+	Enabled       bool            `toml:"enabled" reload:"x"` // false: no tasks and no routes; what the file holds stays
+	Origin        string          `toml:"origin" reload:"x"`  // name of the log; empty: ronbox.local/<node id>
 	Bus           BusConfig       `toml:"bus" reload:"r"`
 	Queues        QueuesConfig    `toml:"queues" reload:"x"`
 	Limits        LimitsConfig    `toml:"limits" reload:"r"`
@@ -88,6 +89,7 @@ type BootstrapConfig struct {
 // DefaultConfig gives every default.
 func DefaultConfig() Config {
 	return Config{
+		Enabled:       true,
 		Bus:           BusConfig{ChannelBound: 1024, EmitUpdates: true},
 		Queues:        QueuesConfig{Proposals: 512, Approvals: 512},
 		Limits:        LimitsConfig{RPS: 500, Inflight: 1024},
