@@ -38,7 +38,7 @@ func (s *Server) identify(c *call, r *Route) (engines.Actor, error) {
 		return actor, err
 	}
 	held, err := s.d.Auth.Check(token, s.asked(c, r))
-	held.UID, held.Admin = actor.UID, held.Admin && actor.Admin
+	held.UID, held.Admin, held.Scopes = actor.UID, held.Admin && actor.Admin, auth.Meet(held.Scopes, actor.Scopes)
 	return held, err
 }
 
@@ -64,7 +64,9 @@ func (s *Server) socketActor(c *call, r *Route) (engines.Actor, error) {
 		s.d.Metrics.Counter("auth_failures_total", r.Service, "stage", "peer", "scope", r.Scope, "surface", "uds")(1)
 		return engines.Actor{}, &auth.DeniedError{Scope: r.Scope, Reasons: []string{"uds.map gives " + c.peer.String() + " no such scope"}}
 	}
-	return engines.Actor{UID: &uid, Admin: auth.Implies(scopes, auth.ScopeAdmin), Principal: "uid:" + strconv.FormatUint(uint64(uid), 10)}, nil
+	return engines.Actor{
+		UID: &uid, Admin: auth.Implies(scopes, auth.ScopeAdmin), Scopes: scopes, Principal: "uid:" + strconv.FormatUint(uint64(uid), 10),
+	}, nil
 }
 
 // bearer reads the token of the Authorization header. What is not one such token is the empty one, which auth refuses.

@@ -123,7 +123,7 @@ func requestRows() []row {
 		bad.when(is(inflate.ErrStream)).told("the body is not what its Content-Encoding says"),
 		bad.when(is(inflate.ErrRatio)).because(reasonRatioCap).told("the body inflates by too much; send it as it is"),
 		bad.when(is(inflate.ErrTooLarge)).because(reasonInflateCap).told("the inflated body is too large"),
-		bad.when(either(is(auth.ErrSpec), is(engines.ErrAmount))),
+		bad.when(either(is(auth.ErrSpec), is(engines.ErrAmount), is(engines.ErrAccount), is(engines.ErrAsset))),
 		bad.when(as[*HeaderError]).because(reasonBadHeader).with(field(func(e *HeaderError) string { return e.Header })),
 		{is: is(errTarget), status: http.StatusRequestURITooLong, reason: reasonMalformed, code: "Malformed", title: "URI too long"},
 		{is: is(errHeaders), status: http.StatusRequestHeaderFieldsTooLarge, reason: reasonBadHeader, code: "Malformed",

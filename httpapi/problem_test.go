@@ -59,6 +59,8 @@ func problemCases() []problemCase {
 		{&ReloadError{Reason: "restart", Keys: []string{"store.max_bytes"}}, 422, "reload_refused", "ReloadRefused", false},
 		{store.ErrAmnesia, 503, "amnesia", "NotReady", false},
 		{engines.ErrAmount, 400, "malformed", "Malformed", false},
+		{engines.ErrAccount, 400, "malformed", "Malformed", false},
+		{engines.ErrAsset, 400, "malformed", "Malformed", false},
 		{auth.ErrSpec, 400, "malformed", "Malformed", false},
 		{errLength, 411, "length_required", "LengthRequired", false},
 		{errBodyCap, 413, "body_cap", "PayloadTooLarge", false},

@@ -123,7 +123,7 @@ func TestActor(t *testing.T) {
 	got.Grant = nil
 	want := engines.Actor{
 		CapID: id.TID, Kid: "k1", Fingerprint: Fingerprint(token), Principal: "ops", Tenant: "acme", Admin: true,
-		Caveats: []string{"max_bytes <= 7"},
+		Scopes: []string{"node.admin"}, Caveats: []string{"max_bytes <= 7"},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
@@ -131,7 +131,7 @@ func TestActor(t *testing.T) {
 	if most, limited := grant.MaxBytes(); most != 7 || !limited || grant.Tenant("other") == nil {
 		t.Errorf("grant %+v", grant)
 	}
-	if got, err := a.Check(appendRaw(t, token, "scope = registry.propose"), propose()); err != nil || got.Admin {
+	if got, err := a.Check(appendRaw(t, token, "scope = registry.propose"), propose()); err != nil || got.Admin || !got.May("registry.propose") || got.May("registry.commit") {
 		t.Errorf("narrowed: %+v, %v", got, err)
 	}
 	if got, err := a.Check(mint(t, a), propose()); err != nil || got.Grant != nil || got.Admin {

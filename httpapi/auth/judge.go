@@ -87,7 +87,7 @@ func (p *policy) faults() []string {
 func (p *policy) actor() engines.Actor {
 	who := engines.Actor{
 		CapID: p.id.TID, Kid: p.id.Kid, Fingerprint: p.fingerprint, Principal: p.id.Sub, Tenant: p.tenant, Signer: p.signer,
-		Admin: len(p.scopes) > 0 && Implies(p.scopes, ScopeAdmin), Caveats: p.narrowed,
+		Admin: len(p.scopes) > 0 && Implies(p.scopes, ScopeAdmin), Scopes: p.scopes, Caveats: p.narrowed,
 	}
 	if !p.grant.IsZero() {
 		who.Grant = &p.grant

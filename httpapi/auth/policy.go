@@ -139,7 +139,7 @@ func (p *policy) narrowScopes(list []string) {
 	if p.scopes == nil {
 		p.scopes = list
 	}
-	p.scopes = meet(p.scopes, list)
+	p.scopes = Meet(p.scopes, list)
 }
 
 // readSigner ties the token to one signer; two different ones leave none.

@@ -46,8 +46,8 @@ func mintScope(s string) (string, error) {
 	return NormalScope(s)
 }
 
-// meet are the scopes that both lists hold, once each.
-func meet(a, b []string) []string {
+// Meet are the scopes that both lists hold, once each.
+func Meet(a, b []string) []string {
 	both := []string{}
 	for _, s := range slices.Concat(a, b) {
 		if Implies(a, s) && Implies(b, s) && !slices.Contains(both, s) {

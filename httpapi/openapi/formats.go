@@ -14,6 +14,14 @@ func formatPattern(name string) (pattern string, known bool) {
 		pattern = `[0-7][0-9A-HJKMNP-TV-Z]{25}`
 	case "amount": // decimal minor units, at most 39 digits
 		pattern = `(0|[1-9][0-9]{0,38})`
+	case "positive": // an amount above 0
+		pattern = `[1-9][0-9]{0,38}`
+	case "account": // of the wallet
+		pattern = `[A-Za-z0-9:/_-]{1,256}`
+	case "asset":
+		pattern = `[a-z0-9]{1,16}`
+	case "txid": // a ULID behind a prefix
+		pattern = `tx_[0-7][0-9A-HJKMNP-TV-Z]{25}`
 	case "duration": // "1h30m", "30d"
 		pattern = `0|([0-9]+(d|h|m|s|ms|us|ns))+`
 	case "sig": // 64 bytes in standard base64

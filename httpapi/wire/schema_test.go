@@ -33,6 +33,10 @@ func bodies() []any {
 		wire.Head{}, wire.Version{}, wire.VersionStatus{}, wire.Diff{}, wire.Approval{}, wire.Propose{}, wire.Proposed{},
 		wire.Quorum{}, wire.Approved{}, wire.Committed{}, wire.Proposal{}, wire.ProposalList{}, wire.Signers{}, wire.Genesis{},
 		wire.Hello{}, wire.Update{}, wire.Lagged{},
+		wire.Issue{}, wire.Transfer{}, wire.Burn{}, wire.Hold{}, wire.Capture{}, wire.Release{}, wire.FlagsChange{}, wire.AssetDeclare{},
+		wire.Batch{}, wire.BatchOp{}, wire.BatchAnswer{}, wire.BatchResult{}, wire.BatchError{}, wire.Receipt{}, wire.LedgerRef{},
+		wire.Balance{}, wire.Account{}, wire.Asset{}, wire.AssetList{}, wire.HistoryEntry{}, wire.History{},
+		wire.Root{}, wire.Roots{}, wire.LedgerHead{},
 	}
 }
 

@@ -1,0 +1,194 @@
+package wire
+
+import (
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Names of the operations of the wallet, as they stand in a batch and on a receipt.
+const (
+	OpIssue    = "issue"
+	OpTransfer = "transfer"
+	OpBurn     = "burn"
+	OpHold     = "hold"
+	OpCapture  = "capture"
+	OpRelease  = "release"
+)
+
+// Issue is the body of POST /v1/issue.
+type Issue struct {
+	To          string `json:"to" format:"account"`
+	Asset       string `json:"asset" format:"asset"`
+	AmountMinor string `json:"amount_minor" format:"positive"`
+	Nonce       uint64 `json:"nonce" doc:"of the asset's issuance account: the last one and 1"`
+	Memo        string `json:"memo,omitzero" doc:"at most 128 bytes, kept for ever"`
+	ValidUntil  string `json:"valid_until,omitzero" format:"time" doc:"refused from then on"`
+}
+
+// Transfer is the body of POST /v1/transfer.
+type Transfer struct {
+	From        string `json:"from" format:"account"`
+	To          string `json:"to" format:"account"`
+	Asset       string `json:"asset" format:"asset"`
+	AmountMinor string `json:"amount_minor" format:"positive"`
+	Nonce       uint64 `json:"nonce" doc:"of the account that pays: the last one and 1"`
+	Memo        string `json:"memo,omitzero" doc:"at most 128 bytes, kept for ever"`
+	ValidUntil  string `json:"valid_until,omitzero" format:"time" doc:"refused from then on"`
+}
+
+// Burn is the body of POST /v1/burn.
+type Burn struct {
+	From        string `json:"from" format:"account"`
+	Asset       string `json:"asset" format:"asset"`
+	AmountMinor string `json:"amount_minor" format:"positive"`
+	Nonce       uint64 `json:"nonce" doc:"of the account that pays: the last one and 1"`
+	Memo        string `json:"memo,omitzero" doc:"at most 128 bytes, kept for ever"`
+	ValidUntil  string `json:"valid_until,omitzero" format:"time" doc:"refused from then on"`
+}
+
+// Hold is the body of POST /v1/hold.
+type Hold struct {
+	From        string `json:"from" format:"account"`
+	To          string `json:"to" format:"account" doc:"who may capture it"`
+	Asset       string `json:"asset" format:"asset"`
+	AmountMinor string `json:"amount_minor" format:"positive"`
+	Nonce       uint64 `json:"nonce" doc:"of the account that pays: the last one and 1"`
+	ExpiresInS  uint64 `json:"expires_in_s" doc:"seconds, 1 to 2592000"`
+	Memo        string `json:"memo,omitzero" doc:"at most 128 bytes, kept for ever"`
+	ValidUntil  string `json:"valid_until,omitzero" format:"time" doc:"refused from then on"`
+}
+
+// Capture is the body of POST /v1/capture. It ends the hold: what it does not take goes back.
+type Capture struct {
+	Hold        string `json:"hold" format:"txid" doc:"of the hold's receipt"`
+	AmountMinor string `json:"amount_minor,omitzero" format:"positive" doc:"all of it, if absent"`
+}
+
+// Release is the body of POST /v1/release.
+type Release struct {
+	Hold string `json:"hold" format:"txid" doc:"of the hold's receipt"`
+}
+
+// FlagsChange is the body of POST /v1/accounts/flags.
+type FlagsChange struct {
+	Account string   `json:"account" format:"account"`
+	Set     []string `json:"set,omitempty" enum:"frozen|no_debit|no_credit|closed"`
+	Clear   []string `json:"clear,omitempty" enum:"frozen|no_debit|no_credit|closed"`
+}
+
+// AssetDeclare is the body of POST /v1/assets.
+type AssetDeclare struct {
+	Asset string `json:"asset" format:"asset"`
+}
+
+// Batch is the body of POST /v1/batch, as JSON or CBOR with the same members.
+type Batch struct {
+	Mode string    `json:"mode" enum:"atomic|independent" doc:"all or none, or each for itself"`
+	Ops  []BatchOp `json:"ops" doc:"1 to 4096, done in this order"`
+}
+
+// BatchOp is one operation of a Batch: op, and the members of that operation's own body.
+type BatchOp struct {
+	Op          string `json:"op" enum:"issue|transfer|burn|hold|capture|release"`
+	From        string `json:"from,omitzero" format:"account"`
+	To          string `json:"to,omitzero" format:"account"`
+	Asset       string `json:"asset,omitzero" format:"asset"`
+	AmountMinor string `json:"amount_minor,omitzero" format:"positive"`
+	Nonce       uint64 `json:"nonce,omitzero"`
+	ExpiresInS  uint64 `json:"expires_in_s,omitzero"`
+	Hold        string `json:"hold,omitzero" format:"txid"`
+	Memo        string `json:"memo,omitzero"`
+	ValidUntil  string `json:"valid_until,omitzero" format:"time"`
+}
+
+// BatchAnswer is the answer to Batch. It is one and the same, byte for byte, however often the request is repeated.
+type BatchAnswer struct {
+	Results []BatchResult `json:"results" doc:"in the order of ops"`
+}
+
+// BatchResult is what became of one operation: its receipt, or why it was refused.
+type BatchResult struct {
+	Index   int            `json:"index"`
+	Status  int            `json:"status" doc:"as if the operation had come alone"`
+	Receipt jsontext.Value `json:"receipt,omitzero" doc:"a Receipt"`
+	Error   *BatchError    `json:"error,omitzero"`
+}
+
+// BatchError is the refusal of one operation of a batch.
+type BatchError struct {
+	Code      string `json:"code"`
+	Reason    string `json:"reason"`
+	Retryable bool   `json:"retryable"`
+}
+
+// Receipt says what was done. Its bytes are the same whenever it is given.
+type Receipt struct {
+	TxID        string    `json:"txid" format:"txid"`
+	Op          string    `json:"op" enum:"issue|transfer|burn|hold|capture|release|expire|flags|asset|open|once|batch"`
+	From        string    `json:"from,omitzero" format:"account"`
+	To          string    `json:"to,omitzero" format:"account"`
+	Asset       string    `json:"asset,omitzero" format:"asset?"`
+	AmountMinor string    `json:"amount_minor,omitzero" format:"amount"`
+	Nonce       uint64    `json:"nonce,omitzero"`
+	Idem        string    `json:"idem,omitzero" doc:"the Idempotency-Key of the request"`
+	TS          string    `json:"ts" format:"time"`
+	ReceiptHash string    `json:"receipt_hash" format:"b3" doc:"of txid to ts as canonical JSON"`
+	Hold        string    `json:"hold,omitzero" format:"txid"`
+	Ledger      LedgerRef `json:"ledger"`
+}
+
+// LedgerRef says where in the ledger a receipt's record stands.
+type LedgerRef struct {
+	Seq   uint64 `json:"seq"`
+	Batch uint64 `json:"batch"`
+	Root  string `json:"root" format:"b3" doc:"of that batch"`
+}
+
+// Balance is the body of GET /v1/balance. An account that nobody has ever paid has 0 of everything.
+type Balance struct {
+	Account     string    `json:"account" format:"account"`
+	Asset       string    `json:"asset" format:"asset"`
+	AmountMinor string    `json:"amount_minor" format:"amount" doc:"what may be spent: posted less held"`
+	PostedMinor string    `json:"posted_minor" format:"amount"`
+	HeldMinor   string    `json:"held_minor" format:"amount"`
+	AsOf        time.Time `json:"as_of" doc:"the ledger's clock when this was read"`
+	AsOfSeq     uint64    `json:"as_of_seq" doc:"all up to this record is in it"`
+	StaleMS     int64     `json:"stale_ms" doc:"how long ago it was read"`
+}
+
+// Account is the body of GET /v1/account.
+type Account struct {
+	Account   string    `json:"account" format:"account"`
+	Known     bool      `json:"known" doc:"whether the ledger has seen it"`
+	Flags     []string  `json:"flags" enum:"frozen|no_debit|no_credit|closed"`
+	LastNonce uint64    `json:"last_nonce" doc:"0 before the first"`
+	NextNonce uint64    `json:"next_nonce" doc:"the one to send next"`
+	OpenedAt  time.Time `json:"opened_at,omitzero"`
+}
+
+// Asset is one row of AssetList.
+type Asset struct {
+	Asset       string    `json:"asset" format:"asset"`
+	SupplyMinor string    `json:"supply_minor" format:"amount" doc:"issued and not burned"`
+	DeclaredAt  time.Time `json:"declared_at,omitzero"`
+}
+
+// AssetList is the body of GET /v1/assets.
+type AssetList struct {
+	Assets []Asset `json:"assets"`
+}
+
+// HistoryEntry is one line of an account's statement.
+type HistoryEntry struct {
+	Receipt      jsontext.Value `json:"receipt" doc:"a Receipt"`
+	Memo         string         `json:"memo,omitzero"`
+	Side         string         `json:"side" enum:"debit|credit" doc:"which side of the posting the account is on"`
+	BalanceMinor string         `json:"balance_minor" format:"amount" doc:"posted balance after it"`
+}
+
+// History is the body of GET /v1/history.
+type History struct {
+	Entries []HistoryEntry `json:"entries"`
+	Next    string         `json:"next,omitzero" doc:"?cursor= of the next page"`
+}
