@@ -1,5 +1,7 @@
 package engines
 
+import "slices"
+
 // Actor is who asks, as auth saw it. The zero Actor is nobody; an engine decides only on an Actor that auth handed out.
 type Actor struct {
 	// CapID is the id of the token that allowed the call, "" for a peer of the admin socket.
@@ -16,6 +18,8 @@ type Actor struct {
 	UID *uint32
 	// Admin says that the actor holds every scope.
 	Admin bool
+	// Scopes are the scopes that the actor holds, such as "wallet.transfer". They are not changed once the actor is handed out.
+	Scopes []string
 	// Signer is the one registry signer this actor may act for, "" for any.
 	Signer string
 	// Grant is what the engine must still check, nil for nothing.
@@ -28,4 +32,9 @@ type Actor struct {
 // Anonymous says whether no one was identified.
 func (a Actor) Anonymous() bool {
 	return a.CapID == "" && a.Principal == "" && a.UID == nil
+}
+
+// May says whether a holds the scope; one who is Admin holds every one.
+func (a Actor) May(scope string) bool {
+	return a.Admin || slices.Contains(a.Scopes, scope)
 }

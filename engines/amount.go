@@ -1,6 +1,7 @@
 package engines
 
 import (
+	"cmp"
 	"errors"
 	"math/bits"
 )
@@ -48,6 +49,27 @@ func (a Amount) Add(b Amount) (sum Amount, ok bool) {
 	return Amount{hi, lo}, true
 }
 
+// Sub is a-b; ok is false, and the difference 0, if b is more than a.
+func (a Amount) Sub(b Amount) (diff Amount, ok bool) {
+	lo, c := bits.Sub64(a.lo, b.lo, 0)
+	hi, c := bits.Sub64(a.hi, b.hi, c)
+	if c != 0 {
+		return Amount{}, false
+	}
+	return Amount{hi, lo}, true
+}
+
+// Cmp is -1, 0 or +1: a is less than b, equal to it, or more.
+func (a Amount) Cmp(b Amount) int {
+	if c := cmp.Compare(a.hi, b.hi); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.lo, b.lo)
+}
+
+// IsZero says whether a is 0.
+func (a Amount) IsZero() bool { return a == Amount{} }
+
 // Less says whether a is smaller than b.
 func (a Amount) Less(b Amount) bool {
 	_, c := bits.Sub64(a.lo, b.lo, 0)
@@ -58,14 +80,24 @@ func (a Amount) Less(b Amount) bool {
 // String is a in decimal.
 func (a Amount) String() string {
 	var text [maxDigits]byte
+	return string(a.digits(&text))
+}
+
+// digits writes a in decimal to the end of text and returns that part.
+func (a Amount) digits(text *[maxDigits]byte) []byte {
 	i := len(text)
-	for {
+	for a.hi != 0 {
 		hi, r := a.hi/10, a.hi%10
 		lo, digit := bits.Div64(r, a.lo, 10)
 		i--
 		text[i] = '0' + byte(digit)
-		if a = (Amount{hi, lo}); a == (Amount{}) {
-			return string(text[i:])
+		a = Amount{hi, lo}
+	}
+	for {
+		i--
+		text[i] = '0' + byte(a.lo%10)
+		if a.lo /= 10; a.lo == 0 {
+			return text[i:]
 		}
 	}
 }
