@@ -29,8 +29,11 @@ func (n *Node) Status() wire.Status {
 	return out
 }
 
-// head is HEAD as the registry last published it, nil before genesis.
+// head is HEAD as the registry last published it, nil before genesis and without a registry.
 func (n *Node) head() *wire.Head {
+	if n.registry == nil {
+		return nil
+	}
 	v := n.registry.Head()
 	if v.Head.Version == 0 {
 		return nil
@@ -69,12 +72,19 @@ const registrySchema = record.SchemaVersion
 func (n *Node) Version() wire.VersionInfo {
 	out := wire.VersionInfo{
 		Version: n.build.Version, Commit: n.build.Commit, Go: runtime.Version(), Schema: store.Schema,
-		Services: map[string]string{"registry": "on"}, Schemas: map[string]string{"registry": registrySchema}, Deprecations: []string{},
+		Services: map[string]string{serviceRegistry: onOff(n.registry != nil)}, Schemas: map[string]string{"registry": registrySchema}, Deprecations: []string{},
 	}
 	if info := n.store.Info(); info != nil {
 		out.NodeID, out.Incarnation, out.Schema = info.NodeID, info.Incarnation, info.Schema
 	}
 	return out
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
 }
 
 // Drain begins the shutdown and returns at once.

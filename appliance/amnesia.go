@@ -70,8 +70,10 @@ func (n *Node) purgeEvery() time.Duration {
 
 // purgeCaches forgets what was only kept to be quick, and that something was to be written to a disk.
 func (n *Node) purgeCaches(context.Context) error {
-	n.registry.Purge()
-	n.metrics.Counter("amnesia_purge_total", ownService, "kind", kindVersions)(1)
+	if n.registry != nil {
+		n.registry.Purge()
+		n.metrics.Counter("amnesia_purge_total", ownService, "kind", kindVersions)(1)
+	}
 	n.board.Set(ownService, keyAmnesia, nil)
 	return nil
 }

@@ -179,7 +179,7 @@ func (n *Node) firstSteps(ctx context.Context, o InitOptions, res *InitResult) e
 	if err := n.firstToken(ctx, o.Dev); err != nil {
 		return err
 	}
-	if !o.Dev {
+	if !o.Dev || n.registry == nil {
 		return nil
 	}
 	genesis, err := n.devGenesis(ctx)
@@ -224,15 +224,15 @@ func (n *Node) offline(ctx context.Context, work func(context.Context) error) (e
 	}
 	n.sup.Start(n.store.Tasks()...)
 	if err = n.recoverParts(ctx); err == nil {
-		n.sup.Start(n.counted(n.registry.Tasks()...)...)
+		n.startEngines()
 		err = work(ctx)
 	}
 	n.closeIntake()
-	n.sup.Drain("registry", drainDeadline(n.boot), n.grace())
+	n.drainEngines(base)
 	n.store.CloseLanes()
 	if n.sup.Drain("store", storeWithin, n.grace()) > 0 || n.inside.Load() > 0 {
 		return errors.Join(err, errors.New("a task did not stop"))
 	}
-	n.registry.Close()
+	n.closeEngines()
 	return errors.Join(err, n.store.Close())
 }

@@ -72,7 +72,7 @@ type Node struct {
 	chime   *flow.Ticker // of the janitor
 
 	store    *store.Store
-	registry *registry.Engine
+	registry *registry.Engine // nil: it is off
 	keys     *keyring
 	auth     *auth.Authority
 	server   *httpapi.Server
@@ -158,21 +158,18 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer, now fun
 	}
 	n.store = store.New(cfg.Store, n.storeOptions(log))
 	n.store.Declare(ownService, authBucket)
-	n.registry = registry.New(cfg.Registry, registry.Deps{
-		Catalog: n.catalog, Store: n.store, Metrics: n.metrics, Log: log, Board: n.board, Now: now, Progress: n.bootProgress,
-	})
+	n.assembleEngines(cfg, log)
 	n.auth = auth.New(cfg.Auth, n.metrics)
 	n.auth.SetAmnesia(cfg.Amnesia.Enabled)
 	n.keys = newKeyring(n.auth)
-	n.server, err = httpapi.New(n.settings(cfg), httpapi.Deps{
-		Catalog: n.catalog, Metrics: n.metrics, Log: log, Board: n.board, Auth: n.auth, Node: n, Registry: n.registry,
-		Lifecycle: n.cell, Now: now, Tracer: n.tracer, Inherited: o.inherited, Version: build.Version,
-	})
+	n.server, err = httpapi.New(n.settings(cfg), n.serverDeps(log))
 	if err != nil {
 		return nil, err
 	}
 	n.board.Add(n.probes()...)
-	n.catalog.DeclareTask(n.registry.Tasks()...)
+	for _, s := range n.served() {
+		n.catalog.DeclareTask(s.tasks...)
+	}
 	n.catalog.DeclareTask(n.server.Tasks()...)
 	n.catalog.DeclareTask(n.tasks()...)
 	n.catalog.DeclareTask(n.logWriter())
@@ -201,17 +198,10 @@ func (n *Node) storeOptions(log hclog.Logger) store.Options {
 func (n *Node) settings(cfg *config.Config) httpapi.Settings {
 	uds := cfg.UDS
 	uds.Path = cfg.SocketPath()
-	rps := cfg.Registry.Limits.RPS
 	return httpapi.Settings{
-		Server: cfg.Server, TLS: cfg.TLS, UDS: uds, SSE: cfg.Registry.SSE, DrainCap: drainDeadline(cfg),
-		Limits: map[string]httpapi.Limits{
-			"registry": {RPS: rps, Burst: rps, ReadRPS: registryReads, Inflight: cfg.Registry.Limits.Inflight},
-		},
+		Server: cfg.Server, TLS: cfg.TLS, UDS: uds, SSE: cfg.Registry.SSE, DrainCap: n.drainDeadline(cfg), Limits: engineLimits(cfg),
 	}
 }
-
-// registryReads is the rate of reads of the registry, all callers together: they cost a tenth of a write.
-const registryReads = 5000
 
 // Catalog lists every channel, task and lock of the node.
 func (n *Node) Catalog() *flow.Catalog { return n.catalog }
@@ -228,7 +218,3 @@ func (n *Node) OnRunning(f func(wire.Status)) { n.onRunning = f }
 // Abort asks a stop to stop waiting; before one it stops the node without a drain. It returns at once.
 func (n *Node) Abort() { n.abort.ask("abort") }
 
-// drainDeadline is the longest that any service drains.
-func drainDeadline(cfg *config.Config) time.Duration {
-	return min(cfg.Registry.DrainDeadline.D(), cfg.Node.DrainCap.D())
-}

@@ -189,7 +189,7 @@ func (n *Node) parts() []part {
 		inPlace("metrics", func(c *config.Config) { n.metrics.Configure(c.Metrics) }),
 		inPlace("auth", func(c *config.Config) { n.auth.SetConfig(c.Auth) }),
 		inPlace("store", func(c *config.Config) { n.store.SetConfig(c.Store); n.store.SetAudit(c.Audit) }),
-		inPlace("registry", func(c *config.Config) { n.registry.Reload(c.Registry) }),
+		inPlace("engines", n.reloadEngines),
 		{"otel", func(ctx context.Context, c *config.Config) (swap, undo func(), err error) {
 			return n.tracer.Prepare(ctx, c.OTel)
 		}},

@@ -38,7 +38,7 @@ func (n *Node) Run(ctx context.Context) (exit int) {
 		case actDrain:
 			e = n.drainServices(base)
 		case actAbort:
-			e = n.abortServices()
+			e = n.abortServices(base)
 		case actStop:
 			e = n.stop(base)
 		case actDie:
@@ -143,7 +143,7 @@ func (n *Node) recover(ctx context.Context) event {
 	if err := n.recoverParts(ctx); err != nil {
 		return n.bootFailed(ctx, err)
 	}
-	n.sup.Start(n.counted(n.registry.Tasks()...)...)
+	n.startEngines()
 	n.settle()
 	n.sup.Start(n.counted(n.tasks()...)...)
 	return event{kind: evRecovered}
@@ -157,7 +157,7 @@ func (n *Node) recoverParts(ctx context.Context) error {
 	if err := n.keys.load(ctx, n.store, secret, n.now()); err != nil {
 		return err
 	}
-	return n.registry.Recover(ctx)
+	return n.recoverEngines(ctx)
 }
 
 // secret reads the node secret. A node without one makes it, on the audit chain first: every older token is void by it.

@@ -30,14 +30,14 @@ const (
 // drainServices refuses new work and lets what was accepted finish.
 func (n *Node) drainServices(ctx context.Context) event {
 	n.log.Info("draining", "reason", n.drain.reason)
-	n.manager.stopping(n.drain.reason, n.conf().Node.Predrain.D()+drainDeadline(n.conf())+afterDrain)
+	n.manager.stopping(n.drain.reason, n.conf().Node.Predrain.D()+n.drainDeadline(n.conf())+afterDrain)
 	if e, cut := n.predrain(); cut {
 		return e
 	}
 	n.closeIntake()
 	linger := time.NewTimer(lameDuck)
 	defer linger.Stop()
-	if e := n.join(ctx, drainDeadline(n.conf())); e.kind != evDrained {
+	if e := n.join(ctx, n.drainDeadline(n.conf())); e.kind != evDrained {
 		return e
 	}
 	if n.server.Conns() == 0 {
@@ -80,7 +80,7 @@ func (n *Node) until(over <-chan time.Time) (cause event, cut bool) {
 func (n *Node) closeIntake() {
 	n.server.SetGate(httpapi.GateDraining)
 	n.sup.CancelBackground()
-	n.catalog.CloseFedBy("registry", flow.HTTP)
+	n.closeFed()
 }
 
 // noteDrain leaves a row on the audit chain. A store that cannot take it does not hold up the stop.
@@ -99,7 +99,7 @@ func (n *Node) join(ctx context.Context, within time.Duration) event {
 		if leg == 0 {
 			n.noteDrain(ctx)
 		} else {
-			aborted = n.sup.Drain("registry", within, n.grace())
+			aborted = n.drainEngines(ctx)
 		}
 		return nil
 	}
@@ -110,7 +110,7 @@ func (n *Node) join(ctx context.Context, within time.Duration) event {
 		}
 		if cut = n.interrupted(done); cut.kind != evDrained {
 			leave()
-			n.sup.Drain("registry", 0, n.grace())
+			n.abortEngines(ctx, n.grace())
 		}
 		return nil
 	})
@@ -135,10 +135,10 @@ func (n *Node) interrupted(done <-chan struct{}) event {
 }
 
 // abortServices cancels what still runs.
-func (n *Node) abortServices() event {
+func (n *Node) abortServices(ctx context.Context) event {
 	n.manager.stopping("abort", afterDrain)
 	n.closeIntake()
-	n.sup.Drain("registry", 0, n.grace())
+	n.abortEngines(ctx, n.grace())
 	return event{kind: evDrained}
 }
 
@@ -185,7 +185,7 @@ func (n *Node) isInside() bool {
 
 // closeFile frees the caches and lets the file go.
 func (n *Node) closeFile() event {
-	n.registry.Close()
+	n.closeEngines()
 	err := n.store.Close()
 	if err == nil || errors.Is(err, store.ErrDied) {
 		return event{kind: evClosed}
@@ -223,12 +223,15 @@ func (n *Node) die(ctx context.Context) {
 	n.server.SetGate(httpapi.GateClosed)
 	shut, cancel := context.WithTimeout(ctx, dieWithin)
 	defer cancel()
-	services := []string{"registry", "store"}
-	_ = flow.Fan(shut, len(services)+1, func(ctx context.Context, leg int) error {
-		if leg == len(services) {
+	_ = flow.Fan(shut, 3, func(ctx context.Context, leg int) error {
+		switch leg {
+		case 0:
 			return n.server.Shutdown(ctx)
+		case 1:
+			n.abortEngines(ctx, dieWithin)
+		case 2:
+			n.sup.Drain("store", 0, dieWithin)
 		}
-		n.sup.Drain(services[leg], 0, dieWithin)
 		return nil
 	})
 	_ = n.ring.Flush(shut)
