@@ -10,21 +10,25 @@
 //  3. Broadcast: Publish never waits; for each subscription published = delivered + lagged + pending.
 //  4. Watch: a Load is never torn, and the channel it returns closes at the next Store, whenever that happens.
 //  5. Reply: exactly one of success, failure, cancelled and unknown reaches the waiter; a claimed item is never cancelled.
-//  6. Every goroutine has an owner that joins it: the Supervisor its tasks, Fan its legs. Only a task that ignores the end of its context past
+//  6. Every goroutine has an owner that joins it: the Supervisor its tasks, Fan its legs, a Flight its runs. Only a task that ignores the end of its context past
 //     the grace of a Drain is left behind. A panic in a task ends that life of the task only, is counted and its stack logged once.
 //  7. A closed queue means drain, a done context means stop now. A queue closes when the last task named in its Producers has returned.
 //  8. Each goroutine of a task carries the labels service and task. What a task or a channel shows of itself is what it was at one moment.
-//  9. Metrics are resolved when a thing is constructed; no hot path looks one up.
+//  9. Breaker: Step alone changes the state. Open lets nothing through before its stay is over; half-open lets through no more calls than
+//     there are probes, and a result counts in the era that let its call through or nowhere.
+//  10. Flight: at most one call a key is under way, everyone who joined it gets its one answer or leaves, and a call that all have left
+//     before it was claimed is never made. A key is free again before anyone has the answer.
+//  11. Metrics are resolved when a thing is constructed; no hot path looks one up.
 //
 // # Tasks and queues
 //
 // The package starts no task of its own. The Supervisor runs two goroutines for each instance of a task: one that lives the task's
-// lives, one that watches it, waits out the restart delay and tells of escalation. Queues hold what their Spec says and never grow.
+// lives, one that watches it, waits out the restart delay and tells of escalation. Flight.Do runs one goroutine a call. Queues hold what their Spec says and never grow.
 //
 // # Lock order
 //
 // Engines' locks follow the ranks of this package, outer first: state_meta, run_registry, routing_table, flights, cache_meta,
 // balance_cache, breaker_table, counters. A goroutine holds locks of one service only and none while it waits on anything of this package;
-// with the build tag flowdebug both are checked and a breach panics. The package's own locks (Catalog, Broadcast, Ticker, Supervisor,
-// task state, Fan) are innermost, guard a few assignments, and are never held together nor over a call out of the package.
+// with the build tag flowdebug both are checked and a breach panics. The shards of a Flight are locks of its service with the rank flights,
+// held inside its methods only. The package's own locks (Catalog, Broadcast, Breaker, Ticker, Supervisor, task state, Fan) are innermost, guard a few assignments, and are never held together nor over a call out of the package.
 package flow

@@ -1,0 +1,232 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+var (
+	// ErrFlightFull is returned to a caller that would be one too many to wait for a call. Nothing was begun for it.
+	ErrFlightFull = errors.New("flow: as many wait for this call as may")
+	// ErrFenceMoved is returned to a caller whose fence is not the one the call under way began with: its answer may not serve this caller.
+	ErrFenceMoved = errors.New("flow: the call under way began before another fence")
+)
+
+// FlightSpec declares a Flight.
+type FlightSpec struct {
+	Service string
+	Name    string // what is called; the value of the label kind
+	Shards  int    // locks over the keys, a power of two; 0 means 1
+	Waiters int    // callers that may wait for a call beside the one that began it
+	Calls   int    // calls under way at once; ErrBusy beyond
+}
+
+// Flight joins callers that ask for the same: one call a key is under way at any time, and every caller that waits for it gets its one
+// answer. F is the fence: who comes with another than the call began with is refused. Safe for concurrent use.
+type Flight[K, F comparable, V any] struct {
+	spec     FlightSpec
+	seed     maphash.Seed
+	shards   []flightShard[K, F, V]
+	calls    atomic.Int64 // keys under way
+	panicked func(n int)
+	log      hclog.Logger
+
+	owed   atomic.Int64 // calls and goroutines that Close waits for
+	closed atomic.Bool
+	idle   chan struct{} // closed when closed and owed is 0
+	once   sync.Once     // closes idle
+}
+
+type flightShard[K, F comparable, V any] struct {
+	mu   *Mutex
+	keys map[K]*Call[K, F, V] // guarded by mu
+}
+
+// NewFlight returns a flight whose locks are declared in c. It panics on a spec without names, places or calls.
+func NewFlight[K, F comparable, V any](c *Catalog, s FlightSpec) *Flight[K, F, V] {
+	s.Shards = max(s.Shards, 1)
+	if s.Service == "" || s.Name == "" || s.Waiters < 0 || s.Calls < 1 || s.Shards&(s.Shards-1) != 0 {
+		panic(fmt.Sprintf("flow: flight %s.%s needs both names, calls, and a power of two of shards", s.Service, s.Name))
+	}
+	f := &Flight[K, F, V]{
+		spec:     s,
+		seed:     maphash.MakeSeed(),
+		shards:   make([]flightShard[K, F, V], s.Shards),
+		panicked: c.meter.Counter("tasks_panicked_total", s.Service, "kind", s.Name),
+		log:      c.log.Named(s.Service),
+		idle:     make(chan struct{}),
+	}
+	for i := range f.shards {
+		f.shards[i] = flightShard[K, F, V]{mu: NewMutex(c, s.Service, RankFlights), keys: map[K]*Call[K, F, V]{}}
+	}
+	return f
+}
+
+// Join enters the call under way for key, or begins one. The first must see to it that the call is settled, by Answer or Fail, and everyone
+// who joined calls Wait once. ErrFlightFull and ErrFenceMoved refuse a joiner, ErrBusy and ErrClosed a beginner. Join never waits.
+func (f *Flight[K, F, V]) Join(key K, fence F) (c *Call[K, F, V], first bool, err error) {
+	if err := f.enter(); err != nil {
+		return nil, false, err
+	}
+	if c, first, err = f.join(key, fence); !first {
+		f.leave()
+	}
+	return c, first, err
+}
+
+func (f *Flight[K, F, V]) join(key K, fence F) (c *Call[K, F, V], first bool, err error) {
+	s := f.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c = s.keys[key]; c != nil {
+		switch {
+		case c.fence != fence:
+			return nil, false, ErrFenceMoved
+		case c.waiting > f.spec.Waiters:
+			return nil, false, ErrFlightFull
+		}
+		c.waiting++
+		return c, false, nil
+	}
+	if f.calls.Add(1) > int64(f.spec.Calls) {
+		f.calls.Add(-1)
+		return nil, false, ErrBusy
+	}
+	c = &Call[K, F, V]{flight: f, shard: s, key: key, fence: fence, waiting: 1, done: make(chan struct{})}
+	s.keys[key] = c
+	return c, true, nil
+}
+
+func (f *Flight[K, F, V]) shard(key K) *flightShard[K, F, V] {
+	if len(f.shards) == 1 {
+		return &f.shards[0]
+	}
+	return &f.shards[maphash.Comparable(f.seed, key)&uint64(len(f.shards)-1)]
+}
+
+// Do joins the call under way for key, or makes it: run, on a goroutine and a context of its own that keeps the values of ctx but ends after
+// within, whatever becomes of its callers. Do waits for the answer until ctx ends and then returns its cause; the call goes on. A panic in
+// run is answered to all who wait as a *PanicError. The errors of Join come before anything is done.
+func (f *Flight[K, F, V]) Do(ctx context.Context, key K, fence F, within time.Duration, run func(context.Context) (V, error)) (V, error) {
+	assertFree("Flight.Do")
+	var zero V
+	c, first, err := f.Join(key, fence)
+	if err != nil {
+		return zero, err
+	}
+	if first {
+		f.fly(ctx, c, within, run)
+	}
+	select {
+	case <-c.done:
+		return c.value, c.err
+	case <-ctx.Done():
+	}
+	if c.withdraw() || c.part() {
+		return zero, context.Cause(ctx)
+	}
+	<-c.done // settled while ctx ended
+	return c.value, c.err
+}
+
+// fly runs c on a goroutine that Close joins.
+func (f *Flight[K, F, V]) fly(ctx context.Context, c *Call[K, F, V], within time.Duration, run func(context.Context) (V, error)) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), within)
+	ctx, cancel := context.WithCancelCause(ctx)
+	c.hold(cancel)
+	f.owed.Add(1)
+	go func() {
+		defer f.leave()
+		defer stop()
+		defer cancel(nil)
+		guard(func() error {
+			v, err := run(ctx)
+			if err == nil {
+				c.Answer(v)
+			}
+			return err
+		}, func(err error) { f.land(c, err) })
+	}()
+}
+
+// land fails c if its run did, and tells of a panic.
+func (f *Flight[K, F, V]) land(c *Call[K, F, V], err error) {
+	if err == nil {
+		return
+	}
+	var p *PanicError
+	if errors.As(err, &p) {
+		f.panicked(1)
+		f.log.Error("call panicked", "call", f.spec.Name, "panic", fmt.Sprint(p.Value), "stack", string(p.Stack))
+	}
+	c.Fail(err)
+}
+
+// Len returns how many calls are under way.
+func (f *Flight[K, F, V]) Len() int {
+	return int(f.calls.Load())
+}
+
+// enter counts one more that Close waits for.
+func (f *Flight[K, F, V]) enter() error {
+	f.owed.Add(1)
+	if f.closed.Load() {
+		f.leave()
+		return ErrClosed
+	}
+	return nil
+}
+
+func (f *Flight[K, F, V]) leave() {
+	if f.owed.Add(-1) == 0 && f.closed.Load() {
+		f.once.Do(func() { close(f.idle) })
+	}
+}
+
+// Close refuses new calls and waits until those under way are settled and their goroutines gone. When ctx ends first, it ends the contexts
+// of the runs with ErrAborted, waits a moment more, and returns an error if some are left. Safe to call again.
+func (f *Flight[K, F, V]) Close(ctx context.Context) error {
+	assertFree("Flight.Close")
+	f.closed.Store(true)
+	f.owed.Add(1)
+	f.leave()
+	select {
+	case <-f.idle:
+		return nil
+	case <-ctx.Done():
+	}
+	f.abort()
+	grace := time.NewTimer(replyGrace)
+	defer grace.Stop()
+	select {
+	case <-f.idle:
+		return nil
+	case <-grace.C:
+		return fmt.Errorf("flow: flight %s.%s: %d calls do not end: %w", f.spec.Service, f.spec.Name, f.Len(), context.Cause(ctx))
+	}
+}
+
+// abort ends the contexts of all runs.
+func (f *Flight[K, F, V]) abort() {
+	var runs []context.CancelCauseFunc
+	for i := range f.shards {
+		s := &f.shards[i]
+		s.mu.Lock()
+		for _, c := range s.keys {
+			if c.cancel != nil {
+				runs = append(runs, c.cancel)
+			}
+		}
+		s.mu.Unlock()
+	}
+	for _, cancel := range runs {
+		cancel(ErrAborted)
+	}
+}
