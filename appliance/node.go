@@ -217,4 +217,3 @@ func (n *Node) OnRunning(f func(wire.Status)) { n.onRunning = f }
 
 // Abort asks a stop to stop waiting; before one it stops the node without a drain. It returns at once.
 func (n *Node) Abort() { n.abort.ask("abort") }
-

@@ -1,10 +1,14 @@
 package obs
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // families are the metrics that services share, and those of the node itself. A metric of one engine is declared by that engine.
 func families() []Family {
-	return append(append(queueFamilies(), taskFamilies()...), append(httpFamilies(), nodeFamilies()...)...)
+	return slices.Concat(queueFamilies(), taskFamilies(), upstreamFamilies(), httpFamilies(), nodeFamilies())
 }
 
 func queueFamilies() []Family {
@@ -28,6 +32,18 @@ func taskFamilies() []Family {
 		{Name: "backoff_retries_total", Type: Counter, Labels: []string{"op", "svc"}, Help: "Retries made after a delay."},
 		{Name: "storage_backoff_total", Type: Counter, Labels: []string{"op"}, Help: "Waits of callers for the store to take work again."},
 		{Name: "commit_cas_fail_total", Type: Counter, Help: "Commits refused because HEAD had moved."},
+	}
+}
+
+// upstreamFamilies tell of those whom a service calls, in the process or elsewhere, by what guards the calls.
+func upstreamFamilies() []Family {
+	return []Family{
+		{Name: "upstream_fail_total", Type: Counter, Labels: []string{"svc"}, Help: "Calls of an upstream that failed for good, or were not made because its breaker was open."},
+		{Name: "upstream_calls_total", Type: Counter, Labels: []string{"svc", "op", "outcome"}, Help: "Calls of an upstream, each try by itself."},
+		{Name: "upstream_latency_seconds", Type: Histogram, Labels: []string{"svc", "op"},
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2}, Help: "Time of one try of a call of an upstream."},
+		{Name: "circuit_open_total", Type: Counter, Labels: []string{"svc"}, Help: "Times that the breaker of an upstream opened."},
+		{Name: "worker_inflight", Type: Gauge, Help: "Workers of a pool that have something in hand."},
 	}
 }
 
