@@ -3,7 +3,8 @@
 // # Invariants
 //
 //  1. A digest has one spelling: Parse takes what String prints and nothing else.
-//  2. Only this package imports the BLAKE3 library.
+//  2. A Mode answers what no other mode does, the plain one included; it holds no state from one Sum to the next.
+//  3. Only this package imports the BLAKE3 library.
 //
 // # Tasks and queues
 //
