@@ -1,0 +1,85 @@
+package record
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"ronbox/appliance/b3"
+)
+
+// BatchSize is the length of a batch header's byte form.
+const BatchSize = batchBody + crcSize
+
+// batchBody is what a batch's root covers: version 1, three zero bytes, and 8 each for number, first seq, count and time, then two digests.
+const batchBody = 4 + 4*8 + 2*b3.Size
+
+// batchRoots is what sets a batch's root apart from every other digest.
+var batchRoots = b3.Derive("ronbox ledger batch v1")
+
+var errBatch = errors.New("number, first seq and count must be from 1 on, the time not negative")
+
+// Batch is the header of a batch: the records of one command, chained to those before. The batch before the first is none, its root the
+// zero Digest.
+type Batch struct {
+	No     uint64    // from 1 on
+	First  uint64    // Seq of its first record
+	Count  uint64    // how many records, at least one
+	At     int64     // the ledger's time in ns since 1970
+	Merkle b3.Digest // MerkleRoot of the leaves of its records
+	Prev   b3.Digest // Root of the batch before
+}
+
+// Last is the Seq of b's last record.
+func (b *Batch) Last() uint64 { return b.First + b.Count - 1 }
+
+// Append appends b as BatchSize bytes.
+func (b *Batch) Append(dst []byte) []byte {
+	body := b.body()
+	dst = append(dst, body[:]...)
+	return binary.LittleEndian.AppendUint32(dst, checksum(body[:]))
+}
+
+func (b *Batch) body() (body [batchBody]byte) {
+	le := binary.LittleEndian
+	body[0] = version1
+	le.PutUint64(body[4:], b.No)
+	le.PutUint64(body[12:], b.First)
+	le.PutUint64(body[20:], b.Count)
+	le.PutUint64(body[28:], uint64(b.At))
+	copy(body[36:], b.Merkle[:])
+	copy(body[68:], b.Prev[:])
+	return body
+}
+
+// Root is the digest that stands for b and, through Prev, for all before it.
+func (b *Batch) Root() b3.Digest {
+	body := b.body()
+	return batchRoots.Sum(body[:])
+}
+
+// DecodeBatch reads what Append wrote, with a *FormatError for anything else.
+func DecodeBatch(raw []byte) (Batch, error) {
+	b, err := decodeBatch(raw)
+	if err != nil {
+		return Batch{}, &FormatError{"batch header", err}
+	}
+	return b, nil
+}
+
+func decodeBatch(raw []byte) (Batch, error) {
+	body, err := sealed(raw, batchBody, BatchSize)
+	if err != nil {
+		return Batch{}, err
+	}
+	le := binary.LittleEndian
+	if le.Uint32(body) != version1 {
+		return Batch{}, errVersion
+	}
+	b := Batch{No: le.Uint64(body[4:]), First: le.Uint64(body[12:]), Count: le.Uint64(body[20:]), At: int64(le.Uint64(body[28:]))}
+	copy(b.Merkle[:], body[36:])
+	copy(b.Prev[:], body[68:])
+	if b.No == 0 || b.First == 0 || b.Count == 0 || b.Count > ^uint64(0)-b.First || b.At < 0 {
+		return Batch{}, errBatch
+	}
+	return b, nil
+}
