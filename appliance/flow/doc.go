@@ -10,8 +10,9 @@
 //  3. Broadcast: Publish never waits; for each subscription published = delivered + lagged + pending.
 //  4. Watch: a Load is never torn, and the channel it returns closes at the next Store, whenever that happens.
 //  5. Reply: exactly one of success, failure, cancelled and unknown reaches the waiter; a claimed item is never cancelled.
-//  6. Every goroutine has an owner that joins it: the Supervisor its tasks, Fan its legs, a Flight its runs. Only a task that ignores the end of its context past
-//     the grace of a Drain is left behind. A panic in a task ends that life of the task only, is counted and its stack logged once.
+//  6. Every goroutine has an owner that joins it: the Supervisor its tasks, Fan its legs, a Flight its runs. Only what ignores the end of
+//     its context past the grace of a Drain or a Close is left behind. A panic in a task ends that life of the task only, one in a run
+//     fails those who wait for it; either is counted and its stack logged once.
 //  7. A closed queue means drain, a done context means stop now. A queue closes when the last task named in its Producers has returned.
 //  8. Each goroutine of a task carries the labels service and task. What a task or a channel shows of itself is what it was at one moment.
 //  9. Breaker: Step alone changes the state. Open lets nothing through before its stay is over; half-open lets through no more calls than
@@ -23,12 +24,14 @@
 // # Tasks and queues
 //
 // The package starts no task of its own. The Supervisor runs two goroutines for each instance of a task: one that lives the task's
-// lives, one that watches it, waits out the restart delay and tells of escalation. Flight.Do runs one goroutine a call. Queues hold what their Spec says and never grow.
+// lives, one that watches it, waits out the restart delay and tells of escalation. Flight.Do runs one goroutine for
+// each call. Queues hold what their Spec says and never grow.
 //
 // # Lock order
 //
 // Engines' locks follow the ranks of this package, outer first: state_meta, run_registry, routing_table, flights, cache_meta,
 // balance_cache, breaker_table, counters. A goroutine holds locks of one service only and none while it waits on anything of this package;
 // with the build tag flowdebug both are checked and a breach panics. The shards of a Flight are locks of its service with the rank flights,
-// held inside its methods only. The package's own locks (Catalog, Broadcast, Breaker, Ticker, Supervisor, task state, Fan) are innermost, guard a few assignments, and are never held together nor over a call out of the package.
+// held inside its methods only. The package's own locks (Catalog, Broadcast, Breaker, Ticker, Supervisor, task state, Fan) are innermost,
+// guard a few assignments, and are never held together nor over a call out of the package.
 package flow
