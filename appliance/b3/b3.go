@@ -57,7 +57,7 @@ func nibble(c byte) byte {
 
 // String is the text form.
 func (d Digest) String() string {
-	return string(d.appendText(make([]byte, 0, textLen)))
+	return string(d.append(make([]byte, 0, textLen)))
 }
 
 // IsZero says whether d stands for "none".
@@ -67,7 +67,7 @@ func (d Digest) IsZero() bool {
 
 // MarshalText is the text form.
 func (d Digest) MarshalText() ([]byte, error) {
-	return d.appendText(make([]byte, 0, textLen)), nil
+	return d.append(make([]byte, 0, textLen)), nil
 }
 
 // UnmarshalText is Parse.
@@ -80,7 +80,12 @@ func (d *Digest) UnmarshalText(b []byte) error {
 	return nil
 }
 
-func (d Digest) appendText(b []byte) []byte {
+// AppendText appends the text form. It never fails.
+func (d Digest) AppendText(b []byte) ([]byte, error) {
+	return d.append(b), nil
+}
+
+func (d Digest) append(b []byte) []byte {
 	return hex.AppendEncode(append(b, prefix...), d[:])
 }
 
