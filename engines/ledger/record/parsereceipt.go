@@ -1,7 +1,6 @@
 package record
 
 import (
-	"bytes"
 	"errors"
 
 	"github.com/go-json-experiment/json"
@@ -34,7 +33,6 @@ type receiptWire struct {
 var (
 	errReceiptHash = errors.New("receipt_hash is not that of the members it covers: they were altered")
 	errReceiptTxID = errors.New("txid is not of this ts and ledger.seq")
-	errReceiptForm = errors.New("the members are not a receipt's, or not in its order")
 )
 
 // ParseReceipt takes a receipt's JSON as a renderer gave it, spaces between its tokens aside. It judges the form, the names, receipt_hash
@@ -56,19 +54,13 @@ func parseReceipt(b []byte) (Receipt, error) {
 	if err != nil {
 		return Receipt{}, err
 	}
-	tight := jsontext.Value(bytes.Clone(b))
-	if err := tight.Compact(); err != nil {
-		return Receipt{}, err
-	}
 	switch {
 	case r.Hash() != w.Hash:
 		return Receipt{}, errReceiptHash
 	case r.TxID.Seq() != r.Seq || r.TxID.Millis() != r.At/1e6:
 		return Receipt{}, errReceiptTxID
-	case !bytes.Equal(r.AppendJSON(nil), tight):
-		return Receipt{}, errReceiptForm
 	}
-	return r, nil
+	return r, sameForm(b, jsontext.Value(r.AppendJSON(nil)))
 }
 
 // receipt is w as a value whose texts are within their grammars.

@@ -19,7 +19,7 @@ type Inclusion struct {
 // Proof shows a record and what its refs stand for, in a log that ends with Last.
 type Proof struct {
 	Tx       Inclusion
-	Names    []Inclusion // the records that opened its accounts and declared its asset: from, to, asset, those that it has, each once
+	Names    []Inclusion // the records that opened its accounts and declared its asset: from, to, asset, those that it has
 	Hold     *Inclusion  // the record of the hold that it ends
 	Last     Batch       // the last batch of the log
 	LastPath []b3.Digest // from the root of Last to the root of the log
@@ -32,7 +32,9 @@ type ProofError struct {
 	Reason string
 }
 
-func (e *ProofError) Error() string { return fmt.Sprintf("the proof fails at %s: %s", e.Part, e.Reason) }
+func (e *ProofError) Error() string {
+	return fmt.Sprintf("the proof fails at %s: %s", e.Part, e.Reason)
+}
 
 // Verify checks all that can be checked without the ledger, and answers the receipt that p proves, with a *ProofError if there is none.
 // That Head is the ledger's is for the caller to know: by a head it trusts, or a Consistency from one to this.
@@ -98,10 +100,6 @@ func (p *Proof) names(r *Record) (Names, error) {
 		if w.ref == 0 {
 			continue
 		}
-		if w.ref == r.To && r.To == r.From && w.op == OpOpen && n.From != "" {
-			n.To = n.From
-			continue
-		}
 		part := fmt.Sprintf("names.%d", len(p.Names)-len(rest))
 		if len(rest) == 0 {
 			return Names{}, &ProofError{part, "the record of a name is missing"}
@@ -150,9 +148,8 @@ func (p *Proof) hold(r *Record) (TxID, error) {
 
 // Consistency shows that the log grew from one head to the other by nothing but appending.
 type Consistency struct {
-	From LogHead     `json:"from"`
-	To   LogHead     `json:"to"`
-	Path []b3.Digest `json:"path"`
+	From, To LogHead
+	Path     []b3.Digest
 }
 
 // ErrInconsistent says that one log is not shown to be how the other began: either the proof is damaged, or history was rewritten.

@@ -1,0 +1,149 @@
+package record
+
+import (
+	"fmt"
+
+	"ronbox/appliance/b3"
+)
+
+// Source is a ledger to read from, as it was at one moment. A slice it answers is not changed afterwards.
+type Source interface {
+	// Record is the bytes of the record seq.
+	Record(seq uint64) ([]byte, error)
+	// Batch is the header of the batch no.
+	Batch(no uint64) (Batch, error)
+	// Node is the digest at a position of the log of batch roots.
+	Node(pos uint64) (b3.Digest, error)
+	// Opened is the Seq of the record that opened the account.
+	Opened(account uint64) (seq uint64, err error)
+	// Declared is the Seq of the record that declared the asset.
+	Declared(asset uint32) (seq uint64, err error)
+}
+
+// HeadOf is where the ledger stood after the batch no, the zero Head for 0.
+func HeadOf(s Source, no uint64) (Head, error) {
+	if no == 0 {
+		return Head{}, nil
+	}
+	b, err := s.Batch(no)
+	if err != nil {
+		return Head{}, fmt.Errorf("batch %d: %w", no, err)
+	}
+	root, err := LogRoot(no, s.Node)
+	return Head{Batches: no, Root: root, LastRoot: b.Root(), Seq: b.Last()}, err
+}
+
+// Prove proves the record seq to the log as it was after the batch no, which is that of the record or a later one. It reads every record
+// of up to four batches, those of the record and of what it refers to.
+func Prove(s Source, seq, no uint64) (Proof, error) {
+	if no == 0 {
+		return Proof{}, fmt.Errorf("record: an empty log proves nothing")
+	}
+	last, err := s.Batch(no)
+	if err != nil {
+		return Proof{}, fmt.Errorf("batch %d: %w", no, err)
+	}
+	p := Proof{Last: last}
+	if p.Head, err = HeadOf(s, no); err != nil {
+		return Proof{}, err
+	}
+	if p.LastPath, err = LogInclusion(no, no-1, s.Node); err != nil {
+		return Proof{}, err
+	}
+	r, err := include(s, seq, no, &p.Tx)
+	if err != nil {
+		return Proof{}, err
+	}
+	return p, p.addRefs(s, &r)
+}
+
+// addRefs adds the records that r refers to.
+func (p *Proof) addRefs(s Source, r *Record) error {
+	var seqs []uint64
+	for _, account := range []uint64{r.From, r.To} {
+		if account == 0 {
+			continue
+		}
+		seq, err := s.Opened(account)
+		if err != nil {
+			return fmt.Errorf("account %d: %w", account, err)
+		}
+		seqs = append(seqs, seq)
+	}
+	if r.Asset != 0 {
+		seq, err := s.Declared(r.Asset)
+		if err != nil {
+			return fmt.Errorf("asset %d: %w", r.Asset, err)
+		}
+		seqs = append(seqs, seq)
+	}
+	p.Names = make([]Inclusion, len(seqs))
+	for i, seq := range seqs {
+		if _, err := include(s, seq, p.Head.Batches, &p.Names[i]); err != nil {
+			return err
+		}
+	}
+	if r.Hold == 0 {
+		return nil
+	}
+	p.Hold = new(Inclusion)
+	_, err := include(s, r.Hold, p.Head.Batches, p.Hold)
+	return err
+}
+
+// include fills in with the record seq in the log of size batches, and answers the record.
+func include(s Source, seq, size uint64, in *Inclusion) (Record, error) {
+	raw, err := s.Record(seq)
+	if err != nil {
+		return Record{}, fmt.Errorf("record %d: %w", seq, err)
+	}
+	r, err := Decode(raw)
+	if err != nil {
+		return Record{}, fmt.Errorf("record %d: %w", seq, err)
+	}
+	if r.Batch > size {
+		return Record{}, fmt.Errorf("record: record %d came in batch %d, the log ends with %d", seq, r.Batch, size)
+	}
+	b, err := s.Batch(r.Batch)
+	if err != nil {
+		return Record{}, fmt.Errorf("batch %d: %w", r.Batch, err)
+	}
+	leaves, err := Leaves(s, b)
+	if err != nil {
+		return Record{}, err
+	}
+	*in = Inclusion{Record: raw, Index: seq - b.First, Header: b}
+	if in.Index >= b.Count {
+		return Record{}, fmt.Errorf("record: record %d is not within its batch %d", seq, b.No)
+	}
+	in.Path = MerklePath(leaves, in.Index)
+	in.LogPath, err = LogInclusion(size, b.No-1, s.Node)
+	return r, err
+}
+
+// Leaves are the digests of the records of b.
+func Leaves(s Source, b Batch) ([]b3.Digest, error) {
+	leaves := make([]b3.Digest, 0, b.Count)
+	for i := range b.Count {
+		raw, err := s.Record(b.First + i)
+		if err != nil {
+			return nil, fmt.Errorf("record %d: %w", b.First+i, err)
+		}
+		leaves = append(leaves, Leaf(raw))
+	}
+	return leaves, nil
+}
+
+// ProveConsistency shows that the log after the batch from is how the log after the batch to began.
+func ProveConsistency(s Source, from, to uint64) (Consistency, error) {
+	path, err := LogConsistency(from, to, s.Node)
+	if err != nil {
+		return Consistency{}, err
+	}
+	c := Consistency{From: LogHead{Batches: from}, To: LogHead{Batches: to}, Path: path}
+	if c.From.Root, err = LogRoot(from, s.Node); err != nil {
+		return Consistency{}, err
+	}
+	c.To.Root, err = LogRoot(to, s.Node)
+	return c, err
+}
