@@ -1,0 +1,75 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"ronbox/appliance/unit"
+)
+
+// Values of Config.VerifyOnOpen.
+const (
+	VerifyNone = "none"
+	VerifyTail = "tail" // the newest 1024 batches
+	VerifyFull = "full"
+)
+
+// Config is the section [ledger].
+type Config struct {
+	StallAfter       unit.Duration `toml:"stall_after" reload:"r"`        // a call that takes longer makes the wallet unready
+	FlushEvery       unit.Duration `toml:"flush_every" reload:"r"`        // between two slices of changed states, while there are some
+	FlushSlice       int           `toml:"flush_slice" reload:"r"`        // states a slice writes
+	DirtyMaxAccounts int           `toml:"dirty_max_accounts" reload:"r"` // changed states above which bursts write slices too
+	SlotWidth        unit.Duration `toml:"slot_width" reload:"r"`         // time a slot of the idempotency index covers
+	SlotMax          int           `toml:"slot_max" reload:"r"`           // keys after which a slot ends early
+	VerifyOnOpen     string        `toml:"verify_on_open" reload:"x"`     // none, tail, full
+}
+
+// DefaultConfig gives every default.
+func DefaultConfig() Config {
+	return Config{
+		StallAfter:       unit.Duration(150 * time.Millisecond),
+		FlushEvery:       unit.Duration(50 * time.Millisecond),
+		FlushSlice:       512,
+		DirtyMaxAccounts: 262_144,
+		SlotWidth:        unit.Duration(15 * time.Minute),
+		SlotMax:          524_288,
+		VerifyOnOpen:     VerifyTail,
+	}
+}
+
+// Validate joins every fault of c.
+func (c Config) Validate() error {
+	return errors.Join(
+		between("stall_after", c.StallAfter, 50*time.Millisecond, 2*time.Second),
+		between("flush_every", c.FlushEvery, time.Millisecond, 10*time.Second),
+		within("flush_slice", c.FlushSlice, 1, 65_536),
+		within("dirty_max_accounts", c.DirtyMaxAccounts, 1, 16<<20),
+		between("slot_width", c.SlotWidth, time.Minute, time.Hour),
+		within("slot_max", c.SlotMax, 1, 4<<20),
+		c.validateVerify(),
+	)
+}
+
+func (c Config) validateVerify() error {
+	switch c.VerifyOnOpen {
+	case VerifyNone, VerifyTail, VerifyFull:
+		return nil
+	}
+	return fmt.Errorf("verify_on_open = %q: must be none, tail or full", c.VerifyOnOpen)
+}
+
+func between(key string, v unit.Duration, lo, hi time.Duration) error {
+	if v.D() < lo || v.D() > hi {
+		return fmt.Errorf("%s = %s: must be %s..%s", key, v, unit.Duration(lo), unit.Duration(hi))
+	}
+	return nil
+}
+
+func within(key string, v, lo, hi int) error {
+	if v < lo || v > hi {
+		return fmt.Errorf("%s = %d: must be %d..%d", key, v, lo, hi)
+	}
+	return nil
+}

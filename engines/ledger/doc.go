@@ -1,0 +1,30 @@
+// Package ledger keeps who has how much of what: a double-entry journal, and all that follows from it. Its users speak to a Client; Local is
+// the one over the node's store.
+//
+// One command is one batch of the ledger. It appends records, a header and the head, and nothing else: balances, names, holds and the
+// nodes of the log are kept in memory and written behind, in key order.
+//
+// # Invariants
+//
+//  1. The journal is the truth. Whatever else the file has is derived from it, may lag, and is redone from the journal at open.
+//  2. Apply is a function of the state and the command: limits, lifetimes and random bits are in the command, time and number are its stamp.
+//  3. Every check that protects money is made in Apply, in one fixed order. A refused op changes nothing and is an outcome, not an error.
+//  4. Every op debits what it credits, in one asset; only an issuance account may owe. An op for which that is not so never gets out of Apply.
+//  5. A key is answered with the outcome it had while it counts, whatever happened in between; a permanent id for ever.
+//  6. What a group changed is seen by readers after its sync and before its callers are answered, or never.
+//  7. A changed row leaves memory only after the commit that wrote it. A view begun after a miss in memory is never older than memory.
+//  8. When rows are flushed changes no record, no root, no balance and no hash of the truth.
+//  9. An op is queued once: a retry of one that is still on its way waits for it.
+//  10. A journal that does not follow itself is read and never written.
+//
+// # Tasks and queues
+//
+// Tasks: flusher (writes changed rows behind), sealer (closes and drops slots of the idempotency index), expirer (ends holds whose time is
+// over), each a producer of store.bulk. Ops go through store.work in their callers' goroutines. Broadcast: ledger_bus 1024 (drop oldest),
+// published by the committer after the sync. Ticks: flush_tick, seal_tick, expire_tick (missed ticks merge).
+//
+// # Lock order
+//
+// none: what the committer owns it alone changes; shards of the layers in memory and the table of pending ops have a leaf lock each, held
+// over one access of a map.
+package ledger

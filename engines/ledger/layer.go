@@ -1,0 +1,231 @@
+package ledger
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// layerShards is how many locks a layer has: readers and the committer seldom meet at one.
+const layerShards = 64
+
+// layer is one derived table in memory: what was changed since it was last flushed, and some of what was read besides. The committer alone
+// changes it, and sees it with the changes of the running group; readers see what was synced.
+//
+// A command's changes are undone one by one if it comes to nothing, a group's as a whole.
+type layer[K comparable, V any] struct {
+	shards  [layerShards]layerShard[K, V]
+	spread  func(K) uint64
+	changed []*cell[K, V]     // by the running group; owned by the committer
+	undo    []undo[K, V]      // of the running command; owned by the committer
+	fresh   int               // cells that the running command made dirty; owned by the committer
+	queue   ring[*cell[K, V]] // every cell once, for eviction; owned by the committer
+	dirty   atomic.Int64      // cells that wait to be flushed, as of the last group
+}
+
+type layerShard[K comparable, V any] struct {
+	mu    sync.RWMutex      // a leaf: it covers the map and the cells' pub for a few instructions
+	cells map[K]*cell[K, V] // written by the committer under mu; the committer reads it without
+}
+
+// cell is one row.
+type cell[K comparable, V any] struct {
+	key  K
+	cur  version[V] // with the running group; owned by the committer
+	pub  version[V] // as of the last synced group; guarded by the shard's mu
+	in   bool       // in changed; owned by the committer
+	used bool       // since eviction last looked; owned by the committer
+}
+
+// version is a row's value, and the seq of the first record since the last flush that changed it: 0 for a row that is as in the file.
+type version[V any] struct {
+	v     V
+	since uint64
+}
+
+type undo[K comparable, V any] struct {
+	c   *cell[K, V]
+	was version[V]
+}
+
+func newLayer[K comparable, V any](spread func(K) uint64) *layer[K, V] {
+	l := &layer[K, V]{spread: spread}
+	for i := range l.shards {
+		l.shards[i].cells = map[K]*cell[K, V]{}
+	}
+	return l
+}
+
+func (l *layer[K, V]) shard(k K) *layerShard[K, V] { return &l.shards[mix(l.spread(k))%layerShards] }
+
+// mix spreads numbers that follow one another over the shards.
+func mix(n uint64) uint64 {
+	n ^= n >> 33
+	n *= 0xff51afd7ed558ccd
+	return n ^ n>>33
+}
+
+// find is the committer's look at a cell; nil is none in memory.
+func (l *layer[K, V]) find(k K) *cell[K, V] {
+	c := l.shard(k).cells[k]
+	if c != nil {
+		c.used = true
+	}
+	return c
+}
+
+// enter adds a cell with the value that the file has.
+func (l *layer[K, V]) enter(k K, v V) *cell[K, V] {
+	c := &cell[K, V]{key: k, cur: version[V]{v: v}, pub: version[V]{v: v}, used: true}
+	s := l.shard(k)
+	s.mu.Lock()
+	s.cells[k] = c
+	s.mu.Unlock()
+	l.queue.push(c)
+	return c
+}
+
+// change opens c to a change by the record seq. The caller sets c.cur.v next.
+func (l *layer[K, V]) change(c *cell[K, V], seq uint64) {
+	l.undo = append(l.undo, undo[K, V]{c, c.cur})
+	if !c.in {
+		c.in = true
+		l.changed = append(l.changed, c)
+	}
+	if c.cur.since == 0 {
+		c.cur.since = seq
+		l.fresh++
+	}
+}
+
+// flushed notes that the value of c is on its way into the file.
+func (l *layer[K, V]) flushed(c *cell[K, V]) {
+	l.change(c, c.cur.since)
+	c.cur.since = 0
+}
+
+// back undoes the command's changes down to mark.
+func (l *layer[K, V]) back(mark int) {
+	for i := len(l.undo) - 1; i >= mark; i-- {
+		l.undo[i].c.cur = l.undo[i].was
+	}
+	clear(l.undo[mark:])
+	l.undo = l.undo[:mark]
+}
+
+// keep makes the command's changes the group's.
+func (l *layer[K, V]) keep() {
+	clear(l.undo)
+	l.undo, l.fresh = l.undo[:0], 0
+}
+
+// publish shows readers the group's changes.
+func (l *layer[K, V]) publish() {
+	dirty := 0
+	for _, c := range l.changed {
+		if was, is := c.pub.since != 0, c.cur.since != 0; was != is {
+			if dirty--; is {
+				dirty += 2
+			}
+		}
+		s := l.shard(c.key)
+		s.mu.Lock()
+		c.pub = c.cur
+		s.mu.Unlock()
+		c.in = false
+	}
+	l.forget()
+	l.dirty.Add(int64(dirty))
+}
+
+// drop undoes the group's changes.
+func (l *layer[K, V]) drop() {
+	for _, c := range l.changed {
+		c.cur, c.in = c.pub, false
+	}
+	l.forget()
+}
+
+func (l *layer[K, V]) forget() {
+	clear(l.changed)
+	l.changed = l.changed[:0]
+}
+
+// read is what readers see of k; not ok means to look into the file, with a view that begins now.
+func (l *layer[K, V]) read(k K) (v V, ok bool) {
+	s := l.shard(k)
+	s.mu.RLock()
+	if c := s.cells[k]; c != nil {
+		v, ok = c.pub.v, true
+	}
+	s.mu.RUnlock()
+	return v, ok
+}
+
+// dirtyKeys lists the rows that wait to be flushed.
+func (l *layer[K, V]) dirtyKeys() []K {
+	keys := make([]K, 0, l.dirty.Load())
+	for i := range l.shards {
+		s := &l.shards[i]
+		s.mu.RLock()
+		for k, c := range s.cells {
+			if c.pub.since != 0 {
+				keys = append(keys, k)
+			}
+		}
+		s.mu.RUnlock()
+	}
+	return keys
+}
+
+// evictSteps bounds what evict looks at in one go.
+const evictSteps = 64
+
+// evict lets go of rows that are as in the file and were not used for a round of the queue, while there are more than most cells beyond the
+// dirty ones. It runs between groups.
+func (l *layer[K, V]) evict(most int) {
+	for steps := evictSteps + l.queue.pushed(); steps > 0 && l.queue.len() > most+int(l.dirty.Load()); steps-- {
+		c := l.queue.pop()
+		if c.used || c.pub.since != 0 {
+			c.used = false
+			l.queue.push(c)
+			continue
+		}
+		s := l.shard(c.key)
+		s.mu.Lock()
+		delete(s.cells, c.key)
+		s.mu.Unlock()
+	}
+}
+
+// ring is a queue without bound.
+type ring[T any] struct {
+	in, out []T
+	at      int // of out
+	added   int // since pushed was asked last
+}
+
+func (q *ring[T]) push(v T) {
+	q.in = append(q.in, v)
+	q.added++
+}
+
+func (q *ring[T]) len() int { return len(q.in) + len(q.out) - q.at }
+
+// pop is the oldest value; the queue must not be empty.
+func (q *ring[T]) pop() T {
+	if q.at == len(q.out) {
+		clear(q.out)
+		q.in, q.out, q.at = q.out[:0], q.in, 0
+	}
+	v := q.out[q.at]
+	clear(q.out[q.at : q.at+1])
+	q.at++
+	return v
+}
+
+// pushed tells how many values came since it was last asked.
+func (q *ring[T]) pushed() int {
+	n := q.added
+	q.added = 0
+	return n
+}

@@ -1,0 +1,232 @@
+package ledger
+
+import (
+	"ronbox/engines"
+	"ronbox/engines/ledger/record"
+)
+
+// The rules judge one op on values and change those values: no state of the ledger, no clock, no I/O. Apply and Preview share them.
+
+// nsPerDay is a day of ledger time: daily limits count by UTC days.
+const nsPerDay = 24 * 60 * 60 * 1_000_000_000
+
+// move is one op with all that its rules look at. The sides point at what the op may change.
+type move struct {
+	code     record.Op
+	at       int64
+	amount   engines.Amount // a capture of 0 takes the whole hold
+	nonce    uint64
+	unnonced bool // an internal op: nonce 0 is none
+	until    int64
+	limits   *Limits
+	daily    engines.Amount
+	asset    uint32 // 0: not declared
+	from, to side
+	hold     *hold // capture, release, expire: nil is not known
+	open     uint64
+	held     int64 // the time until which a new hold is held
+}
+
+// side is one account of a move. An account that is not there yet is one with zero values.
+type side struct {
+	account *record.Account
+	state   *record.State
+	issues  bool // it is the asset's issuance account: it alone may owe
+}
+
+// hold is an amount set aside. It is resolved at most once.
+type hold struct {
+	from, to uint64
+	asset    uint32
+	amount   engines.Amount
+	at       int64
+	expires  int64
+	status   holdStatus
+}
+
+type holdStatus uint8
+
+const (
+	holdNone holdStatus = iota // not a hold, or never made
+	holdOpen
+	holdClosed  // captured or released
+	holdExpired // by the sweep
+)
+
+// spends tells the ops that take a nonce and count against the day of the debited side.
+func spends(op record.Op) bool {
+	return op == record.OpIssue || op == record.OpTransfer || op == record.OpBurn || op == record.OpHold
+}
+
+// resolves tells the ops that end a hold.
+func resolves(op record.Op) bool {
+	return op == record.OpCapture || op == record.OpRelease || op == record.OpExpire
+}
+
+// judge takes the checks in their fixed order; the first that refuses is the answer. Dedupe comes before all of them and is not a matter of
+// values.
+func (m *move) judge() *Reject {
+	if m.until != 0 && m.at > m.until {
+		return refuse(record.Expired)
+	}
+	if r := m.judgeParties(); r != nil || !m.code.MovesMoney() {
+		return r
+	}
+	if r := m.judgeNonce(); r != nil {
+		return r
+	}
+	if spends(m.code) && m.limits != nil && over(m.amount, m.limits.PerOp) {
+		return &Reject{Code: record.LimitOp, Limit: LimitPerOp}
+	}
+	if r := m.judgeHold(); r != nil {
+		return r
+	}
+	if r := m.judgeFunds(); r != nil {
+		return r
+	}
+	if r := m.judgeDay(); r != nil {
+		return r
+	}
+	return m.judgeReceiver()
+}
+
+// The words of Reject.Limit.
+const (
+	LimitPerOp        = "per_op"
+	LimitDaily        = "daily"
+	LimitTokenDaily   = "token_daily"
+	LimitAccountTotal = "account_total"
+	LimitOpenHolds    = "open_holds"
+)
+
+func refuse(code record.Result) *Reject { return &Reject{Code: code} }
+
+// over tells whether n is above a limit; a limit of zero is none.
+func over(n, limit engines.Amount) bool { return !limit.IsZero() && limit.Less(n) }
+
+// What keeps an account from giving and from taking.
+const (
+	barsDebit  = record.Frozen | record.NoDebit | record.Closed
+	barsCredit = record.Frozen | record.NoCredit | record.Closed
+)
+
+func (m *move) judgeParties() *Reject {
+	switch {
+	case m.code == record.OpAsset || m.code == record.OpFlags:
+		return nil
+	case resolves(m.code) && (m.hold == nil || m.hold.status == holdNone):
+		return refuse(record.HoldUnknown)
+	case m.code == record.OpRelease || m.code == record.OpExpire:
+		return nil
+	case m.asset == 0:
+		return refuse(record.AssetUnknown)
+	case m.from.account.Flags.Has(barsDebit), m.to.account.Flags.Has(barsCredit):
+		return refuse(record.AccountLocked)
+	}
+	return nil
+}
+
+func (m *move) judgeNonce() *Reject {
+	if !spends(m.code) || m.unnonced && m.nonce == 0 {
+		return nil
+	}
+	last, span := m.from.account.LastNonce, uint64(1)
+	if m.limits != nil && m.limits.Monotonic {
+		span = m.limits.NonceSpan
+	}
+	switch {
+	case m.nonce <= last:
+		return &Reject{Code: record.NonceReused, Expected: last + 1}
+	case m.nonce-last > span:
+		return &Reject{Code: record.NonceGap, Expected: last + 1}
+	}
+	return nil
+}
+
+func (m *move) judgeHold() *Reject {
+	switch {
+	case m.code == record.OpHold && m.limits != nil && m.limits.OpenHolds != 0 && m.open >= m.limits.OpenHolds:
+		return &Reject{Code: record.LimitHolds, Limit: LimitOpenHolds}
+	case !resolves(m.code):
+		return nil
+	case m.hold.status == holdClosed:
+		return refuse(record.HoldClosed)
+	case m.hold.status == holdExpired, m.code != record.OpExpire && m.at >= m.hold.expires:
+		return refuse(record.HoldExpired)
+	case m.code == record.OpExpire && m.at < m.hold.expires:
+		return refuse(record.HoldClosed) // the sweep's own slip; no caller asks for it
+	}
+	return nil
+}
+
+// judgeFunds holds what is to be paid against what is there.
+func (m *move) judgeFunds() *Reject {
+	if m.code == record.OpCapture {
+		if m.amount.IsZero() {
+			m.amount = m.hold.amount
+		}
+		if m.hold.amount.Less(m.amount) {
+			return refuse(record.InsufficientFunds)
+		}
+		return nil
+	}
+	if !spends(m.code) || m.from.issues {
+		return nil
+	}
+	if available, _ := m.from.state.Available(); available.Less(m.amount) {
+		return refuse(record.InsufficientFunds)
+	}
+	return nil
+}
+
+// judgeDay counts what leaves an account in one day of UTC. A capture was counted when it was held.
+func (m *move) judgeDay() *Reject {
+	if !spends(m.code) {
+		return nil
+	}
+	spent, ok := spentOn(m.from.state, m.day()).Add(m.amount)
+	switch {
+	case !ok, m.limits != nil && over(spent, m.limits.Daily):
+		return &Reject{Code: record.LimitDaily, Limit: LimitDaily}
+	case over(spent, m.daily):
+		return &Reject{Code: record.LimitDaily, Limit: LimitTokenDaily}
+	}
+	return nil
+}
+
+func (m *move) day() uint32 { return uint32(m.at / nsPerDay) }
+
+// spentOn is what the ceiling of a day counts already.
+func spentOn(s *record.State, day uint32) engines.Amount {
+	if s.Day != day {
+		return engines.Amount{}
+	}
+	return s.DayDebits
+}
+
+// judgeReceiver sees that the credited account may hold what it would get, and that no counter runs over.
+func (m *move) judgeReceiver() *Reject {
+	if m.code == record.OpRelease || m.code == record.OpExpire {
+		return nil
+	}
+	from, to := m.from.state, m.to.state
+	if spends(m.code) && !m.to.issues && m.limits != nil && !m.limits.AccountTotal.IsZero() {
+		balance, _ := to.Balance()
+		total, ok := balance.Add(to.CreditsHeld)
+		if ok {
+			total, ok = total.Add(m.amount)
+		}
+		if !ok || m.limits.AccountTotal.Less(total) {
+			return &Reject{Code: record.LimitTotal, Limit: LimitAccountTotal}
+		}
+	}
+	if !fits(to.CreditsPosted, m.amount) || !fits(from.DebitsPosted, m.amount) || !fits(to.CreditsHeld, m.amount) || !fits(from.DebitsHeld, m.amount) {
+		return &Reject{Code: record.LimitTotal, Limit: LimitAccountTotal}
+	}
+	return nil
+}
+
+func fits(a, b engines.Amount) bool {
+	_, ok := a.Add(b)
+	return ok
+}
