@@ -1,0 +1,231 @@
+package tables
+
+import (
+	"fmt"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines/ledger/record"
+	"ronbox/store"
+)
+
+// Former gives the derived rows as they were before a record. What is not there is zero, and not known.
+type Former interface {
+	Balance(k StateKey) Balance
+	Account(ref uint64) Account
+	Hold(seq uint64) (Hold, bool)
+	Once(k OnceKey) (Once, bool)
+}
+
+// Changes is what one record changes in the derived tables. It is filled by Derive and may be used again; it points into nothing.
+type Changes struct {
+	balances [record.MaxImages]BalanceChange
+	marks    [record.MaxImages]Mark
+	onces    [2]OnceChange
+	nb, nm   int
+	no       int
+
+	Account AccountChange // Ref 0: none
+	Name    NameChange    // Ref 0: none
+	Hold    HoldChange    // Seq 0: none
+}
+
+// BalanceChange is a balance after a record.
+type BalanceChange struct {
+	Key StateKey
+	New Balance
+}
+
+// AccountChange is an account after a record.
+type AccountChange struct {
+	Ref uint64
+	New Account
+}
+
+// NameChange is a name given.
+type NameChange struct {
+	Asset bool // of an asset, else of an account
+	Ref   uint64
+	Name  string
+}
+
+// HoldChange is a hold after a record.
+type HoldChange struct {
+	Seq uint64
+	New Hold
+}
+
+// OnceChange is a permanent id or a guard bound.
+type OnceChange struct {
+	Key OnceKey
+	New Once
+}
+
+// Balances are the balances that changed. The slice lasts until the next Derive.
+func (c *Changes) Balances() []BalanceChange { return c.balances[:c.nb] }
+
+// Marks are the marks that came up.
+func (c *Changes) Marks() []Mark { return c.marks[:c.nm] }
+
+// Onces are the permanent ids and guards that were bound.
+func (c *Changes) Onces() []OnceChange { return c.onces[:c.no] }
+
+// Derive fills c with what rec changes, given the rows before it. Rows that have seen rec already are left out, so a record may come again.
+// An error is a record that contradicts the rows: the journal is damaged, or rows are missing.
+func (c *Changes) Derive(rec *record.Record, f Former) error {
+	c.nb, c.nm, c.no = 0, 0, 0
+	c.Account, c.Name, c.Hold = AccountChange{}, NameChange{}, HoldChange{}
+	for i := range rec.Images {
+		if err := c.image(&rec.Images[i], f); err != nil {
+			return fmt.Errorf("record %d: %w", rec.Seq, err)
+		}
+	}
+	c.account(rec, f)
+	c.name(rec)
+	c.once(rec, f)
+	if err := c.hold(rec, f); err != nil {
+		return fmt.Errorf("record %d: %w", rec.Seq, err)
+	}
+	return nil
+}
+
+func (c *Changes) image(im *record.Image, f Former) error {
+	k := StateKey{im.Account, im.Asset}
+	b, changed, err := f.Balance(k).After(im)
+	if err != nil || !changed {
+		return err
+	}
+	c.balances[c.nb] = BalanceChange{k, b}
+	c.nb++
+	if m, ok := b.Mark(k); ok {
+		c.marks[c.nm] = m
+		c.nm++
+	}
+	return nil
+}
+
+// After is b after an image of it, unless b has seen that already.
+func (b Balance) After(im *record.Image) (after Balance, changed bool, err error) {
+	if im.State.LastSeq <= b.State.LastSeq {
+		return b, false, nil
+	}
+	if im.Prev != b.State.LastSeq {
+		return b, false, fmt.Errorf("account %d, asset %d: it follows on record %d, and the balance is after %d",
+			im.Account, im.Asset, im.Prev, b.State.LastSeq)
+	}
+	return Balance{State: im.State, Postings: b.Postings + 1}, true, nil
+}
+
+// Mark is the mark at the newest posting of b, if one stands there.
+func (b *Balance) Mark(k StateKey) (Mark, bool) {
+	return Mark{MarkKey{k, b.Postings / MarkEvery}, b.State.LastSeq}, b.Postings != 0 && b.Postings%MarkEvery == 0
+}
+
+func (c *Changes) account(rec *record.Record, f Former) {
+	if rec.Op != record.OpOpen && rec.Op != record.OpFlags && rec.Nonce == 0 {
+		return
+	}
+	if a, changed := f.Account(rec.From).After(rec); changed {
+		c.Account = AccountChange{rec.From, a}
+	}
+}
+
+// After is the account rec.From after rec, unless a has seen that already.
+func (a Account) After(rec *record.Record) (after Account, changed bool) {
+	if rec.Seq <= a.LastSeq {
+		return a, false
+	}
+	a.LastSeq = rec.Seq
+	if rec.Nonce != 0 {
+		a.LastNonce, a.LastNonceSeq = rec.Nonce, rec.Seq
+	}
+	switch rec.Op {
+	case record.OpOpen:
+		a.OpenedSeq = rec.Seq
+	case record.OpFlags:
+		a.Flags = a.Flags&^rec.Clear | rec.Set
+	}
+	return a, true
+}
+
+func (c *Changes) name(rec *record.Record) {
+	switch rec.Op {
+	case record.OpOpen:
+		c.Name = NameChange{Ref: rec.From, Name: rec.Name}
+	case record.OpAsset:
+		c.Name = NameChange{Asset: true, Ref: uint64(rec.Asset), Name: rec.Name}
+	}
+}
+
+func (c *Changes) once(rec *record.Record, f Former) {
+	if rec.Dedupe.Kind == record.DedupeOnce {
+		c.bind(OnceKey{Key: rec.Dedupe.Key}, Once{rec.Seq, b3.Digest(rec.Dedupe.Fingerprint)}, f)
+	}
+	if rec.Guard != (record.Guard{}) {
+		owner := Once{Seq: rec.Seq}
+		copy(owner.Digest[:], rec.Guard.Owner[:])
+		c.bind(OnceKey{Guard: true, Key: rec.Guard.Key}, owner, f)
+	}
+}
+
+// bind keeps the first binding for ever.
+func (c *Changes) bind(k OnceKey, o Once, f Former) {
+	if _, bound := f.Once(k); !bound {
+		c.onces[c.no] = OnceChange{k, o}
+		c.no++
+	}
+}
+
+func (c *Changes) hold(rec *record.Record, f Former) error {
+	switch rec.Op {
+	case record.OpHold:
+		if _, known := f.Hold(rec.Seq); !known {
+			c.Hold = HoldChange{rec.Seq, Hold{
+				From: rec.From, To: rec.To, Asset: rec.Asset, Amount: rec.Amount, At: rec.At, Expires: rec.Expires,
+			}}
+		}
+	case record.OpCapture, record.OpRelease, record.OpExpire:
+		h, known := f.Hold(rec.Hold)
+		if !known {
+			return fmt.Errorf("it closes the hold %d, which is not there", rec.Hold)
+		}
+		if !h.Open() && h.Closing != rec.Seq {
+			return fmt.Errorf("it closes the hold %d, which the record %d has closed", rec.Hold, h.Closing)
+		}
+		if h.Open() {
+			h.Closed, h.Closing = rec.Op, rec.Seq
+			c.Hold = HoldChange{rec.Hold, h}
+		}
+	}
+	return nil
+}
+
+// Put writes the changes.
+func (c *Changes) Put(w *store.Writes) {
+	for _, m := range c.Marks() {
+		PutMark(w, m)
+	}
+	for _, b := range c.Balances() {
+		PutBalance(w, b.Key, b.New)
+	}
+	for _, o := range c.Onces() {
+		PutOnce(w, o.Key, o.New)
+	}
+	if c.Account.Ref != 0 {
+		PutAccount(w, c.Account.Ref, c.Account.New)
+	}
+	if c.Name.Ref != 0 {
+		c.Name.Put(w)
+	}
+	if c.Hold.Seq != 0 {
+		PutHold(w, c.Hold.Seq, c.Hold.New)
+	}
+}
+
+// Put writes the name.
+func (n NameChange) Put(w *store.Writes) {
+	if n.Asset {
+		PutAsset(w, uint32(n.Ref), n.Name)
+		return
+	}
+	PutName(w, n.Ref, n.Name)
+}

@@ -1,0 +1,22 @@
+// Package tables is the ledger as it lies in the file: its buckets, the bytes of their rows, reads over a store.Reader, the walk through an
+// account's history, and Derive, the one place that says what a record of the journal means to the tables derived from it.
+//
+// # Invariants
+//
+//  1. Journal, batches and meta are the truth; every other bucket can be made again from them, and what says how far they lag is itself
+//     derived: the hash of the truth does not depend on when a flush ran.
+//  2. A row is fixed binary behind a version byte. The bytes of a version never change.
+//  3. Derive is a pure function of a record and the rows before it. A row that has seen the record already is left alone, so taking any
+//     stretch of records again, once or many times, up to the newest one that any row has seen, changes nothing.
+//  4. A balance's row counts its postings. Whoever writes the row writes the marks up to that count with it or before it.
+//  5. A hold is in the order of expiry exactly while it is open.
+//  6. A page of history is the same however it is cut into slices, and the pages after it whatever was posted meanwhile.
+//
+// # Tasks and queues
+//
+// none: reads run in the caller's view, writes in the caller's command.
+//
+// # Lock order
+//
+// none: nothing is shared but immutable declarations.
+package tables

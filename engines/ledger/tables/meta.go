@@ -1,0 +1,96 @@
+package tables
+
+import (
+	"ronbox/appliance/b3"
+	"ronbox/store"
+)
+
+// Head is where the journal ends, and what the next command counts on from. It is written by the commit that answers.
+type Head struct {
+	Seq       uint64    // of the newest record
+	Batches   uint64    // how many there are
+	At        int64     // of the newest batch, Unix ns
+	LastRoot  b3.Digest // of the newest batch
+	Accounts  uint64    // refs given to accounts: 1 to this
+	Assets    uint32    // refs given to assets: 1 to this
+	OpenHolds uint64
+}
+
+// Flushed is how far the derived tables have followed the journal; what lies beyond is redone at open.
+type Flushed struct {
+	Seq     uint64 // every row has seen the records up to it; some have seen later ones
+	Batches uint64 // the log of batch roots holds this many leaves
+}
+
+// Format is the layout of the tables, written when a ledger begins.
+const Format = 1
+
+// StoreKey hashes the idempotency keys of one ledger, so that nobody can choose their hashes.
+type StoreKey [32]byte
+
+var (
+	heads     = store.NewTable(bMeta, store.String[string](), headValue())
+	formats   = store.NewTable(bMeta, store.String[string](), u64Value())
+	storeKeys = store.NewTable(bMeta, store.String[string](), fixed(1, len(StoreKey{}),
+		func(b []byte, k *StoreKey) { copy(b, k[:]) },
+		func(b []byte, k *StoreKey) error { copy(k[:], b); return nil }))
+	flushes = store.NewTable(bFlush, store.String[string](), fixed(1, 16,
+		func(b []byte, f *Flushed) { le.PutUint64(b, f.Seq); le.PutUint64(b[8:], f.Batches) },
+		func(b []byte, f *Flushed) error { f.Seq, f.Batches = le.Uint64(b), le.Uint64(b[8:]); return nil }))
+)
+
+// Keys of ledger/meta and ledger/flush.
+const (
+	keyHead     = "head"
+	keyFormat   = "format"
+	keyStoreKey = "store_key"
+	keyLow      = "low_seq"
+)
+
+// GetHead reads the head; the zero Head is that of a ledger without records.
+func GetHead(r store.Reader) (Head, bool) { return heads.Get(r, keyHead) }
+
+// PutHead writes the head.
+func PutHead(w *store.Writes, h Head) { heads.Put(w, keyHead, h) }
+
+// GetFormat reads the layout the ledger began with.
+func GetFormat(r store.Reader) (uint64, bool) { return formats.Get(r, keyFormat) }
+
+// GetStoreKey reads the key of the idempotency keys' hashes.
+func GetStoreKey(r store.Reader) (StoreKey, bool) { return storeKeys.Get(r, keyStoreKey) }
+
+// PutGenesis writes what a ledger begins with.
+func PutGenesis(w *store.Writes, key StoreKey) {
+	formats.Put(w, keyFormat, Format)
+	storeKeys.Put(w, keyStoreKey, key)
+}
+
+// GetFlushed reads how far the derived tables have come; the zero Flushed is nowhere.
+func GetFlushed(r store.Reader) Flushed {
+	f, _ := flushes.Get(r, keyLow)
+	return f
+}
+
+// PutFlushed writes how far the derived tables have come.
+func PutFlushed(w *store.Writes, f Flushed) { flushes.Put(w, keyLow, f) }
+
+func headValue() store.Value[Head] {
+	return fixed(1, 36+b3.Size+8, func(b []byte, h *Head) {
+		le.PutUint64(b, h.Seq)
+		le.PutUint64(b[8:], h.Batches)
+		le.PutUint64(b[16:], uint64(h.At))
+		le.PutUint64(b[24:], h.Accounts)
+		le.PutUint32(b[32:], h.Assets)
+		copy(b[36:], h.LastRoot[:])
+		le.PutUint64(b[36+b3.Size:], h.OpenHolds)
+	}, func(b []byte, h *Head) error {
+		h.Seq, h.Batches, h.At = le.Uint64(b), le.Uint64(b[8:]), int64(le.Uint64(b[16:]))
+		h.Accounts, h.Assets = le.Uint64(b[24:]), le.Uint32(b[32:])
+		copy(h.LastRoot[:], b[36:])
+		h.OpenHolds = le.Uint64(b[36+b3.Size:])
+		if h.At < 0 {
+			return errNumber
+		}
+		return nil
+	})
+}
