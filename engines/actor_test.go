@@ -25,3 +25,19 @@ func TestAnonymous(t *testing.T) {
 		}
 	}
 }
+
+func TestMay(t *testing.T) {
+	for _, tt := range []struct {
+		actor Actor
+		want  bool
+	}{
+		{Actor{}, false},
+		{Actor{Scopes: []string{"wallet.read"}}, false},
+		{Actor{Scopes: []string{"wallet.read", "wallet.transfer"}}, true},
+		{Actor{Admin: true}, true},
+	} {
+		if got := tt.actor.May("wallet.transfer"); got != tt.want {
+			t.Errorf("%+v: may = %v, want %v", tt.actor, got, tt.want)
+		}
+	}
+}

@@ -75,3 +75,32 @@ func FuzzParseAmount(f *testing.F) {
 		}
 	})
 }
+
+// math/big says the same of every difference and order, and bytes and text come back.
+func TestAmountDifferences(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := amounts().Draw(t, "a"), amounts().Draw(t, "b")
+		diff, ok := a.Sub(b)
+		if ok == a.Less(b) || ok && diff.big().Cmp(new(big.Int).Sub(a.big(), b.big())) != 0 || !ok && !diff.IsZero() {
+			t.Fatalf("%s - %s = %s, %v", a, b, diff, ok)
+		}
+		if a.Cmp(b) != a.big().Cmp(b.big()) || a.IsZero() != (a.big().Sign() == 0) {
+			t.Fatalf("%s against %s is %d", a, b, a.Cmp(b))
+		}
+		if raw := a.AppendLE([]byte{9}); len(raw) != 1+AmountSize || AmountLE(raw[1:]) != a || AmountOf(a.Parts()) != a {
+			t.Fatalf("%s as bytes is %x", a, raw)
+		}
+		text, err := a.MarshalText()
+		var back Amount
+		if err != nil || string(text) != a.String() || back.UnmarshalText(text) != nil || back != a {
+			t.Fatalf("%s as text is %s", a, text)
+		}
+	})
+	var a Amount
+	if err := a.UnmarshalText([]byte("1.5")); !errors.Is(err, ErrAmount) {
+		t.Errorf("1.5 was taken: %v", err)
+	}
+	if raw := units(0x0102).AppendLE(nil); raw[0] != 2 || raw[1] != 1 {
+		t.Errorf("the least significant byte does not come first: %x", raw)
+	}
+}
