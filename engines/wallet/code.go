@@ -1,0 +1,121 @@
+package wallet
+
+import (
+	"context"
+	"errors"
+
+	"ronbox/appliance/flow"
+	"ronbox/engines"
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/record"
+)
+
+// Code is what a caller is told of a refusal. Within a batch it is all that a caller is told, since the journal keeps no more.
+type Code struct {
+	Name      string // "NONCE_CONFLICT"
+	Reason    string // the one lower-case word for it in metrics, logs and answers: "nonce_gap"
+	Status    int    // of HTTP
+	Retryable bool   // the same request may succeed later as it stands
+}
+
+// The codes of the wallet's own refusals; those of the ledger's rules are in rejectCodes.
+var (
+	codeBadRequest  = Code{"BAD_REQUEST", "malformed", 400, false}
+	codeForbidden   = Code{"FORBIDDEN", "forbidden", 403, false}
+	codeLimits      = Code{"LIMITS_EXCEEDED", "limits_exceeded", 403, false}
+	codeNotFound    = Code{"NOT_FOUND", "not_found", 404, false}
+	codeInFlight    = Code{"IDEMPOTENCY_IN_FLIGHT", "idem_in_flight", 409, true}
+	codeBusy        = Code{"BUSY", "busy", 429, true}
+	codeInternal    = Code{"INTERNAL_ERROR", "internal", 500, false}
+	codeRetryLater  = Code{"RETRY_LATER", "degraded", 503, true}
+	codeUnavailable = Code{"UPSTREAM_UNAVAILABLE", "upstream", 503, true}
+	codeFull        = Code{"STORE_FULL", "store_full", 507, true}
+)
+
+// rejectCodes are the codes of the ledger's refusals.
+var rejectCodes = [...]Code{
+	record.IdemConflict:      {"IDEMPOTENCY_CONFLICT", "idem_conflict", 422, false},
+	record.Expired:           {"BAD_REQUEST", "expired", 400, false},
+	record.AccountLocked:     {"ACCOUNT_LOCKED", "account_locked", 409, false},
+	record.AssetUnknown:      {"BAD_REQUEST", "asset_unknown", 400, false},
+	record.NonceReused:       {"NONCE_CONFLICT", "nonce_reused", 409, false},
+	record.NonceGap:          {"NONCE_CONFLICT", "nonce_gap", 409, true},
+	record.LimitOp:           {"LIMITS_EXCEEDED", "limit_op", 403, false},
+	record.LimitDaily:        {"LIMITS_EXCEEDED", "limit_daily", 403, false},
+	record.LimitTotal:        {"LIMITS_EXCEEDED", "limit_total", 403, false},
+	record.LimitHolds:        {"LIMITS_EXCEEDED", "limit_holds", 403, false},
+	record.HoldUnknown:       {"HOLD_NOT_FOUND", "hold_unknown", 404, false},
+	record.HoldClosed:        {"HOLD_CLOSED", "hold_closed", 409, false},
+	record.HoldExpired:       {"HOLD_EXPIRED", "hold_expired", 409, false},
+	record.InsufficientFunds: {"INSUFFICIENT_FUNDS", "insufficient_funds", 409, false},
+	record.Aborted:           {"ABORTED", "aborted", 409, true},
+	record.OnceConflict:      {"IDEMPOTENCY_CONFLICT", "once_conflict", 422, false},
+}
+
+// RejectCode is the code of a refusal by the ledger's rules.
+func RejectCode(r record.Result) Code {
+	if int(r) < len(rejectCodes) && rejectCodes[r].Name != "" {
+		return rejectCodes[r]
+	}
+	return codeInternal
+}
+
+// CodeOf is the code of an error that a method of Engine returned.
+func CodeOf(err error) Code {
+	var reject *ledger.Reject
+	if errors.As(err, &reject) {
+		return RejectCode(reject.Code)
+	}
+	for _, row := range errorCodes {
+		if row.is(err) {
+			return row.code
+		}
+	}
+	return codeInternal
+}
+
+type codeRow struct {
+	is   func(error) bool
+	code Code
+}
+
+// errorCodes are asked in order: what says more comes first.
+var errorCodes = [...]codeRow{
+	{isLimit, codeLimits},
+	{isA[*engines.GrantError], codeForbidden},
+	{is(ErrForbidden), codeForbidden},
+	{isA[*FieldError], codeBadRequest},
+	{is(ledger.ErrCursor), codeBadRequest},
+	{is(ledger.ErrRange), codeBadRequest},
+	{is(ErrNotFound), codeNotFound},
+	{is(ErrInFlight), codeInFlight},
+	{is(flow.ErrBusy), codeBusy},
+	{is(ledger.ErrFull), codeFull},
+	{isA[*OutcomeError], codeUnavailable},
+	{is(ledger.ErrUnavailable), codeUnavailable},
+	{is(ledger.ErrSafeMode), codeUnavailable},
+	{isA[*NotReadyError], codeRetryLater},
+	{is(ledger.ErrLoading), codeRetryLater},
+	{is(flow.ErrClosed), codeRetryLater},
+	{is(flow.ErrCanceled), codeRetryLater},
+	{is(context.DeadlineExceeded), codeRetryLater},
+	{is(context.Canceled), codeRetryLater},
+}
+
+func is(target error) func(error) bool {
+	return func(err error) bool { return errors.Is(err, target) }
+}
+
+func isA[E error](err error) bool {
+	var e E
+	return errors.As(err, &e)
+}
+
+// isLimit finds amounts that are too large for the wallet or for the token; any other refusal of a token is a lack of rights.
+func isLimit(err error) bool {
+	var grant *engines.GrantError
+	if errors.As(err, &grant) {
+		return grant.Caveat == "ceiling" || grant.Caveat == "ceiling_daily"
+	}
+	return isA[*LimitError](err)
+}

@@ -1,0 +1,234 @@
+package wallet
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"ronbox/appliance/flow"
+	"ronbox/appliance/unit"
+	"ronbox/engines"
+	"ronbox/engines/ledger"
+)
+
+// Values of Config.NonceMode.
+const (
+	NonceStrict    = "strict"    // each nonce is the last one plus 1
+	NonceMonotonic = "monotonic" // nonces may skip, by up to NonceSpan; what is skipped is burnt
+)
+
+// NonceSpan is how far a monotonic nonce may skip, so that one request cannot lock an account for ever.
+const NonceSpan = 1_000_000
+
+// Config is the section [wallet].
+type Config struct {
+	Enabled           bool           `toml:"enabled" reload:"x"`
+	Workers           int            `toml:"workers" reload:"x"`      // committers; 0: as many as processors, at least 2
+	WorkerBurst       int            `toml:"worker_burst" reload:"x"` // jobs a committer takes into one commit
+	Limits            LimitsConfig   `toml:"limits" reload:"r"`
+	ReqTimeout        unit.Duration  `toml:"req_timeout" reload:"r"`
+	DrainDeadline     unit.Duration  `toml:"drain_deadline" reload:"r"`
+	StalenessWindow   unit.Duration  `toml:"staleness_window" reload:"r"` // how old a cached balance may be
+	IdempotencyTTL    unit.Duration  `toml:"idempotency_ttl" reload:"r"`
+	MaxAmountPerOp    engines.Amount `toml:"max_amount_per_op" reload:"r"`
+	DailyCeiling      engines.Amount `toml:"daily_ceiling" reload:"r"`     // debits of an account in an asset on a UTC day
+	MaxAccountTotal   engines.Amount `toml:"max_account_total" reload:"r"` // balance and incoming holds of a receiver
+	NonceStart        uint64         `toml:"nonce_start" reload:"x"`
+	NonceMode         string         `toml:"nonce_mode" reload:"r"`
+	NoncePipeline     int            `toml:"nonce_pipeline" reload:"r"` // jobs of an account that wait for the nonces before theirs
+	Shards            int            `toml:"shards" reload:"x"`         // locks over the nonces and over the requests under way
+	BatchMaxOps       int            `toml:"batch_max_ops" reload:"r"`
+	BatchInflightOps  int            `toml:"batch_inflight_ops" reload:"r"` // ops of all batches under way
+	MaxOpenHolds      uint64         `toml:"max_open_holds" reload:"r"`     // 0: no bound
+	Assets            []string       `toml:"assets" reload:"r"`             // declared at boot and reload; one that is taken out stays declared
+	BalanceCacheBytes unit.Size      `toml:"balance_cache_bytes" reload:"x"`
+	Retry             RetryConfig    `toml:"retry" reload:"r"`
+	CircuitBreaker    BreakerConfig  `toml:"circuit_breaker" reload:"r"`
+}
+
+// LimitsConfig bounds the requests of the service. The bound of those in flight is above work_tx, so that the queue's own refusal is met.
+type LimitsConfig struct {
+	MaxInflight   int `toml:"max_inflight"`
+	RatePerSecond int `toml:"rate_per_second"` // of one principal
+	Burst         int `toml:"burst"`
+}
+
+// RetryConfig paces the calls of the ledger: after failure n it waits min(base·factorⁿ, max), give or take jitter.
+type RetryConfig struct {
+	Base       unit.Duration `toml:"base"`
+	Max        unit.Duration `toml:"max"`
+	Factor     float64       `toml:"factor"`
+	Jitter     unit.Duration `toml:"jitter"`
+	Tries      int           `toml:"tries"`
+	RPCTimeout unit.Duration `toml:"rpc_timeout"` // of one try
+}
+
+// BreakerConfig says when the ledger is left alone.
+type BreakerConfig struct {
+	FailureThreshold int           `toml:"failure_threshold"` // failed ops within Window
+	Window           unit.Duration `toml:"window"`
+	OpenDuration     unit.Duration `toml:"open_duration"`
+	HalfOpenMax      int           `toml:"half_open_max"` // probes, of which none may fail
+}
+
+// DefaultConfig gives every default.
+func DefaultConfig() Config {
+	return Config{
+		Enabled:           true,
+		WorkerBurst:       256,
+		Limits:            LimitsConfig{MaxInflight: 1024, RatePerSecond: 1000, Burst: 2000},
+		ReqTimeout:        seconds(5),
+		DrainDeadline:     seconds(5),
+		StalenessWindow:   millis(250),
+		IdempotencyTTL:    unit.Duration(24 * time.Hour),
+		MaxAmountPerOp:    engines.AmountOf(5, 7766279631452241920),           // 10^20
+		DailyCeiling:      engines.AmountOf(542, 1864712049423024128),         // 10^22
+		MaxAccountTotal:   engines.AmountOf(^uint64(0), ^uint64(0)-999999999), // 2^128-1 less 10^9
+		NonceStart:        1,
+		NonceMode:         NonceStrict,
+		NoncePipeline:     64,
+		Shards:            64,
+		BatchMaxOps:       4096,
+		BatchInflightOps:  16384,
+		MaxOpenHolds:      1_000_000,
+		Assets:            []string{"ron"},
+		BalanceCacheBytes: 32 << 20,
+		Retry: RetryConfig{
+			Base: millis(50), Max: seconds(1), Factor: 2, Jitter: millis(20), Tries: 3, RPCTimeout: seconds(1),
+		},
+		CircuitBreaker: BreakerConfig{FailureThreshold: 20, Window: seconds(10), OpenDuration: seconds(5), HalfOpenMax: 10},
+	}
+}
+
+func seconds(n int) unit.Duration { return unit.Duration(time.Duration(n) * time.Second) }
+func millis(n int) unit.Duration  { return unit.Duration(time.Duration(n) * time.Millisecond) }
+
+// Validate joins every fault of c.
+func (c Config) Validate() error {
+	return errors.Join(
+		c.validateBounds(),
+		c.validateAmounts(),
+		c.validateNonces(),
+		c.validateAssets(),
+		c.Retry.validate(),
+		c.CircuitBreaker.validate(),
+		between("req_timeout", c.ReqTimeout, c.Retry.RPCTimeout.D(), time.Minute),
+		between("drain_deadline", c.DrainDeadline, time.Second, 5*time.Second),
+		between("staleness_window", c.StalenessWindow, 10*time.Millisecond, 5*time.Second),
+		between("idempotency_ttl", c.IdempotencyTTL, time.Minute, 72*time.Hour),
+	)
+}
+
+func (c Config) validateBounds() error {
+	return errors.Join(
+		within("workers", int64(c.Workers), 0, 64),
+		within("worker_burst", int64(c.WorkerBurst), 1, 1024),
+		within("limits.max_inflight", int64(c.Limits.MaxInflight), workCap+1, 65_536),
+		within("limits.rate_per_second", int64(c.Limits.RatePerSecond), 1, 1_000_000),
+		within("limits.burst", int64(c.Limits.Burst), 1, 1_000_000),
+		within("nonce_pipeline", int64(c.NoncePipeline), 1, 1024),
+		c.validateShards(),
+		within("batch_max_ops", int64(c.BatchMaxOps), 1, MaxBatchOps),
+		within("batch_inflight_ops", int64(c.BatchInflightOps), int64(c.BatchMaxOps), 1<<20),
+		within("balance_cache_bytes", c.BalanceCacheBytes.Bytes(), 1<<20, 1<<34),
+	)
+}
+
+func (c Config) validateShards() error {
+	if c.Shards < 1 || c.Shards > 1024 || c.Shards&(c.Shards-1) != 0 {
+		return fmt.Errorf("shards = %d: must be a power of two, 1..1024", c.Shards)
+	}
+	return nil
+}
+
+func (c Config) validateAmounts() error {
+	var errs []error
+	if c.MaxAmountPerOp.IsZero() {
+		errs = append(errs, errors.New("max_amount_per_op = 0: must be more"))
+	}
+	if c.DailyCeiling.Less(c.MaxAmountPerOp) {
+		errs = append(errs, fmt.Errorf("daily_ceiling = %s: must be max_amount_per_op = %s or more", c.DailyCeiling, c.MaxAmountPerOp))
+	}
+	if c.MaxAccountTotal.Less(c.DailyCeiling) {
+		errs = append(errs, fmt.Errorf("max_account_total = %s: must be daily_ceiling = %s or more", c.MaxAccountTotal, c.DailyCeiling))
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) validateNonces() error {
+	var errs []error
+	if c.NonceStart != 1 {
+		errs = append(errs, fmt.Errorf("nonce_start = %d: must be 1", c.NonceStart))
+	}
+	if c.NonceMode != NonceStrict && c.NonceMode != NonceMonotonic {
+		errs = append(errs, fmt.Errorf("nonce_mode = %q: must be %s or %s", c.NonceMode, NonceStrict, NonceMonotonic))
+	}
+	return errors.Join(errs...)
+}
+
+// maxAssets bounds what a configuration declares: a node's assets are few, each has an account that issues it.
+const maxAssets = 256
+
+func (c Config) validateAssets() error {
+	var errs []error
+	if n := len(c.Assets); n < 1 || n > maxAssets {
+		errs = append(errs, fmt.Errorf("assets = %d names: must be 1..%d", n, maxAssets))
+	}
+	for _, a := range c.Assets {
+		if err := engines.CheckAsset(a); err != nil {
+			errs = append(errs, fmt.Errorf("assets = %q: %w", a, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c RetryConfig) validate() error {
+	errs := []error{
+		between("retry.base", c.Base, time.Millisecond, 10*time.Second),
+		between("retry.max", c.Max, c.Base.D(), time.Minute),
+		between("retry.jitter", c.Jitter, 0, c.Base.D()),
+		within("retry.tries", int64(c.Tries), 1, 5),
+		between("retry.rpc_timeout", c.RPCTimeout, 10*time.Millisecond, 10*time.Second),
+	}
+	if !(c.Factor >= 1 && c.Factor <= 10) {
+		errs = append(errs, fmt.Errorf("retry.factor = %v: must be 1..10", c.Factor))
+	}
+	return errors.Join(errs...)
+}
+
+func (c BreakerConfig) validate() error {
+	return errors.Join(
+		within("circuit_breaker.failure_threshold", int64(c.FailureThreshold), 1, 1_000_000),
+		between("circuit_breaker.window", c.Window, 100*time.Millisecond, 10*time.Minute),
+		between("circuit_breaker.open_duration", c.OpenDuration, 10*time.Millisecond, 10*time.Minute),
+		within("circuit_breaker.half_open_max", int64(c.HalfOpenMax), 1, 1000),
+	)
+}
+
+// rule is c as flow has it.
+func (c BreakerConfig) rule() flow.BreakerRule {
+	return flow.BreakerRule{Failures: c.FailureThreshold, Window: c.Window.D(), Cooldown: c.OpenDuration.D(), Probes: c.HalfOpenMax}
+}
+
+// limits are the bounds that an op carries to the ledger.
+func (c *Config) limits() *ledger.Limits {
+	return &ledger.Limits{
+		PerOp: c.MaxAmountPerOp, Daily: c.DailyCeiling, AccountTotal: c.MaxAccountTotal, Monotonic: c.NonceMode == NonceMonotonic,
+		NonceSpan: NonceSpan, OpenHolds: c.MaxOpenHolds,
+	}
+}
+
+// between leaves an empty range alone: the key that sets the bound is at fault then, and says so itself.
+func between(key string, v unit.Duration, lo, hi time.Duration) error {
+	if lo <= hi && (v.D() < lo || v.D() > hi) {
+		return fmt.Errorf("%s = %s: must be %s..%s", key, v, unit.Duration(lo), unit.Duration(hi))
+	}
+	return nil
+}
+
+func within(key string, v, lo, hi int64) error {
+	if lo <= hi && (v < lo || v > hi) {
+		return fmt.Errorf("%s = %d: must be %d..%d", key, v, lo, hi)
+	}
+	return nil
+}

@@ -1,0 +1,28 @@
+// Package wallet is the value plane: it takes requests to move money, sees to it that each is done once however often it is sent, and puts
+// them to the ledger in bursts. It holds no balances: the ledger alone decides, and every refusal on the grounds of an account is the ledger's.
+//
+// # Invariants
+//
+//  1. One key of one principal is worked on by one job at a time; who sends it again meanwhile joins that job and gets its answer.
+//  2. A job that was taken gets exactly one answer: done, refused, not begun, or unknown, whatever becomes of workers, ledger and process.
+//  3. An answer of success comes after the ledger's, and no call of the ledger is given up because a client went away.
+//  4. What was queued and not yet handed to the ledger can be taken back: nothing happened. What was handed over is "unknown" until the
+//     ledger says otherwise; the same request with the same key finds out.
+//  5. At most one reservation is made for each account and nonce among the jobs in hand. A reservation puts jobs in order and never refuses:
+//     a job that cannot reserve goes to the ledger as it is.
+//  6. The slots of the nonces are bounded by the jobs in hand: a slot goes with the last job that uses or waits for it.
+//  7. No answer that decides about money comes from a cache. A cached balance is at most staleness_window old and says how old it is.
+//  8. The closing of the breaker does not depend on traffic: while the ledger is not ready the watchdog probes it.
+//
+// # Tasks and queues
+//
+// Tasks: worker (puts bursts of jobs to the ledger), cache_invalidator (ledger_bus to cached balances), metrics_ticker (1 s), audit_stream
+// (events_tx to the log), watchdog (25 ms). Queues: work_tx (reject new), fed by HTTP. Broadcasts: events_tx (drop oldest); ledger_bus is
+// the ledger's. Ticks: metrics_tick, watchdog_tick (missed ticks merge). Jobs that wait for the nonce before theirs wait in their account's
+// slot, at most nonce_pipeline of them. The caches hide set buffers that drop when full.
+//
+// # Lock order
+//
+// flights (flow's, one shard at a time), then nothing. The shards of the nonces and the closing of each cache are leaves: they cover a map
+// access, or a call of the cache.
+package wallet

@@ -1,0 +1,77 @@
+package wallet
+
+import (
+	"errors"
+	"fmt"
+)
+
+// What a caller can meet beside *ledger.Reject (the rules refuse), *engines.GrantError (the token does not reach), flow.ErrBusy (no room; nothing
+// happened), ledger.ErrFull, ledger.ErrCursor and ledger.ErrRange. CodeOf has the code of each.
+var (
+	// ErrNotFound: there is no such record, or the caller may not see it; nobody is told which.
+	ErrNotFound = errors.New("wallet: not found")
+	// ErrInFlight: the same key is still being worked on, or too many wait for it. Ask again.
+	ErrInFlight = errors.New("wallet: a request with this key is in flight")
+	// ErrForbidden: the caller is known and may not do this.
+	ErrForbidden = errors.New("wallet: forbidden")
+)
+
+// FieldError says which member of a request is wrong, and why: nothing happened.
+type FieldError struct{ Field, Reason string }
+
+func (e *FieldError) Error() string { return "wallet: " + e.Field + ": " + e.Reason }
+
+// LimitError says which bound of the wallet, or of the token, a request is beyond: nothing happened.
+type LimitError struct{ Limit string }
+
+func (e *LimitError) Error() string { return "wallet: beyond the limit " + e.Limit }
+
+// Causes of a NotReadyError.
+const (
+	CauseStarting = "starting"
+	CauseDraining = "draining"
+	CauseLedger   = "ledger_ready"
+	CauseClock    = "clock_ok"
+	CauseAuth     = "auth_ready"
+	CausePolicy   = "policy_ready"
+	CauseDeadline = "deadline" // passed while the request was queued
+	CauseCanceled = "canceled" // the caller went while the request was queued
+)
+
+// NotReadyError says that the request was not begun, and why: nothing happened, and the same request may succeed later.
+type NotReadyError struct{ Cause string }
+
+func (e *NotReadyError) Error() string { return "wallet: not ready: " + e.Cause }
+
+// OutcomeError says that the ledger gave no answer. With Unknown the request may have been carried out: the same request with the same key
+// finds out, and does it at most once.
+type OutcomeError struct {
+	Unknown bool
+	Cause   error
+}
+
+// Outcome is "none" or "unknown", as problems carry it.
+func (e *OutcomeError) Outcome() string {
+	if e.Unknown {
+		return "unknown"
+	}
+	return "none"
+}
+
+func (e *OutcomeError) Error() string {
+	return fmt.Sprintf("wallet: no answer from the ledger, outcome %s: %v", e.Outcome(), e.Cause)
+}
+
+// Unwrap gives the cause.
+func (e *OutcomeError) Unwrap() error { return e.Cause }
+
+// IndexError says which op of a batch is at fault, counted from 0.
+type IndexError struct {
+	Index int
+	Err   error
+}
+
+func (e *IndexError) Error() string { return fmt.Sprintf("op %d: %v", e.Index, e.Err) }
+
+// Unwrap gives what is wrong with the op.
+func (e *IndexError) Unwrap() error { return e.Err }
