@@ -1,0 +1,206 @@
+package ledgertest
+
+import (
+	"math/big"
+	"slices"
+
+	"ronbox/engines"
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/record"
+)
+
+// verdict is what became of one op, before its batch is sealed.
+type verdict struct {
+	seq      uint64 // of the record, 0 for a refusal
+	replayed bool
+	reject   *ledger.Reject
+	results  []verdict // of a batch
+}
+
+// within is what an op is part of.
+type within struct {
+	internal bool   // a Settle: no nonce is asked for
+	flags    uint16 // of the record
+}
+
+// do decides one op and, if nothing speaks against it, writes it.
+func (b *books) do(o ledger.Op, at int64, w within) verdict {
+	if v, is := b.replay(o, at); is {
+		return v
+	}
+	var v verdict
+	if o.Code == record.OpBatch {
+		v = b.doBatch(o, at, w)
+	} else {
+		v = b.doOne(o, at, w)
+	}
+	if v.seq != 0 && o.Dedupe.Key != "" {
+		b.keys[o.Dedupe] = known{v.seq, at, o.Fingerprint}
+	}
+	return v
+}
+
+// replay finds what was done under the op's key while the key counts.
+func (b *books) replay(o ledger.Op, at int64) (verdict, bool) {
+	k, ok := b.keys[o.Dedupe]
+	switch {
+	case !ok || o.Dedupe.Key == "" || k.at <= at-int64(o.TTL):
+		return verdict{}, false
+	case k.digest != o.Fingerprint:
+		return verdict{reject: refuse(record.IdemConflict)}, true
+	}
+	return b.again(k.seq), true
+}
+
+// again is the outcome of a record that is there.
+func (b *books) again(seq uint64) verdict {
+	v := verdict{seq: seq, replayed: true, results: slices.Clone(b.entries[seq-1].results)}
+	for i := range v.results {
+		v.results[i].replayed = v.results[i].seq != 0
+		if r := v.results[i].reject; r != nil {
+			v.results[i].reject = refuse(r.Code)
+		}
+	}
+	return v
+}
+
+// doBatch decides the inner ops in turn. Of an atomic batch all are done or none.
+func (b *books) doBatch(o ledger.Op, at int64, w within) verdict {
+	if r := checkTime(&move{Op: o, at: at}); r != nil {
+		return verdict{reject: r}
+	}
+	before, done := b.copy(), 0
+	if w.flags = record.FlagInner; o.Atomic {
+		w.flags |= record.FlagAtomic
+	}
+	results := make([]verdict, 0, len(o.Ops))
+	for i, inner := range o.Ops {
+		v := b.do(inner, at, w)
+		if results = append(results, v); v.reject == nil {
+			done++
+		} else if o.Atomic {
+			*b = before
+			return aborted(o, i, v.reject)
+		}
+	}
+	if done == 0 {
+		return verdict{results: results}
+	}
+	if w.internal {
+		return verdict{results: results}
+	}
+	return verdict{seq: b.writeBatch(o, at, results), results: results}
+}
+
+// aborted is the outcome of an atomic batch whose op i was refused.
+func aborted(o ledger.Op, i int, why *ledger.Reject) verdict {
+	results := make([]verdict, len(o.Ops))
+	for k := range results {
+		results[k].reject = refuse(record.Aborted)
+	}
+	results[i].reject = why
+	whole := *why
+	whole.Index = i
+	return verdict{reject: &whole, results: results}
+}
+
+func (b *books) doOne(o ledger.Op, at int64, w within) verdict {
+	m := &move{Op: o, at: at, within: w}
+	if a, ok := b.assets[o.Asset]; ok && o.Code == record.OpAsset {
+		return b.again(a.seq)
+	}
+	if r := b.judge(m); r != nil {
+		return verdict{reject: r}
+	}
+	switch o.Code {
+	case record.OpAsset:
+		return verdict{seq: b.declare(m)}
+	case record.OpFlags:
+		b.opened(o.From, m)
+		a := b.accounts[o.From]
+		a.flags = a.flags&^o.Clear | o.Set
+		b.accounts[o.From] = a
+		return verdict{seq: b.write(m, nil)}
+	}
+	b.opened(m.from, m)
+	b.opened(m.to, m)
+	return verdict{seq: b.post(m)}
+}
+
+// post moves the money and writes the record of it.
+func (b *books) post(m *move) uint64 {
+	payer, payee := ledger.AcctAsset{Account: m.from, Asset: m.Asset}, ledger.AcctAsset{Account: m.to, Asset: m.Asset}
+	seq := uint64(len(b.entries) + 1)
+	from, to := b.of(payer), b.of(payee)
+	switch m.Code {
+	case record.OpIssue, record.OpTransfer, record.OpBurn:
+		from.debits, to.credits = plus(from.debits, m.sum), plus(to.credits, m.sum)
+		from.spend(m.day, m.sum)
+	case record.OpHold:
+		from.held, to.coming = plus(from.held, m.sum), plus(to.coming, m.sum)
+		from.spend(m.day, m.sum)
+		b.holds[seq] = hold{m.from, m.to, m.Asset, m.sum, m.at, m.at + int64(m.ExpiresIn), record.Accepted}
+		b.open++
+	case record.OpCapture:
+		from.debits, to.credits = plus(from.debits, m.sum), plus(to.credits, m.sum)
+		b.resolve(m, &from, &to, record.HoldClosed)
+	case record.OpRelease:
+		m.sum = new(big.Int)
+		b.resolve(m, &from, &to, record.HoldClosed)
+		m.sum = m.hold.amount
+	case record.OpExpire:
+		m.sum = new(big.Int)
+		b.resolve(m, &from, &to, record.HoldExpired)
+		m.sum = m.hold.amount
+	}
+	prev := [2]uint64{from.last, to.last}
+	for _, s := range []*state{&from, &to} {
+		s.last, s.history = seq, append(slices.Clip(s.history), seq)
+	}
+	b.states[payer], b.states[payee] = from, to
+	if m.Nonce != 0 && spends(m.Code) {
+		a := b.accounts[m.from]
+		a.nonce, a.nonced = m.Nonce, seq
+		b.accounts[m.from] = a
+	}
+	return b.write(m, []record.Image{
+		{Account: b.accounts[m.from].ref, Asset: b.assets[m.Asset].ref, State: from.encoded(), Prev: prev[0]},
+		{Account: b.accounts[m.to].ref, Asset: b.assets[m.Asset].ref, State: to.encoded(), Prev: prev[1]},
+	})
+}
+
+// resolve ends a hold of which m.sum is taken; the rest goes back, to the day's ceiling too if it is still that day.
+func (b *books) resolve(m *move, from, to *state, closed record.Result) {
+	from.held, to.coming = minus(from.held, m.hold.amount), minus(to.coming, m.hold.amount)
+	if held := uint32(m.hold.at / nsPerDay); held == m.day && from.day == m.day {
+		from.dayDebits = minus(from.dayDebits, minus(m.hold.amount, m.sum))
+	}
+	h := m.hold
+	h.closed = closed
+	b.holds[m.Hold.Seq()] = h
+	b.open--
+}
+
+func (s *state) spend(day uint32, sum *big.Int) {
+	s.dayDebits, s.day = plus(s.spentToday(day), sum), day
+}
+
+func plus(a, b *big.Int) *big.Int  { return new(big.Int).Add(a, b) }
+func minus(a, b *big.Int) *big.Int { return new(big.Int).Sub(a, b) }
+
+// opened writes the opening of an account that is new.
+func (b *books) opened(name string, m *move) {
+	if _, ok := b.accounts[name]; ok {
+		return
+	}
+	a := account{ref: uint64(len(b.accounts) + 1), opened: uint64(len(b.entries) + 1)}
+	b.accounts[name] = a
+	b.append(record.Record{Op: record.OpOpen, At: m.at, From: a.ref, Name: name}, record.Receipt{Op: record.OpOpen, From: name})
+}
+
+// declare makes an asset and its issuance account.
+func (b *books) declare(m *move) uint64 {
+	b.opened(engines.IssuanceAccount(m.Asset), m)
+	b.assets[m.Asset] = asset{ref: uint32(len(b.assets) + 1), seq: uint64(len(b.entries) + 1)}
+	return b.write(m, nil)
+}
