@@ -174,3 +174,11 @@ func (g *Grant) MaxBytes() (most int64, limited bool) {
 	}
 	return g.bytes.most, g.bytes.set
 }
+
+// MaxDaily is the most that Daily allows on one day, if there is such a limit.
+func (g *Grant) MaxDaily() (most Amount, limited bool) {
+	if g == nil {
+		return Amount{}, false
+	}
+	return g.daily.most, g.daily.set
+}

@@ -133,3 +133,18 @@ func TestGrant(t *testing.T) {
 		}
 	}
 }
+
+func TestMaxDaily(t *testing.T) {
+	var g Grant
+	if most, limited := g.MaxDaily(); limited || !most.IsZero() {
+		t.Errorf("a new grant allows %s a day, %v", most, limited)
+	}
+	g.NarrowDaily(units(7))
+	g.NarrowDaily(units(9))
+	if most, limited := g.MaxDaily(); !limited || most != units(7) {
+		t.Errorf("%s a day, %v, want 7", most, limited)
+	}
+	if _, limited := (*Grant)(nil).MaxDaily(); limited {
+		t.Error("no grant limits a day")
+	}
+}
