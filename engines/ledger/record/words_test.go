@@ -1,0 +1,102 @@
+package record
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// The stored numbers of ops and results, and their words, are frozen.
+func TestNumbersAreFrozen(t *testing.T) {
+	for i, name := range []string{1: "open", "asset", "flags", "once", "issue", "transfer", "burn", "hold", "capture", "release", "expire", "batch"} {
+		if o, err := ParseOp(name); i > 0 && (err != nil || int(o) != i || o.String() != name) {
+			t.Errorf("%s is %d, %v, want %d", name, o, err, i)
+		}
+	}
+	for i, name := range []string{
+		"accepted", "replayed", "idem_conflict", "expired", "account_locked", "asset_unknown", "nonce_reused", "nonce_gap", "limit_op", "limit_daily",
+		"limit_total", "limit_holds", "hold_unknown", "hold_closed", "hold_expired", "insufficient_funds", "aborted", "once_conflict",
+	} {
+		if r, err := ParseResult(name); err != nil || int(r) != i || r.String() != name || r.Refused() != (i > 1) {
+			t.Errorf("%s is %d, %v, want %d", name, r, err, i)
+		}
+	}
+	for i, name := range []string{"frozen", "no_debit", "no_credit", "closed"} {
+		if f, err := ParseFlags(name); err != nil || f != 1<<i || f.String() != name {
+			t.Errorf("%s is %d, %v, want %d", name, f, err, 1<<i)
+		}
+	}
+	if Op(0).known() || Op(13).known() || Result(18).Known() {
+		t.Error("a number beyond the last is known")
+	}
+}
+
+func TestWordsAreStrict(t *testing.T) {
+	for _, s := range []string{"", "Issue", "issue ", "op 1"} {
+		if o, err := ParseOp(s); err == nil {
+			t.Errorf("op %q is %s", s, o)
+		}
+		if r, err := ParseResult(s); err == nil {
+			t.Errorf("result %q is %s", s, r)
+		}
+		if f, err := ParseFlags(s); err == nil {
+			t.Errorf("flag %q is %s", s, f)
+		}
+	}
+	if f, err := ParseFlags("closed", "frozen"); err != nil || f != Frozen|Closed || f.String() != "frozen,closed" || !f.Has(Closed|NoDebit) || f.Has(NoDebit) {
+		t.Errorf("%s, %v", f, err)
+	}
+	if s := Op(99).String() + Result(99).String(); s != "op 99result 99" {
+		t.Error(s)
+	}
+}
+
+// Text and bytes of a TxID are two forms of one thing, and both ascend with the time and the seq.
+func TestTxID(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		at, seq, rnd := drawTime(t, "at"), drawUint(t, "seq"), rapid.Uint16().Draw(t, "rnd")
+		id := NewTxID(at, seq, rnd)
+		text, err := id.MarshalText()
+		var back TxID
+		if err != nil || string(text) != id.String() || back.UnmarshalText(text) != nil || back != id {
+			t.Fatalf("%x came back as %x from %s", id, back, text)
+		}
+		if id.Seq() != seq || id.Millis() != at/int64(time.Millisecond) {
+			t.Fatalf("%s is of seq %d at %d ms, want %d at %d ns", id, id.Seq(), id.Millis(), seq, at)
+		}
+		if seq < 1<<64-1 {
+			if later := NewTxID(at, seq+1, 0); later.String() <= id.String() {
+				t.Fatalf("%s is not after %s", later, id)
+			}
+		}
+	})
+	good := NewTxID(1_700_000_000_000_000_000, 77, 9).String()
+	for _, bad := range []string{
+		"", "tx_", good[3:], strings.ToLower(good), good + "0", good[:len(good)-1], "tx-" + good[3:], "tx_8" + good[4:], good[:10] + "U" + good[11:],
+		good[:10] + "I" + good[11:], "TX_" + good[3:], " " + good[1:],
+	} {
+		if id, err := ParseTxID(bad); !errors.Is(err, ErrTxID) {
+			t.Errorf("%q is %s, %v", bad, id, err)
+		}
+	}
+}
+
+func TestIdemAndMemo(t *testing.T) {
+	for s, want := range map[string]bool{
+		"a": true, "A-z.0_9:": true, strings.Repeat("k", 64): true, "": false, strings.Repeat("k", 65): false, "a b": false, "a/b": false, "é": false, ";": false,
+	} {
+		if err := CheckIdem(s); (err == nil) != want || !want && !errors.Is(err, ErrIdem) {
+			t.Errorf("%q: %v", s, err)
+		}
+	}
+	for s, want := range map[string]bool{
+		"": true, "rent, May \"9\"\n": true, strings.Repeat("é", 64): true, strings.Repeat("m", 128): true, strings.Repeat("m", 129): false, "\xff": false,
+	} {
+		if err := CheckMemo(s); (err == nil) != want || !want && !errors.Is(err, ErrMemo) {
+			t.Errorf("%q: %v", s, err)
+		}
+	}
+}
