@@ -105,6 +105,23 @@ func LastBatch(r store.Reader) uint64 {
 	return no
 }
 
+// Since is the first seq of the first batch that is not older than at, Unix ns; behind the newest record if all are.
+func Since(r store.Reader, at int64) uint64 {
+	older, end := uint64(0), LastBatch(r)+1 // batches up to older are older, those from end on are not
+	for older+1 < end {
+		no := older + (end-older)/2
+		if b, known := Batch(r, no); known && b.At >= at {
+			end = no
+		} else {
+			older = no
+		}
+	}
+	if b, known := Batch(r, end); known {
+		return b.First
+	}
+	return LastSeq(r) + 1
+}
+
 // PutBatch writes the records of one batch, whose seqs follow one another from b.First on, and its header. The records must not change
 // before the command is answered.
 func PutBatch(w *store.Writes, b *record.Batch, records [][]byte) {

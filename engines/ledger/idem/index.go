@@ -1,0 +1,227 @@
+package idem
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"sync/atomic"
+
+	"ronbox/store"
+)
+
+// Index leads from keys to records. See the package comment for who may call what.
+type Index struct {
+	shift   int // of a key's head, to its shard
+	shards  int
+	cut     atomic.Pointer[Cut]
+	set     atomic.Pointer[set]
+	checked atomic.Uint64
+	probes  atomic.Uint64 // filters that let a foreign key pass
+
+	group tentative // owned by the committer
+}
+
+// tentative is what a group has done so far.
+type tentative struct {
+	entries         []Entry // in order of insertion
+	table           Table   // of the same entries
+	sorted          []Entry // entries by shard, for publish
+	ends            []int   // of each shard in sorted
+	firstAt, lastAt int64
+	sealed          []*run   // runs that are whole
+	dropped         []uint64 // runs that went
+}
+
+// New is an empty index whose slots have the given number of shards, a power of two of at most 1024.
+func New(shards int, c Cut) *Index {
+	if shards < 1 || shards > 1024 || shards&(shards-1) != 0 {
+		panic(fmt.Sprintf("idem: %d shards: must be a power of two up to 1024", shards))
+	}
+	x := &Index{shift: 64 - bits.TrailingZeros(uint(shards)), shards: shards}
+	x.group.ends = make([]int, shards+1)
+	x.set.Store(&set{})
+	x.Reload(c)
+	return x
+}
+
+// Reload changes where slots end from the next group on.
+func (x *Index) Reload(c Cut) { x.cut.Store(&c) }
+
+// Checked is a seq up to which Find sees every key. A caller takes it before it looks, and hands it to Lookup with the command.
+func (x *Index) Checked() uint64 { return x.checked.Load() }
+
+// Begin opens the tentative layer of a group.
+func (x *Index) Begin() { x.Aborted() }
+
+// Insert adds a key whose record has the given seq and time, both greater than those before; what was aborted is as if it had not been.
+func (x *Index) Insert(k Key, seq uint64, at int64) {
+	g := &x.group
+	if len(g.entries) == 0 {
+		g.firstAt = at
+	}
+	g.lastAt = at
+	g.entries = append(g.entries, Entry{k, seq})
+	g.table.Put(k, seq)
+}
+
+// Committed publishes what the group did. It is called once the group is synced.
+func (x *Index) Committed() {
+	if len(x.group.entries) > 0 {
+		x.publish()
+	}
+	if g := &x.group; len(g.sealed) > 0 || len(g.dropped) > 0 {
+		x.turn()
+	}
+	x.Aborted()
+}
+
+// Aborted drops what the group did.
+func (x *Index) Aborted() {
+	g := &x.group
+	g.table.Clear(g.entries)
+	g.entries, g.sealed, g.dropped = g.entries[:0], g.sealed[:0], g.dropped[:0]
+}
+
+// publish moves the group's entries into the open slot, shard by shard.
+func (x *Index) publish() {
+	g := &x.group
+	s := x.open()
+	x.sort()
+	for i := range x.shards {
+		if from, to := g.ends[i], g.ends[i+1]; from < to {
+			s.fill(i, g.sorted[from:to])
+		}
+	}
+	s.last, s.lastAt = g.entries[len(g.entries)-1].Seq, g.lastAt
+	x.checked.Store(s.last)
+}
+
+// open is the slot that takes the group: the last one, unless it is full.
+func (x *Index) open() *slot {
+	g, s := &x.group, x.set.Load()
+	if n := len(s.slots); n > 0 && !s.slots[n-1].full(*x.cut.Load(), len(g.entries), g.entries[0].Seq, g.firstAt) {
+		return s.slots[n-1]
+	}
+	next := newSlot(x.shards, s.end()+1, g.firstAt)
+	x.set.Store(&set{append(slices.Clip(s.slots), next), s.runs})
+	return next
+}
+
+// end is the last seq that slots and runs cover.
+func (s *set) end() uint64 {
+	switch {
+	case len(s.slots) > 0:
+		return s.slots[len(s.slots)-1].last
+	case len(s.runs) > 0:
+		return s.runs[len(s.runs)-1].meta.Last
+	}
+	return 0
+}
+
+// sort orders the group's entries by shard and leaves each shard's in the order of their insertion.
+func (x *Index) sort() {
+	g := &x.group
+	g.sorted = slices.Grow(g.sorted[:0], len(g.entries))[:len(g.entries)]
+	clear(g.ends)
+	for i := range g.entries {
+		g.ends[x.shard(&g.entries[i].Key)+1]++
+	}
+	for i := range x.shards {
+		g.ends[i+1] += g.ends[i]
+	}
+	for i := len(g.entries) - 1; i >= 0; i-- { // from behind, so that each end comes down to its shard's beginning
+		shard := x.shard(&g.entries[i].Key) + 1
+		g.ends[shard]--
+		g.sorted[g.ends[shard]] = g.entries[i]
+	}
+	copy(g.ends, g.ends[1:])
+	g.ends[x.shards] = len(g.entries)
+}
+
+func (x *Index) shard(k *Key) int { return int(k.head() >> x.shift) }
+
+// turn gives readers the runs that are whole in place of their slots, and takes away those that went.
+func (x *Index) turn() {
+	g, s := &x.group, x.set.Load()
+	next := &set{slices.Clone(s.slots), slices.Clone(s.runs)}
+	for _, r := range g.sealed {
+		next.runs = append(next.runs, r)
+		next.slots = slices.DeleteFunc(next.slots, func(s *slot) bool { return s.first == r.meta.First })
+	}
+	next.runs = slices.DeleteFunc(next.runs, func(r *run) bool { return slices.Contains(g.dropped, r.meta.First) })
+	x.set.Store(next)
+}
+
+// Find looks for the newest record of a key, as a caller outside the committer may: what is synced counts. It calls view, which runs a
+// function on a read transaction begun meanwhile, only if a filter says that a run may hold the key. Runs that end before notBefore, Unix
+// ns, are passed over; a record that is found may still be older, which its own time tells.
+func (x *Index) Find(k Key, notBefore int64, view func(func(store.Reader) error) error) (seq uint64, found bool, err error) {
+	s := x.set.Load() // before the view: whatever leaves the slots after this is in the file by the time the view begins
+	if seq = s.lookup(k, x.shard(&k)); seq != 0 {
+		return seq, true, nil
+	}
+	p := probe{runs: s.runs, key: k, notBefore: notBefore}
+	if !p.next() {
+		return 0, false, nil
+	}
+	err = view(func(r store.Reader) error {
+		seq = p.read(r)
+		return nil
+	})
+	x.probes.Add(p.missed)
+	return seq, seq != 0, err
+}
+
+// Lookup is Find inside Apply, where what the group itself inserted counts too. Runs that end at checked or before it are passed over:
+// whoever took Checked and then found nothing has seen those.
+func (x *Index) Lookup(r store.Reader, k Key, checked uint64, notBefore int64) (seq uint64, found bool) {
+	if seq = x.group.table.Get(k); seq != 0 {
+		return seq, true
+	}
+	s := x.set.Load()
+	if seq = s.lookup(k, x.shard(&k)); seq != 0 {
+		return seq, true
+	}
+	p := probe{runs: s.runs, key: k, notBefore: notBefore, checked: checked}
+	if p.next() {
+		seq = p.read(r)
+		x.probes.Add(p.missed)
+	}
+	return seq, seq != 0
+}
+
+// probe walks the runs that may hold a key, the newest first.
+type probe struct {
+	runs      []*run // the ones not yet looked at; the last one is the candidate
+	key       Key
+	notBefore int64
+	checked   uint64
+	missed    uint64
+}
+
+// next goes on to a run whose filter lets the key pass, and tells whether there is one.
+func (p *probe) next() bool {
+	for ; len(p.runs) > 0; p.runs = p.runs[:len(p.runs)-1] {
+		r := p.runs[len(p.runs)-1]
+		if r.meta.LastAt < p.notBefore || r.meta.Last <= p.checked {
+			p.runs = nil
+			return false
+		}
+		if r.filter.has(&p.key) {
+			return true
+		}
+	}
+	return false
+}
+
+// read looks into the candidate and those after it.
+func (p *probe) read(r store.Reader) uint64 {
+	for ok := true; ok; ok = p.next() {
+		if seq := p.runs[len(p.runs)-1].get(r, &p.key); seq != 0 {
+			return seq
+		}
+		p.missed++
+		p.runs = p.runs[:len(p.runs)-1]
+	}
+	return 0
+}

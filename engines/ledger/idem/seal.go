@@ -1,0 +1,106 @@
+package idem
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"ronbox/store"
+)
+
+// SliceKeys is how many keys a slice holds at most; one of a filter has as many bytes.
+const SliceKeys = 4096
+
+// chunkWords is how many words of a filter a slice holds at most.
+const chunkWords = SliceKeys * 24 / 8
+
+// ErrSlice says that a slice does not come next: the run is whole, or the slice before it was never applied. Whoever seals begins anew.
+var ErrSlice = errors.New("idem: slice does not come next")
+
+// Slice is a part of a run, as a command carries it: plain data. A slice has keys, or a chunk of the filter, or the meta row.
+type Slice struct {
+	First  uint64 // names the run
+	Part   uint32 // from 0 on
+	Rows   []Entry
+	Chunk  uint32 // number of the filter's chunk, from 0 on
+	Filter []byte
+	Meta   *Meta
+}
+
+// Size is about how many bytes the slice takes.
+func (s *Slice) Size() int { return 24*len(s.Rows) + len(s.Filter) + 128 }
+
+// Last tells whether the run is whole with this slice.
+func (s *Slice) Last() bool { return s.Meta != nil }
+
+// Seal writes a slice, inside Apply. With the last one the run takes the place of its slot, once the group is synced.
+func (x *Index) Seal(r store.Reader, w *store.Writes, s *Slice) error {
+	b := bucketOf(s.First)
+	if err := s.check(r, b); err != nil {
+		return err
+	}
+	if s.Part == 0 {
+		w.Drop(b)
+	}
+	s.putRows(w, b)
+	if len(s.Filter) > 0 {
+		w.Put(b, behind(tagFilter, s.Chunk), bytes.Clone(s.Filter))
+	}
+	if s.Meta == nil {
+		w.Put(b, behind(tagPart), binary.LittleEndian.AppendUint32(nil, s.Part+1))
+		return nil
+	}
+	whole := readRun(r, b, *s.Meta)
+	w.Delete(b, behind(tagPart))
+	w.Put(b, behind(tagMeta), s.Meta.encode())
+	w.Then(func() { x.group.sealed = append(x.group.sealed, whole) })
+	return nil
+}
+
+// check refuses a slice that does not come next, or whose rows are not in order.
+func (s *Slice) check(r store.Reader, b *store.Bucket) error {
+	if _, whole := readMeta(r, b); whole {
+		return fmt.Errorf("%w: run %d is whole", ErrSlice, s.First)
+	}
+	if next := readPart(r, b); s.Part != 0 && s.Part != next {
+		return fmt.Errorf("%w: it is number %d of run %d, and number %d is to come", ErrSlice, s.Part, s.First, next)
+	}
+	for i := 1; i < len(s.Rows); i++ {
+		if bytes.Compare(s.Rows[i-1].Key[:], s.Rows[i].Key[:]) >= 0 {
+			return fmt.Errorf("idem: slice %d of run %d is not in order", s.Part, s.First)
+		}
+	}
+	if s.Meta != nil && (s.Meta.First != s.First || s.Part == 0) {
+		return fmt.Errorf("idem: the last slice of run %d tells of run %d", s.First, s.Meta.First)
+	}
+	if s.Meta != nil {
+		return s.Meta.check()
+	}
+	return nil
+}
+
+func (s *Slice) putRows(w *store.Writes, b *store.Bucket) {
+	rows := make([]byte, 0, 24*len(s.Rows))
+	for i := range s.Rows {
+		at := len(rows)
+		rows = append(rows, s.Rows[i].Key[:]...)
+		rows = binary.LittleEndian.AppendUint64(rows, s.Rows[i].Seq)
+		w.Put(b, rows[at:at+16:at+16], rows[at+16:at+24:at+24])
+	}
+}
+
+// Drop takes a run away with all its rows, inside Apply; one that is not there is no fault. Readers lose it once the group is synced.
+func (x *Index) Drop(w *store.Writes, first uint64) {
+	w.Drop(bucketOf(first))
+	w.Then(func() { x.group.dropped = append(x.group.dropped, first) })
+}
+
+// Due is the oldest run, if every key of it is older than before, Unix ns. The newest run stays: it says where a boot begins to read.
+func (x *Index) Due(before int64) (first uint64, due bool) {
+	runs := x.set.Load().runs
+	if len(runs) < 2 || runs[0].meta.LastAt >= before {
+		return 0, false
+	}
+	return runs[0].meta.First, true
+}

@@ -1,0 +1,77 @@
+package idem
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Cut says where a slot ends: after a span of the ledger's time, or a number of keys.
+type Cut struct {
+	Width time.Duration
+	Max   int
+}
+
+// slotSpan is how many records a slot covers at most, with keys or inside batches: a boot reads what slots cover, about a second each.
+const slotSpan = 1 << 20
+
+// slot is a stretch of the journal whose keys are in memory. It is filled by the committer and read by anyone; once the set names one after
+// it, it does not change any more.
+type slot struct {
+	shards []shard
+	keys   atomic.Int64
+
+	first, last     uint64 // seqs it covers; owned by the committer until it is closed
+	firstAt, lastAt int64  // times of its first and last entry, likewise
+}
+
+// shard is a part of a slot. Its lock covers one access of the table.
+type shard struct {
+	mu    sync.RWMutex
+	table Table // guarded by mu
+}
+
+func newSlot(shards int, first uint64, at int64) *slot {
+	return &slot{shards: make([]shard, shards), first: first, firstAt: at}
+}
+
+func (s *shard) get(k Key) uint64 {
+	s.mu.RLock()
+	seq := s.table.Get(k)
+	s.mu.RUnlock()
+	return seq
+}
+
+// fill puts entries of one shard.
+func (s *slot) fill(shard int, entries []Entry) {
+	at, fresh := &s.shards[shard], 0
+	at.mu.Lock()
+	for i := range entries {
+		if at.table.Put(entries[i].Key, entries[i].Seq) {
+			fresh++
+		}
+	}
+	at.mu.Unlock()
+	s.keys.Add(int64(fresh))
+}
+
+// full tells whether n entries, the first of the given seq and time, belong into a slot of their own.
+func (s *slot) full(c Cut, n int, seq uint64, at int64) bool {
+	return int(s.keys.Load())+n > c.Max || at-s.firstAt >= int64(c.Width) || seq-s.first >= slotSpan
+}
+
+// set is what readers see: slots and runs, the oldest first. It is immutable, but for the tables of its slots.
+type set struct {
+	slots []*slot // the last one is being filled
+	runs  []*run
+}
+
+// lookup looks through the slots, the newest first.
+func (s *set) lookup(k Key, shard int) uint64 {
+	for i := len(s.slots) - 1; i >= 0; i-- {
+		if seq := s.slots[i].shards[shard].get(k); seq != 0 {
+			return seq
+		}
+	}
+	return 0
+}
