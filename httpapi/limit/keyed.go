@@ -45,6 +45,18 @@ func (t *Keyed[K]) Take(key K, now time.Time) (ok bool, wait time.Duration) {
 	return t.take(key, now.UnixNano(), t.rate)
 }
 
+// TakeLeft is Take, and says what is left. limited is false where there is no limit.
+func (t *Keyed[K]) TakeLeft(key K, now time.Time) (ok bool, wait time.Duration, left Left, limited bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.rate.interval == 0 {
+		return true, 0, Left{}, false
+	}
+	at := now.UnixNano()
+	ok, wait = t.take(key, at, t.rate)
+	return ok, wait, t.rate.left(t.slots[t.head].full, at), true
+}
+
 // TakeAt is Take at a rate that belongs to this call, for keys that do not share one.
 func (t *Keyed[K]) TakeAt(key K, now time.Time, r Rate) (ok bool, wait time.Duration) {
 	t.mu.Lock()

@@ -27,6 +27,21 @@ func Per(rps float64, burst int) Rate {
 	return Rate{interval: int64(interval), slack: int64(slack)}
 }
 
+// Left is what a bucket has after a token was asked of it.
+type Left struct {
+	Tokens int           // that it would give now
+	Burst  int           // that it gives when it is full
+	Full   time.Duration // until it is
+}
+
+// left is that of a bucket which is full again at next.
+func (r Rate) left(next, now int64) Left {
+	ahead := max(next-now, 0)
+	return Left{
+		Tokens: int(max(r.slack+r.interval-ahead, 0) / r.interval), Burst: int(r.slack/r.interval) + 1, Full: time.Duration(ahead),
+	}
+}
+
 // full is the time at which a bucket that was full at some time is full again, once it gave one more token at now. Without ok it gives
 // none before wait has passed.
 func (r Rate) full(was, now int64) (next int64, ok bool, wait time.Duration) {

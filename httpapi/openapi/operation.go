@@ -99,22 +99,35 @@ const (
 
 // security lists the ways to be allowed; none says that nobody is asked.
 func security(r Route) []map[string][]string {
-	if r.Scope == "" && !r.Socket && !r.Admin {
+	if r.Scope == "" && len(r.Scopes) == 0 && !r.Socket && !r.Admin {
 		return []map[string][]string{}
 	}
-	var scopes []string
-	if r.Scope != "" {
-		scopes = []string{r.Scope}
+	var ways []map[string][]string
+	if r.Optional {
+		ways = append(ways, map[string][]string{})
 	}
-	bySocket := map[string][]string{schemeSocket: scopes}
-	ways := []map[string][]string{{schemeToken: scopes}, bySocket}
-	switch {
-	case r.Socket:
-		return ways[1:]
-	case r.Optional:
-		return append([]map[string][]string{{}}, ways...)
+	for _, scopes := range alternatives(r) {
+		if !r.Socket {
+			ways = append(ways, map[string][]string{schemeToken: scopes})
+		}
+		ways = append(ways, map[string][]string{schemeSocket: scopes})
 	}
 	return ways
+}
+
+// alternatives are the scopes of which one list must be held.
+func alternatives(r Route) [][]string {
+	switch {
+	case len(r.Scopes) > 0:
+		var out [][]string
+		for _, scope := range r.Scopes {
+			out = append(out, []string{scope})
+		}
+		return out
+	case r.Scope != "":
+		return [][]string{{r.Scope}}
+	}
+	return [][]string{nil}
 }
 
 func (b *builder) parameters(r Route) []parameter {
@@ -135,7 +148,11 @@ func (b *builder) body(r Route) *requestBody {
 		return nil
 	}
 	body := mediaType{Schema: b.gen.used(r.In, "body of "+r.Method+" "+r.Pattern)}
-	return &requestBody{Required: !r.InOptional, Content: map[string]mediaType{"application/json": body}}
+	content := map[string]mediaType{"application/json": body}
+	for _, t := range r.InTypes {
+		content[t] = body
+	}
+	return &requestBody{Required: !r.InOptional, Content: content}
 }
 
 // media is the content of one answer.

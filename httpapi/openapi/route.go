@@ -21,21 +21,23 @@ const (
 // Route is one operation of the surface. HEAD comes with every GET.
 type Route struct {
 	Method     string
-	Pattern    string // "/registry/:v/payload", "/files/*path"
-	Service    string // its tag
-	Scope      string // that a token needs; "" is public
-	Optional   bool   // the scope is one way in; who the node is configured to let in needs none
-	Summary    string // what it does, in a few words
-	Doc        string // what else a caller must know
-	Socket     bool   // over the admin socket only
-	Admin      bool   // on TCP only where the node is configured so
+	Pattern    string   // "/registry/:v/payload", "/files/*path"
+	Service    string   // its tag
+	Scope      string   // that a token needs; "" is public
+	Scopes     []string // of which a token needs one, instead of Scope
+	Optional   bool     // the scope is one way in; who the node is configured to let in needs none
+	Summary    string   // what it does, in a few words
+	Doc        string   // what else a caller must know
+	Socket     bool     // over the admin socket only
+	Admin      bool     // on TCP only where the node is configured so
 	Deprecated bool
 
 	Path    []Param // one for each of the pattern
 	Query   []Param
 	Headers []Param // of the request, beside those of every request
 
-	In         any // zero value of the JSON body, nil: none
+	In         any      // zero value of the JSON body, nil: none
+	InTypes    []string // media types of the body beside JSON, of the same shape
 	InOptional bool
 
 	Answers  []Answer

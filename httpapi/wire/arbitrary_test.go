@@ -42,6 +42,9 @@ func draw(t *rapid.T, v reflect.Value, a text, patterns func(typ, member string)
 		at := time.Unix(rapid.Int64Range(0, 1<<33).Draw(t, a.name), rapid.Int64Range(0, 999_999_999).Draw(t, "ns")).UTC()
 		v.Set(reflect.ValueOf(at))
 		return
+	case []byte:
+		v.SetBytes(rapid.SliceOfN(rapid.Byte(), 0, 9).Draw(t, a.name))
+		return
 	case jsontext.Value:
 		v.SetBytes([]byte(rapid.SampledFrom([]string{`{}`, `{"a":[1,null]}`, `"x"`, `[]`, `-1.5e3`, `true`}).Draw(t, a.name)))
 		return

@@ -36,7 +36,8 @@ func bodies() []any {
 		wire.Issue{}, wire.Transfer{}, wire.Burn{}, wire.Hold{}, wire.Capture{}, wire.Release{}, wire.FlagsChange{}, wire.AssetDeclare{},
 		wire.Batch{}, wire.BatchOp{}, wire.BatchAnswer{}, wire.BatchResult{}, wire.BatchError{}, wire.Receipt{}, wire.LedgerRef{},
 		wire.Balance{}, wire.Account{}, wire.Asset{}, wire.AssetList{}, wire.HistoryEntry{}, wire.History{},
-		wire.Root{}, wire.Roots{}, wire.LedgerHead{},
+		wire.Root{}, wire.Roots{}, wire.LedgerHead{}, wire.Proof{}, wire.Inclusion{}, wire.LastBatch{}, wire.LogHead{}, wire.Consistency{},
+		wire.ExportEnd{},
 	}
 }
 
@@ -116,8 +117,12 @@ func schemas(t *testing.T) (map[string]*jsonschema.Schema, func(typ, member stri
 		}
 		all[name] = s
 		for member, p := range s.Properties {
-			if p.Pattern != nil {
-				patterns[name+"."+member] = p.Pattern.String()
+			held := p
+			if items := p.Items2020; items != nil {
+				held = items
+			}
+			if held.Pattern != nil {
+				patterns[name+"."+member] = held.Pattern.String()
 			}
 		}
 	}

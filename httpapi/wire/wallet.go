@@ -152,6 +152,7 @@ type Balance struct {
 	AmountMinor string    `json:"amount_minor" format:"amount" doc:"what may be spent: posted less held"`
 	PostedMinor string    `json:"posted_minor" format:"amount"`
 	HeldMinor   string    `json:"held_minor" format:"amount"`
+	IssuedMinor string    `json:"issued_minor,omitzero" format:"amount" doc:"of an issuance account, which has no balance: what it has issued"`
 	AsOf        time.Time `json:"as_of" doc:"the ledger's clock when this was read"`
 	AsOfSeq     uint64    `json:"as_of_seq" doc:"all up to this record is in it"`
 	StaleMS     int64     `json:"stale_ms" doc:"how long ago it was read"`
@@ -181,10 +182,11 @@ type AssetList struct {
 
 // HistoryEntry is one line of an account's statement.
 type HistoryEntry struct {
-	Receipt      jsontext.Value `json:"receipt" doc:"a Receipt"`
-	Memo         string         `json:"memo,omitzero"`
-	Side         string         `json:"side" enum:"debit|credit" doc:"which side of the posting the account is on"`
-	BalanceMinor string         `json:"balance_minor" format:"amount" doc:"posted balance after it"`
+	Receipt        jsontext.Value `json:"receipt" doc:"a Receipt"`
+	Memo           string         `json:"memo,omitzero"`
+	Side           string         `json:"side" enum:"debit|credit" doc:"which side of the posting the account is on"`
+	BalanceMinor   string         `json:"balance_minor" format:"amount" doc:"posted balance after it"`
+	AvailableMinor string         `json:"available_minor" format:"amount" doc:"what could be spent after it"`
 }
 
 // History is the body of GET /v1/history.
