@@ -24,10 +24,11 @@ type call struct {
 	method string
 	path   string
 	query  url.Values
-	body   any   // JSON, none when nil
-	into   any   // JSON, the answer is dropped when nil
-	limit  int64 // of the answer in bytes, smallBody when 0
-	accept []int // statuses at or above 300 whose body is the answer too
+	header http.Header // beside those of every request
+	body   any         // JSON, none when nil
+	into   any         // JSON, the answer is dropped when nil
+	limit  int64       // of the answer in bytes, smallBody when 0
+	accept []int       // statuses at or above 300 whose body is the answer too
 }
 
 func (k call) String() string { return k.method + " " + k.path }
@@ -122,6 +123,9 @@ func (c *Client) request(ctx context.Context, k call) (*http.Request, error) {
 	}
 	if c.agent != "" {
 		req.Header.Set("User-Agent", c.agent)
+	}
+	for name, values := range k.header {
+		req.Header[name] = values
 	}
 	req.Header.Set(corrHeader, newCorrID())
 	return req, nil

@@ -1,0 +1,153 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"ronbox/httpapi/wire"
+)
+
+const (
+	idemHeader = "Idempotency-Key"
+	batchBody  = 16 << 20 // an answer of 4096 receipts is some 3 MiB, twice that with the longest names
+)
+
+// Posted is the answer to a write of the wallet.
+type Posted struct {
+	Raw      []byte // the receipt as the node gave it, the same bytes whenever the request is repeated
+	Receipt  wire.Receipt
+	Replayed bool // an earlier request under the same key did it
+}
+
+// BatchPosted is the answer to a batch.
+type BatchPosted struct {
+	Raw      []byte
+	Answer   wire.BatchAnswer
+	Replayed bool
+}
+
+// Issue makes money. Idempotent under its key, as all writes of the wallet are: after any doubt the same call tells the outcome.
+func (c *Client) Issue(ctx context.Context, key string, body wire.Issue) (Posted, error) {
+	return c.post(ctx, "issue", key, body)
+}
+
+// Transfer pays.
+func (c *Client) Transfer(ctx context.Context, key string, body wire.Transfer) (Posted, error) {
+	return c.post(ctx, "transfer", key, body)
+}
+
+// Burn unmakes money.
+func (c *Client) Burn(ctx context.Context, key string, body wire.Burn) (Posted, error) {
+	return c.post(ctx, "burn", key, body)
+}
+
+// Hold sets money aside.
+func (c *Client) Hold(ctx context.Context, key string, body wire.Hold) (Posted, error) {
+	return c.post(ctx, "hold", key, body)
+}
+
+// Capture pays out a hold and ends it.
+func (c *Client) Capture(ctx context.Context, key string, body wire.Capture) (Posted, error) {
+	return c.post(ctx, "capture", key, body)
+}
+
+// Release gives a hold up.
+func (c *Client) Release(ctx context.Context, key string, body wire.Release) (Posted, error) {
+	return c.post(ctx, "release", key, body)
+}
+
+// SetFlags locks an account or opens it again.
+func (c *Client) SetFlags(ctx context.Context, key string, body wire.FlagsChange) (Posted, error) {
+	return c.post(ctx, "accounts/flags", key, body)
+}
+
+// DeclareAsset makes an asset known.
+func (c *Client) DeclareAsset(ctx context.Context, key string, body wire.AssetDeclare) (Posted, error) {
+	return c.post(ctx, "assets", key, body)
+}
+
+func (c *Client) post(ctx context.Context, what, key string, body any) (out Posted, err error) {
+	out.Raw, out.Replayed, err = c.postRaw(ctx, call{path: "/v1/" + what, body: body}, key, &out.Receipt)
+	return out, err
+}
+
+// Batch does many operations in one request. That some of them were refused is an answer, not an error.
+func (c *Client) Batch(ctx context.Context, key string, body wire.Batch) (out BatchPosted, err error) {
+	out.Raw, out.Replayed, err = c.postRaw(ctx, call{path: "/v1/batch", body: body, limit: batchBody}, key, &out.Answer)
+	return out, err
+}
+
+// postRaw gives the answer's bytes and what they hold.
+func (c *Client) postRaw(ctx context.Context, k call, key string, into any) (raw []byte, replayed bool, err error) {
+	k.method, k.header, k.into = http.MethodPost, http.Header{idemHeader: {key}}, &raw
+	h, err := c.do(ctx, k)
+	if err != nil {
+		return nil, false, err
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return raw, false, fmt.Errorf("%s: the answer is not what this client knows: %w", k, err)
+	}
+	return raw, h.Get(replayHeader) == "true", nil
+}
+
+// Balance reads what an account has, in no state before the record minSeq unless that is 0.
+func (c *Client) Balance(ctx context.Context, account, asset string, minSeq uint64) (wire.Balance, error) {
+	q := url.Values{"account": {account}, "asset": {asset}}
+	setNumber(q, "min_seq", minSeq)
+	return ask[wire.Balance](ctx, c, call{method: http.MethodGet, path: "/v1/balance", query: q})
+}
+
+// Account reads the flags and the nonce of an account.
+func (c *Client) Account(ctx context.Context, account string) (wire.Account, error) {
+	return ask[wire.Account](ctx, c, call{method: http.MethodGet, path: "/v1/account", query: url.Values{"account": {account}}})
+}
+
+// Assets lists the assets.
+func (c *Client) Assets(ctx context.Context) (wire.AssetList, error) {
+	return ask[wire.AssetList](ctx, c, call{method: http.MethodGet, path: "/v1/assets"})
+}
+
+// Tx reads the receipt of what was done, as it was given then.
+func (c *Client) Tx(ctx context.Context, id string) ([]byte, error) {
+	return c.bytes(ctx, "/v1/tx/"+url.PathEscape(id))
+}
+
+// HistoryQuery asks for a page of a statement.
+type HistoryQuery struct {
+	Account, Asset string
+	Cursor         string // of the page before
+	Order          string // "desc" or "asc", "" for the node's own
+	Limit          int    // 0 for the node's own
+	Since, Until   time.Time
+}
+
+// History reads a page of a statement.
+func (c *Client) History(ctx context.Context, h HistoryQuery) (wire.History, error) {
+	q := page("cursor", h.Cursor, h.Limit)
+	q.Set("account", h.Account)
+	q.Set("asset", h.Asset)
+	if h.Order != "" {
+		q.Set("order", h.Order)
+	}
+	setTime(q, "since", h.Since)
+	setTime(q, "until", h.Until)
+	return ask[wire.History](ctx, c, call{method: http.MethodGet, path: "/v1/history", query: q})
+}
+
+func setTime(q url.Values, name string, at time.Time) {
+	if !at.IsZero() {
+		q.Set(name, at.UTC().Format(time.RFC3339Nano))
+	}
+}
+
+func setNumber(q url.Values, name string, n uint64) {
+	if n != 0 {
+		q.Set(name, strconv.FormatUint(n, 10))
+	}
+}
