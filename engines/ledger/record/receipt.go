@@ -34,15 +34,15 @@ type Names struct {
 	Hold            TxID // of the record Hold, whose Seq alone a record says
 }
 
-// Receipt is r's receipt: n says what r's refs stand for, root is that of its batch. The issuance account of an issue or a burn is left
-// out, whatever n says.
+// Receipt is r's receipt: n says what r's refs stand for, root is that of its batch. The ledger's own account of an issue, a burn or an
+// asset is left out, whatever n says.
 func (r *Record) Receipt(n Names, root b3.Digest) Receipt {
 	v := Receipt{
 		TxID: r.TxID(), Op: r.Op, From: n.From, To: n.To, Asset: n.Asset, Amount: r.Amount, Nonce: r.Nonce, Idem: r.Idem, At: r.At,
 		Seq: r.Seq, Batch: r.Batch, Root: root, Version: ReceiptVersion,
 	}
 	switch r.Op {
-	case OpIssue:
+	case OpIssue, OpAsset:
 		v.From = ""
 	case OpBurn:
 		v.To = ""

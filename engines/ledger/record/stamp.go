@@ -2,6 +2,7 @@ package record
 
 import (
 	"errors"
+	"math"
 	"time"
 )
 
@@ -38,7 +39,7 @@ func digits(dst []byte, n, width int) []byte {
 // parseStamp takes what appendStamp prints.
 func parseStamp(s string) (ns int64, err error) {
 	at, err := time.Parse(stampLayout, s)
-	if err != nil || len(s) != len(stampLayout) || at.Year() < 1970 || at.Year() > 2261 {
+	if err != nil || len(s) != len(stampLayout) || at.Unix() < 0 || at.After(time.Unix(0, math.MaxInt64)) {
 		return 0, errStamp
 	}
 	return at.UnixNano(), nil
