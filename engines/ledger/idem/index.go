@@ -102,7 +102,7 @@ func (x *Index) open() *slot {
 	if n := len(s.slots); n > 0 && !s.slots[n-1].full(*x.cut.Load(), len(g.entries), g.entries[0].Seq, g.firstAt) {
 		return s.slots[n-1]
 	}
-	next := newSlot(x.shards, s.end()+1, g.firstAt)
+	next := newSlot(x.shards, s.end()+1, g.entries[0].Seq, g.firstAt)
 	x.set.Store(&set{append(slices.Clip(s.slots), next), s.runs})
 	return next
 }

@@ -22,6 +22,7 @@ type slot struct {
 	keys   atomic.Int64
 
 	first, last     uint64 // seqs it covers; owned by the committer until it is closed
+	firstSeq        uint64 // of its first entry, likewise
 	firstAt, lastAt int64  // times of its first and last entry, likewise
 }
 
@@ -31,8 +32,8 @@ type shard struct {
 	table Table // guarded by mu
 }
 
-func newSlot(shards int, first uint64, at int64) *slot {
-	return &slot{shards: make([]shard, shards), first: first, firstAt: at}
+func newSlot(shards int, first, firstSeq uint64, at int64) *slot {
+	return &slot{shards: make([]shard, shards), first: first, firstSeq: firstSeq, firstAt: at}
 }
 
 func (s *shard) get(k Key) uint64 {
@@ -57,7 +58,7 @@ func (s *slot) fill(shard int, entries []Entry) {
 
 // full tells whether n entries, the first of the given seq and time, belong into a slot of their own.
 func (s *slot) full(c Cut, n int, seq uint64, at int64) bool {
-	return int(s.keys.Load())+n > c.Max || at-s.firstAt >= int64(c.Width) || seq-s.first >= slotSpan
+	return int(s.keys.Load())+n > c.Max || at-s.firstAt >= int64(c.Width) || seq-s.firstSeq >= slotSpan
 }
 
 // set is what readers see: slots and runs, the oldest first. It is immutable, but for the tables of its slots.

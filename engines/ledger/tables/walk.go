@@ -1,0 +1,217 @@
+package tables
+
+import (
+	"slices"
+
+	"ronbox/engines/ledger/record"
+	"ronbox/store"
+)
+
+// Query asks for a page of the history of a balance.
+type Query struct {
+	Of           StateKey
+	Top          Balance // as it was published: what was posted later is not read
+	Oldest       bool    // oldest first, else newest first
+	Limit        int     // entries of a page, at least 1
+	Since, Until int64   // Unix ns: at or after Since, before Until; 0: no bound
+	Cursor       string  // of the page before; "" for the first one
+	Key          StoreKey
+
+	// Mark gives the marks that are not in the file yet; nil: there are none.
+	Mark func(n uint64) (seq uint64, known bool)
+}
+
+// Posting is one entry of a history.
+type Posting struct {
+	N      uint64 // from 1 on, in the order of the journal
+	Record record.Record
+	Image  int // of Record.Images: the balance after it
+}
+
+// Walk reads one page of history, in as many views as its caller likes. It serves one goroutine.
+type Walk struct {
+	q       Query
+	cursors cursors
+	at      cursor // newest first: the next posting to read; oldest first: the first one of the chunk, whose seq is not known
+	back    cursor // oldest first: the next posting to read, towards at
+	high    uint64 // oldest first: the last posting of the chunk; 0: no chunk is begun
+	chunk   []Posting
+	placed  bool // at is where the page begins
+	trusted bool // what is read next was reached from Top, not from a cursor
+	page    []Posting
+	next    string
+	reads   int // left in this step
+}
+
+// NewWalk begins a page. The error is ErrCursor.
+func NewWalk(q Query) (*Walk, error) {
+	w := &Walk{q: q, cursors: cursors{q.Key, q.Of, q.Oldest}}
+	if q.Cursor == "" {
+		return w, nil
+	}
+	at, err := w.cursors.parse(q.Cursor)
+	if err == nil && (at.posting == 0 || at.posting > q.Top.Postings || at.seq > q.Top.State.LastSeq) {
+		err = ErrCursor
+	}
+	w.at, w.placed = at, true
+	return w, err
+}
+
+// Step reads up to about n records and tells whether the page is whole. Records that do not lead on end the view in a RowError; ErrCursor
+// is a cursor whose record is not what it was: one from before a restore.
+func (w *Walk) Step(r store.Reader, n int) (done bool, err error) {
+	w.reads = n
+	if !w.placed {
+		w.place(r)
+	}
+	if w.q.Oldest {
+		return w.forth(r)
+	}
+	return w.down(r)
+}
+
+// Page are the entries, once Step has said that it is whole.
+func (w *Walk) Page() []Posting { return w.page }
+
+// Next is the cursor of the page after this one, "" at the end.
+func (w *Walk) Next() string { return w.next }
+
+// place finds where the first page begins.
+func (w *Walk) place(r store.Reader) {
+	w.placed, w.trusted = true, true
+	top := cursor{w.q.Top.Postings, w.q.Top.State.LastSeq}
+	switch {
+	case w.q.Oldest:
+		w.at = cursor{posting: w.marksBefore(r, w.q.Since)*MarkEvery + 1}
+	case w.q.Until == 0:
+		w.at = top
+	default:
+		w.at = w.mark(r, w.marksBefore(r, w.q.Until)+1)
+	}
+}
+
+// marksBefore is how many marks are older than a time.
+func (w *Walk) marksBefore(r store.Reader, at int64) uint64 {
+	var rec record.Record
+	older, end := uint64(0), w.q.Top.Postings/MarkEvery+1
+	for at > 0 && older+1 < end {
+		n := older + (end-older)/2
+		c := w.mark(r, n)
+		w.reads--
+		if c.posting == n*MarkEvery && ReadRecord(r, c.seq, &rec) && rec.At < at {
+			older = n
+		} else {
+			end = n
+		}
+	}
+	return older
+}
+
+// mark is the posting that mark n points at, or the newest one if there is no such mark.
+func (w *Walk) mark(r store.Reader, n uint64) cursor {
+	top := cursor{w.q.Top.Postings, w.q.Top.State.LastSeq}
+	if n*MarkEvery >= top.posting {
+		return top
+	}
+	seq, known := GetMark(r, MarkKey{w.q.Of, n})
+	if !known && w.q.Mark != nil {
+		seq, known = w.q.Mark(n)
+	}
+	if !known {
+		return top
+	}
+	return cursor{n * MarkEvery, seq}
+}
+
+// down reads newest first.
+func (w *Walk) down(r store.Reader) (done bool, err error) {
+	for w.at.posting > 0 {
+		if len(w.page) == w.q.Limit {
+			w.next = w.cursors.text(w.at)
+			return true, nil
+		}
+		if w.reads <= 0 {
+			return false, nil
+		}
+		p, err := w.read(r, &w.at)
+		if err != nil {
+			return true, err
+		}
+		if p.Record.At < w.q.Since {
+			break
+		}
+		if w.q.Until == 0 || p.Record.At < w.q.Until {
+			w.page = append(w.page, p)
+		}
+	}
+	return true, nil
+}
+
+// forth reads oldest first: chunk by chunk, each from the mark at its end backwards.
+func (w *Walk) forth(r store.Reader) (done bool, err error) {
+	for w.at.posting <= w.q.Top.Postings {
+		if len(w.page) == w.q.Limit {
+			w.next = w.cursors.text(cursor{posting: w.at.posting})
+			return true, nil
+		}
+		if w.high == 0 {
+			w.begin(r)
+		}
+		for w.back.posting >= w.at.posting {
+			if w.reads <= 0 {
+				return false, nil
+			}
+			p, err := w.read(r, &w.back)
+			if err != nil {
+				return true, err
+			}
+			if p.N <= w.high {
+				w.chunk = append(w.chunk, p)
+			}
+		}
+		if w.deal() {
+			break
+		}
+	}
+	return true, nil
+}
+
+// begin plans a chunk: up to the next mark, and not beyond what the page can take.
+func (w *Walk) begin(r store.Reader) {
+	n := (w.at.posting + MarkEvery - 1) / MarkEvery
+	w.trusted = true
+	w.back = w.mark(r, n)
+	w.high = min(n*MarkEvery, w.q.Top.Postings, w.at.posting+uint64(w.q.Limit-len(w.page))-1)
+}
+
+// deal adds a chunk to the page, and tells whether its end is past the bound.
+func (w *Walk) deal() (end bool) {
+	slices.Reverse(w.chunk)
+	for _, p := range w.chunk {
+		if w.q.Until != 0 && p.Record.At >= w.q.Until {
+			return true
+		}
+		if p.Record.At >= w.q.Since {
+			w.page = append(w.page, p)
+		}
+	}
+	w.at.posting, w.high, w.chunk = w.high+1, 0, w.chunk[:0]
+	return false
+}
+
+// read reads the posting at c and moves c to the one before it.
+func (w *Walk) read(r store.Reader, c *cursor) (p Posting, err error) {
+	w.reads--
+	p.N = c.posting
+	known := ReadRecord(r, c.seq, &p.Record)
+	p.Image = slices.IndexFunc(p.Record.Images, func(im record.Image) bool { return im.Account == w.q.Of.Account && im.Asset == w.q.Of.Asset })
+	if !known || p.Image < 0 || (p.Record.Images[p.Image].Prev == 0) != (c.posting == 1) {
+		if !w.trusted {
+			return p, ErrCursor
+		}
+		panic(wrong(bJournal, seqKey(c.seq), "it should be posting %d of account %d, asset %d", c.posting, w.q.Of.Account, w.q.Of.Asset))
+	}
+	w.trusted = true
+	*c = cursor{c.posting - 1, p.Record.Images[p.Image].Prev}
+	return p, nil
+}
