@@ -1,0 +1,400 @@
+package record
+
+import (
+	"bytes"
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"pgregory.net/rapid"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines"
+)
+
+// book is a ledger in memory.
+type book struct {
+	records [][]byte // of seq i+1
+	batches []Batch
+	log     *testLog
+	opened  map[uint64]uint64
+}
+
+// newBook holds 1 + n batches of one to nine records: names first, then transfers between them, holds and captures.
+func newBook(t testing.TB, n int) *book {
+	b := &book{log: &testLog{}, opened: map[uint64]uint64{}}
+	names := []Record{{Op: OpAsset, Asset: 1, Name: "ron"}}
+	for i, name := range []string{"sys:issue:ron", "alice", "bob", "shop:till/7"} {
+		names = append(names, Record{Op: OpOpen, From: uint64(i + 1), Name: name})
+	}
+	b.add(t, names)
+	for i := range n {
+		var group []Record
+		for k := range 1 + i*7%9 {
+			group = append(group, b.next(i, k, group))
+		}
+		b.add(t, group)
+	}
+	return b
+}
+
+func (b *book) next(i, k int, group []Record) Record {
+	r := Record{Op: OpTransfer, Asset: 1, From: uint64(2 + k%3), To: uint64(2 + (k+1)%3), Amount: engines.AmountOf(0, uint64(i+1)), Nonce: uint64(k + 1)}
+	switch k % 5 {
+	case 1:
+		r.Op, r.From = OpIssue, 1
+	case 2:
+		r.Op = OpHold
+		r.Expires = 1
+	case 3:
+		r.Op, r.Hold = OpCapture, uint64(len(b.records)+len(group)) // the hold just before
+	case 4:
+		r = Record{Op: OpBatch, Parts: 1, Results: []byte{0, 1}}
+	}
+	return r
+}
+
+func (b *book) add(t testing.TB, group []Record) {
+	first, no := uint64(len(b.records)+1), uint64(len(b.batches)+1)
+	var leaves []b3.Digest
+	for i := range group {
+		r := &group[i]
+		r.Seq, r.Batch, r.At, r.Rand = first+uint64(i), no, goldenAt+int64(no), uint16(i)
+		if r.Op == OpOpen {
+			b.opened[r.From] = r.Seq
+		}
+		raw := r.Append(nil)
+		b.records, leaves = append(b.records, raw), append(leaves, Leaf(raw))
+	}
+	h := Batch{No: no, First: first, Count: uint64(len(group)), At: goldenAt + int64(no), Merkle: MerkleRoot(leaves)}
+	if no > 1 {
+		h.Prev = b.batches[no-2].Root()
+	}
+	b.batches = append(b.batches, h)
+	b.log.append(t, h.Root())
+}
+
+var errNothing = errors.New("there is no such thing")
+
+func (b *book) Record(seq uint64) ([]byte, error) {
+	if seq == 0 || seq > uint64(len(b.records)) {
+		return nil, errNothing
+	}
+	return b.records[seq-1], nil
+}
+
+func (b *book) Batch(no uint64) (Batch, error) {
+	if no == 0 || no > uint64(len(b.batches)) {
+		return Batch{}, errNothing
+	}
+	return b.batches[no-1], nil
+}
+
+func (b *book) Node(pos uint64) (b3.Digest, error)      { return b.log.read(pos) }
+func (b *book) Opened(account uint64) (uint64, error)   { return b.opened[account], nil }
+func (b *book) Declared(uint32) (seq uint64, err error) { return 1, nil }
+
+// Every record is proven to every later head, through JSON, and the proof gives the receipt that its ledger gives.
+func TestProofsVerify(t *testing.T) {
+	b := newBook(t, 12)
+	accounts := map[uint64]string{0: "", 1: "sys:issue:ron", 2: "alice", 3: "bob", 4: "shop:till/7"}
+	for seq := range uint64(len(b.records)) {
+		r, _ := Decode(b.records[seq])
+		n := Names{From: accounts[r.From], To: accounts[r.To]}
+		if r.Asset != 0 {
+			n.Asset = "ron"
+		}
+		if r.Hold != 0 {
+			hold, _ := Decode(b.records[r.Hold-1])
+			n.Hold = hold.TxID()
+		}
+		want := r.Receipt(n, b.batches[r.Batch-1].Root())
+		for no := r.Batch; no <= uint64(len(b.batches)); no++ {
+			p, err := Prove(b, r.Seq, no)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := json.Marshal(p)
+			var back Proof
+			if err == nil {
+				err = json.Unmarshal(text, &back)
+			}
+			if err != nil || !reflect.DeepEqual(normal(p), normal(back)) {
+				t.Fatalf("seq %d at %d: %s came back as %+v, %v", r.Seq, no, text, back, err)
+			}
+			got, err := back.Verify()
+			if err != nil || got != want {
+				t.Fatalf("seq %d at %d: %+v, %v, want %+v", r.Seq, no, got, err, want)
+			}
+			if head, err := HeadOf(b, no); err != nil || head != p.Head {
+				t.Fatalf("head %+v, %v, want %+v", head, err, p.Head)
+			}
+		}
+	}
+}
+
+// normal has empty paths where others have none.
+func normal(p Proof) Proof {
+	all := []*Inclusion{&p.Tx, p.Hold}
+	p.Names = slices.Clone(p.Names)
+	for i := range p.Names {
+		all = append(all, &p.Names[i])
+	}
+	for _, in := range all {
+		if in != nil {
+			in.Path, in.LogPath = append([]b3.Digest{}, in.Path...), append([]b3.Digest{}, in.LogPath...)
+		}
+	}
+	p.LastPath = append([]b3.Digest{}, p.LastPath...)
+	return p
+}
+
+// drawProof proves a record of the book, a capture now and then.
+func drawProof(t *rapid.T, b *book) Proof {
+	seq := rapid.Uint64Range(1, uint64(len(b.records))).Draw(t, "seq")
+	r, _ := Decode(b.records[seq-1])
+	p, err := Prove(b, seq, rapid.Uint64Range(r.Batch, uint64(len(b.batches))).Draw(t, "at"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// No byte of a proof's JSON can be altered without the proof failing: it has one form, and every member of it is bound.
+func TestProofsFlipped(t *testing.T) {
+	b := newBook(t, 12)
+	rapid.Check(t, func(t *rapid.T) {
+		text, err := json.Marshal(drawProof(t, b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		bit := rapid.IntRange(0, 8*len(text)-1).Draw(t, "bit")
+		text[bit/8] ^= 1 << (bit % 8)
+		var p Proof
+		if err := p.UnmarshalJSON(text); err != nil {
+			return
+		}
+		if got, err := p.Verify(); err == nil {
+			t.Fatalf("with bit %d flipped it proves %+v:\n%s", bit, got, text)
+		}
+	})
+}
+
+// Nor any member of the value, whatever way it came.
+func TestProofsAltered(t *testing.T) {
+	b := newBook(t, 12)
+	rapid.Check(t, func(t *rapid.T) {
+		p := drawProof(t, b)
+		places := append([]*Inclusion{&p.Tx}, inclusions(&p)...)
+		in := rapid.SampledFrom(places).Draw(t, "place")
+		other := drawProof(t, b)
+		changed := true
+		switch rapid.IntRange(0, 13).Draw(t, "change") {
+		case 0:
+			in.Record = bytes.Clone(in.Record)
+			in.Record[rapid.IntRange(0, len(in.Record)-1).Draw(t, "byte")] ^= 1
+		case 1:
+			in.Index++
+		case 2:
+			changed = alter(t, &in.Path)
+		case 3:
+			changed = alter(t, &in.LogPath)
+		case 4:
+			changed = alter(t, &p.LastPath)
+		case 5:
+			alterBatch(t, &in.Header)
+		case 6:
+			alterBatch(t, &p.Last)
+		case 7:
+			p.Head.Batches++
+		case 8:
+			p.Head.Root[3] ^= 1
+		case 9:
+			p.Head.LastRoot[3] ^= 1
+		case 10:
+			p.Head.Seq--
+		case 11:
+			changed = !bytes.Equal(in.Record, other.Tx.Record)
+			*in = other.Tx
+			// Another record proves itself, if it needs the same names: then it is another receipt, rightly.
+			changed = changed && in != &p.Tx
+		case 12:
+			changed = len(p.Names) > 0
+			p.Names = p.Names[:max(0, len(p.Names)-1)]
+		case 13:
+			p.Names = append(slices.Clone(p.Names), other.Tx)
+		}
+		if got, err := p.Verify(); changed && err == nil {
+			t.Fatalf("altered, it proves %+v", got)
+		} else if bad := new(ProofError); err != nil && !errors.As(err, &bad) {
+			t.Fatalf("%v is not a ProofError", err)
+		}
+	})
+}
+
+func inclusions(p *Proof) (all []*Inclusion) {
+	for i := range p.Names {
+		all = append(all, &p.Names[i])
+	}
+	if p.Hold != nil {
+		all = append(all, p.Hold)
+	}
+	return all
+}
+
+func alter(t *rapid.T, path *[]b3.Digest) bool {
+	p := slices.Clone(*path)
+	defer func() { *path = p }()
+	switch i := rapid.IntRange(0, 2).Draw(t, "how"); {
+	case i == 0:
+		p = append(p, b3.Digest{1})
+	case len(p) == 0:
+		return false
+	case i == 1:
+		p = p[1:]
+	default:
+		p[rapid.IntRange(0, len(p)-1).Draw(t, "step")][9] ^= 1
+	}
+	return true
+}
+
+func alterBatch(t *rapid.T, b *Batch) {
+	switch rapid.IntRange(0, 5).Draw(t, "member") {
+	case 0:
+		b.No++
+	case 1:
+		b.First++
+	case 2:
+		b.Count++
+	case 3:
+		b.At++
+	case 4:
+		b.Merkle[0] ^= 1
+	case 5:
+		b.Prev[0] ^= 1
+	}
+}
+
+// A hold is shown if and only if the record ends one, and it is that one.
+func TestProofOfHold(t *testing.T) {
+	b := newBook(t, 12)
+	for seq := range uint64(len(b.records)) {
+		p, err := Prove(b, seq+1, uint64(len(b.batches)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, _ := Decode(p.Tx.Record)
+		switch {
+		case r.Hold == 0:
+			p.Hold = &otherProof(t, b, p.Head).Tx
+		case seq%2 == 0:
+			p.Hold = nil
+		default:
+			wrong := p.Tx
+			p.Hold = &wrong
+		}
+		bad := new(ProofError)
+		if got, err := p.Verify(); !errors.As(err, &bad) || bad.Part != "hold" {
+			t.Fatalf("seq %d: %+v, %v", r.Seq, got, err)
+		}
+	}
+}
+
+// otherProof proves the first record to the head.
+func otherProof(t *testing.T, b *book, h Head) *Proof {
+	other, err := Prove(b, 1, h.Batches)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &other
+}
+
+func TestConsistency(t *testing.T) {
+	b := newBook(t, 12)
+	rapid.Check(t, func(t *rapid.T) {
+		to := rapid.Uint64Range(0, uint64(len(b.batches))).Draw(t, "to")
+		from := rapid.Uint64Range(0, to).Draw(t, "from")
+		c, err := ProveConsistency(b, from, to)
+		if err != nil || c.Verify() != nil {
+			t.Fatalf("%d to %d: %v, %v", from, to, err, c.Verify())
+		}
+		text, err := json.Marshal(c)
+		var back Consistency
+		if err != nil || back.UnmarshalJSON(text) != nil || back.Verify() != nil || back.From != c.From || back.To != c.To || !slices.Equal(back.Path, c.Path) {
+			t.Fatalf("%s came back as %+v, %v", text, back, err)
+		}
+		if from == 0 {
+			return // an empty log is how every log began
+		}
+		bit := rapid.IntRange(0, 8*len(text)-1).Draw(t, "bit")
+		text[bit/8] ^= 1 << (bit % 8)
+		if back.UnmarshalJSON(text) == nil && back.Verify() == nil && back.From.Root != back.To.Root {
+			t.Fatalf("with bit %d flipped it still holds:\n%s", bit, text)
+		}
+	})
+	if _, err := ProveConsistency(b, 5, 4); err == nil {
+		t.Error("a log was shown to grow backwards")
+	}
+	if err := new(Consistency).Verify(); err != nil {
+		t.Errorf("an empty log is not how an empty one began: %v", err)
+	}
+	forged := Consistency{From: LogHead{1, b3.Digest{1}}, To: LogHead{2, b3.Digest{2}}, Path: []b3.Digest{{3}}}
+	if err := forged.Verify(); !errors.Is(err, ErrInconsistent) {
+		t.Errorf("a made-up proof: %v", err)
+	}
+}
+
+func TestProveRefuses(t *testing.T) {
+	b := newBook(t, 3)
+	for name, err := range map[string]error{
+		"empty log":   second(Prove(b, 1, 0)),
+		"no batch":    second(Prove(b, 1, 99)),
+		"no record":   second(Prove(b, 999, 4)),
+		"later batch": second(Prove(b, uint64(len(b.records)), 1)),
+	} {
+		if err == nil {
+			t.Errorf("%s: proven", name)
+		}
+	}
+	if head, err := HeadOf(b, 0); err != nil || head != (Head{}) || head.Log() != (LogHead{}) {
+		t.Errorf("%+v, %v", head, err)
+	}
+	b.opened = map[uint64]uint64{}
+	if _, err := Prove(b, 6, 4); err == nil {
+		t.Error("proven without names")
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestProofJSONIsStrict(t *testing.T) {
+	b := newBook(t, 6)
+	p, err := Prove(b, 6, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good, _ := json.Marshal(p)
+	spaced := jsontext.Value(bytes.Clone(good))
+	if err := spaced.Indent(); err != nil {
+		t.Fatal(err)
+	}
+	if err := new(Proof).UnmarshalJSON(spaced); err != nil {
+		t.Errorf("spaces between tokens: %v", err)
+	}
+	for _, change := range [][2]string{
+		{`{"format"`, `{"more":1,"format"`}, {`proof-v1`, `proof-v2`}, {`"index":0,`, ``}, {`"names":[`, `"names":null,"x":[`}, {`"tx":{`, `"tx":{"index":0,`},
+		{`"head":{`, `"head":{"batches":7,`}, {`"record":"A`, `"record":"\u0041`}, {`"header":"AQAA`, `"header":"AgAA`},
+	} {
+		bad := bytes.Replace(good, []byte(change[0]), []byte(change[1]), 1)
+		var want *FormatError
+		if err := new(Proof).UnmarshalJSON(bad); bytes.Equal(bad, good) || !errors.As(err, &want) {
+			t.Errorf("%s for %s: %v", change[1], change[0], err)
+		}
+	}
+	if err := new(Consistency).UnmarshalJSON(good); err == nil {
+		t.Error("a proof was taken for a consistency proof")
+	}
+}
