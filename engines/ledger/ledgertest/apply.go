@@ -14,7 +14,8 @@ type verdict struct {
 	seq      uint64 // of the record, 0 for a refusal
 	replayed bool
 	reject   *ledger.Reject
-	results  []verdict // of a batch
+	results  []verdict // of a batch or a settlement
+	atomic   bool      // likewise
 }
 
 // within is what an op is part of.
@@ -54,7 +55,7 @@ func (b *books) replay(o ledger.Op, at int64) (verdict, bool) {
 
 // again is the outcome of a record that is there.
 func (b *books) again(seq uint64) verdict {
-	v := verdict{seq: seq, replayed: true, results: slices.Clone(b.entries[seq-1].results)}
+	v := verdict{seq: seq, replayed: true, results: slices.Clone(b.entries[seq-1].results), atomic: b.entries[seq-1].atomic}
 	for i := range v.results {
 		v.results[i].replayed = v.results[i].seq != 0
 		if r := v.results[i].reject; r != nil {
@@ -87,9 +88,9 @@ func (b *books) doBatch(o ledger.Op, at int64, w within) verdict {
 		return verdict{results: results}
 	}
 	if w.internal {
-		return verdict{results: results}
+		return verdict{results: results, atomic: true}
 	}
-	return verdict{seq: b.writeBatch(o, at, results), results: results}
+	return verdict{seq: b.writeBatch(o, at, results), results: results, atomic: o.Atomic}
 }
 
 // aborted is the outcome of an atomic batch whose op i was refused.
@@ -101,7 +102,7 @@ func aborted(o ledger.Op, i int, why *ledger.Reject) verdict {
 	results[i].reject = why
 	whole := *why
 	whole.Index = i
-	return verdict{reject: &whole, results: results}
+	return verdict{reject: &whole, results: results, atomic: true}
 }
 
 func (b *books) doOne(o ledger.Op, at int64, w within) verdict {

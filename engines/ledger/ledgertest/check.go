@@ -20,6 +20,12 @@ func checkOp(o ledger.Op, internal bool) (field, reason string) {
 	parties := map[record.Op][]string{
 		record.OpIssue: {o.To}, record.OpBurn: {o.From}, record.OpTransfer: {o.From, o.To}, record.OpHold: {o.From, o.To}, record.OpFlags: {o.From},
 	}
+	if record.CheckMemo(o.Memo) != nil {
+		return "memo", "is none"
+	}
+	if o.Idem != "" && record.CheckIdem(o.Idem) != nil {
+		return "idem", "is none"
+	}
 	for _, name := range parties[o.Code] {
 		if engines.CheckAccount(name) != nil {
 			return "account", "is none"

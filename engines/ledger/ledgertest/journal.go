@@ -25,8 +25,7 @@ func (b *books) write(m *move, images []record.Image) uint64 {
 	receipt := record.Receipt{Op: m.Code, Asset: m.Asset, Nonce: m.Nonce, Idem: m.Idem, Hold: m.Hold}
 	switch m.Code {
 	case record.OpAsset:
-		receipt.From = engines.IssuanceAccount(m.Asset)
-		r.Name, r.From = m.Asset, b.accounts[receipt.From].ref
+		r.Name, r.From = m.Asset, b.accounts[engines.IssuanceAccount(m.Asset)].ref
 	case record.OpFlags:
 		r.From, receipt.From = b.accounts[m.From].ref, m.From
 	default:
@@ -121,7 +120,7 @@ func (m *Model) seal(first int, at int64) {
 
 // outcome is a verdict as its caller sees it.
 func (m *Model) outcome(v verdict) ledger.Outcome {
-	out := ledger.Outcome{Replayed: v.replayed, Reject: v.reject}
+	out := ledger.Outcome{Replayed: v.replayed, Reject: v.reject, Atomic: v.atomic}
 	for _, r := range v.results {
 		out.Results = append(out.Results, m.outcome(r))
 	}

@@ -33,7 +33,7 @@ func (m *Model) Find(ctx context.Context, k ledger.DedupeKey, fp b3.Digest, notB
 // describe adds what only a look at a record tells.
 func (m *Model) describe(out *ledger.Outcome, seq uint64) {
 	e := m.books.entries[seq-1]
-	out.Memo, out.Atomic = e.rec.Memo, e.atomic
+	out.Memo = e.rec.Memo
 	out.Parties = ledger.Parties{From: m.books.name(e.rec.From), To: m.books.name(e.rec.To)}
 }
 

@@ -1,0 +1,265 @@
+package ledgertest
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines"
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/record"
+)
+
+// settle: a permanent id is done once for ever, all or nothing, and its guard has one owner.
+func settle(s *suite) {
+	pay := func(to string, n uint64) ledger.Op {
+		return ledger.Op{Code: record.OpTransfer, From: "pool", To: to, Asset: "ron", Amount: ron(n)}
+	}
+	do := func(o ledger.Once, want record.Result, ops ...ledger.Op) ledger.Outcome {
+		s.Helper()
+		s.clock.Advance(time.Second)
+		out, err := s.Client.Settle(s.Context(), o, ops)
+		s.must(err)
+		if got := resultOf(out); got != want {
+			s.Fatalf("settle %s: %s, want %s", o.ID, got, want)
+		}
+		return out
+	}
+	s.accept(s.issue("pool", 100))
+	epoch := ledger.Once{Domain: "payout", ID: "e1", Digest: b3.Sum([]byte("e1")), Guard: ledger.Guard{Key: "t:1", Owner: "run"}}
+	before := s.head()
+	out := do(epoch, record.InsufficientFunds, pay("a", 60), pay("b", 60), pay("c", 1))
+	if out.Reject.Index != 1 || s.head() != before {
+		s.Fatalf("a settlement that fails: %+v", out.Reject)
+	}
+	first := do(epoch, record.Accepted, pay("a", 60), pay("b", 40))
+	if !first.Batch || len(first.Results) != 2 || first.Results[0].Receipt.Nonce != 0 {
+		s.Fatalf("a settlement: %+v", first)
+	}
+	s.clock.Advance(1000 * time.Hour)
+	again := do(epoch, record.Replayed, pay("a", 60), pay("b", 40))
+	for i := range first.Results {
+		if !sameResult(first.Results[i], again.Results[i]) {
+			s.Fatalf("posting %d again: %+v, want %+v", i, again.Results[i], first.Results[i])
+		}
+	}
+	other := epoch
+	other.Digest = b3.Sum([]byte("e2"))
+	do(other, record.OnceConflict, pay("a", 1))
+	thief := ledger.Once{Domain: "payout", ID: "e2", Digest: other.Digest, Guard: ledger.Guard{Key: "t:1", Owner: "another run"}}
+	do(thief, record.OnceConflict, pay("a", 1))
+	s.accept(s.issue("pool", 5))
+	do(ledger.Once{Domain: "payout", ID: "e3", Digest: other.Digest, Guard: epoch.Guard}, record.Accepted, pay("a", 1))
+	do(ledger.Once{Domain: "other", ID: "e1", Digest: other.Digest}, record.Accepted, pay("a", 4))
+	s.has("a", 65, 0)
+	s.has("pool", 0, 0)
+	s.conserved()
+}
+
+// refusals meets each reason at least once, and with it the member of the Reject that belongs to it.
+func refusals(s *suite) {
+	s.accept(s.issue("alice", 100))
+	s.nonces["alice"] = 0
+	transfer := func(change func(*ledger.Op)) ledger.Op {
+		o := ledger.Op{Code: record.OpTransfer, From: "alice", To: "bob", Asset: "ron", Amount: ron(10), Nonce: 1}
+		change(&o)
+		return o
+	}
+	now := s.clock.Now().UnixNano()
+	s.refuse(transfer(func(o *ledger.Op) { o.ValidUntil = now }), record.Expired)
+	s.refuse(transfer(func(o *ledger.Op) { o.Asset = "gold" }), record.AssetUnknown)
+	if r := s.refuse(transfer(func(o *ledger.Op) { o.Nonce = 2 }), record.NonceGap); r.Expected != 1 {
+		s.Fatalf("%+v", r)
+	}
+	if r := s.refuse(transfer(func(o *ledger.Op) { o.Nonce = 0 }), record.NonceReused); r.Expected != 1 || !r.Committed.IsZero() {
+		s.Fatalf("%+v", r)
+	}
+	for limit, l := range map[string]ledger.Limits{
+		ledger.LimitPerOp: {PerOp: ron(9)}, ledger.LimitDaily: {Daily: ron(9)}, ledger.LimitAccountTotal: {AccountTotal: ron(9)},
+	} {
+		code := map[string]record.Result{ledger.LimitPerOp: record.LimitOp, ledger.LimitDaily: record.LimitDaily, ledger.LimitAccountTotal: record.LimitTotal}[limit]
+		if r := s.refuse(transfer(func(o *ledger.Op) { o.Limits = &l }), code); r.Limit != limit {
+			s.Fatalf("%+v, want limit %s", r, limit)
+		}
+	}
+	if r := s.refuse(transfer(func(o *ledger.Op) { o.Daily = ron(9) }), record.LimitDaily); r.Limit != ledger.LimitTokenDaily {
+		s.Fatalf("%+v", r)
+	}
+	s.refuse(transfer(func(o *ledger.Op) { o.Amount = ron(101) }), record.InsufficientFunds)
+	s.refuse(transfer(func(o *ledger.Op) { o.From = "nobody" }), record.InsufficientFunds)
+	s.refuse(ledger.Op{Code: record.OpBurn, From: "nobody", Asset: "ron", Amount: ron(1), Nonce: 1}, record.InsufficientFunds)
+	s.refuse(release(record.NewTxID(now, 1<<40, 7)), record.HoldUnknown)
+	s.refuse(capture(s.accept(s.transfer("alice", "bob", 10)).TxID, 0), record.HoldUnknown) // a transfer is no hold
+	s.has("alice", 90, 0)
+}
+
+// precedence: of two reasons the one that comes first in the fixed order is told.
+func precedence(s *suite) {
+	s.accept(s.issue("alice", 100))
+	s.accept(ledger.Op{Code: record.OpFlags, From: "locked", Set: record.NoCredit})
+	o := ledger.Op{
+		Code: record.OpTransfer, From: "alice", To: "locked", Asset: "gold", Amount: ron(1000), Nonce: 5, ValidUntil: 1,
+		Limits: &ledger.Limits{PerOp: ron(500), Daily: ron(700), AccountTotal: ron(20)}, Daily: ron(600),
+	}
+	for _, step := range []struct {
+		want record.Result
+		mend func()
+	}{
+		{record.Expired, func() { o.ValidUntil = 0 }},
+		{record.AssetUnknown, func() { o.Asset = "ron" }},
+		{record.AccountLocked, func() { o.To = "bob" }},
+		{record.NonceGap, func() { o.Nonce = 1 }},
+		{record.LimitOp, func() { o.Limits = &ledger.Limits{Daily: ron(700), AccountTotal: ron(20)} }},
+		{record.InsufficientFunds, func() { s.accept(s.issue("alice", 900)) }},
+		{record.LimitDaily, func() { o.Limits = &ledger.Limits{AccountTotal: ron(20)} }},
+		{record.LimitDaily, func() { o.Daily = engines.Amount{} }},
+		{record.LimitTotal, func() { o.Limits = nil }},
+	} {
+		s.refuse(o, step.want)
+		step.mend()
+	}
+	done := s.accept(keyed(o, "p", "k"))
+	o.ValidUntil = 1
+	s.replay(keyed(o, "p", "k"), done) // dedupe comes before all
+	o.Amount = ron(1)
+	s.refuse(keyed(o, "p", "k"), record.IdemConflict)
+	o.Dedupe.Key = ""
+	s.refuse(o, record.Expired)
+}
+
+// malformed: what no ledger could take is an error, and nothing of the call is done.
+func malformed(s *suite) {
+	good := ledger.Op{Code: record.OpIssue, To: "alice", Asset: "ron", Amount: ron(1), Nonce: 1}
+	change := func(fn func(*ledger.Op)) ledger.Op {
+		o := ledger.Op{Code: record.OpTransfer, From: "alice", To: "bob", Asset: "ron", Amount: ron(1), Nonce: 1}
+		fn(&o)
+		return o
+	}
+	before := s.head()
+	for what, bad := range map[string]ledger.Op{
+		"no code":               change(func(o *ledger.Op) { o.Code = 0 }),
+		"a code not of callers": change(func(o *ledger.Op) { o.Code = record.OpExpire }),
+		"amount zero":           change(func(o *ledger.Op) { o.Amount = engines.Amount{} }),
+		"pays itself":           change(func(o *ledger.Op) { o.To = "alice" }),
+		"no payer":              change(func(o *ledger.Op) { o.From = "" }),
+		"a name out of grammar": change(func(o *ledger.Op) { o.To = "b ob" }),
+		"an asset likewise":     change(func(o *ledger.Op) { o.Asset = "Ron" }),
+		"from issuance":         change(func(o *ledger.Op) { o.From = "sys:issue:ron" }),
+		"to issuance":           change(func(o *ledger.Op) { o.To = "sys:issue:ron" }),
+		"a long memo":           change(func(o *ledger.Op) { o.Memo = strings.Repeat("m", record.MaxMemo+1) }),
+		"a hold of no time":     change(func(o *ledger.Op) { o.Code = record.OpHold }),
+		"a batch in a batch":    {Code: record.OpBatch, Ops: []ledger.Op{{Code: record.OpBatch, Ops: []ledger.Op{good}}}},
+		"a bad op in a batch":   {Code: record.OpBatch, Ops: []ledger.Op{good, change(func(o *ledger.Op) { o.To = "alice" })}},
+	} {
+		_, err := s.Client.Commit(s.Context(), []ledger.Op{good, bad})
+		if e := (*ledger.OpError)(nil); !errors.As(err, &e) || e.Index != 1 {
+			s.Errorf("%s: %v, want an OpError of op 1", what, err)
+		}
+	}
+	if s.head() != before {
+		s.Fatal("a malformed call was done in part")
+	}
+}
+
+// nonces: each number once, in order; or, where it is allowed, with bounded gaps.
+func nonces(s *suite) {
+	s.accept(s.issue("alice", 100))
+	if v, err := s.Client.Account(s.Context(), "alice"); err != nil || !v.Known || v.LastNonce != 0 || !v.LastTx.IsZero() {
+		s.Fatalf("%+v, %v", v, err)
+	}
+	one := s.accept(s.transfer("alice", "bob", 1))
+	two := s.accept(s.hold("alice", "bob", 1, time.Hour))
+	o := s.burn("alice", 1) // 3: nonces count across ops
+	again := o
+	again.Nonce = 2
+	if r := s.refuse(again, record.NonceReused); r.Expected != 3 || r.Committed != two.TxID {
+		s.Fatalf("%+v, want %s", r, two.TxID)
+	}
+	again.Nonce = 1
+	if r := s.refuse(again, record.NonceReused); r.Expected != 3 || !r.Committed.IsZero() {
+		s.Fatalf("%+v: record %s is not the last", r, one.TxID)
+	}
+	v, err := s.Client.Account(s.Context(), "alice")
+	if err != nil || v.LastNonce != 2 || v.LastTx != two.TxID {
+		s.Fatalf("%+v, %v", v, err)
+	}
+	s.accept(ledger.Op{Code: record.OpAsset, Asset: "gold"})
+	s.accept(ledger.Op{Code: record.OpIssue, To: "alice", Asset: "gold", Amount: ron(5), Nonce: 1}) // the issuer's own sequence
+	gold := o
+	gold.Code, gold.To, gold.Asset = record.OpTransfer, "bob", "gold"
+	s.accept(gold) // 3: nonces count across assets
+	o.Nonce = 10
+	s.refuse(o, record.NonceGap)
+	o.Limits = &ledger.Limits{Monotonic: true, NonceSpan: 6}
+	s.refuse(o, record.NonceGap)
+	o.Limits = &ledger.Limits{Monotonic: true, NonceSpan: 7}
+	s.accept(o)
+	o.Nonce = 9
+	if r := s.refuse(o, record.NonceReused); r.Expected != 11 {
+		s.Fatalf("%+v", r)
+	}
+	o.Nonce = math.MaxUint64
+	s.refuse(o, record.NonceGap)
+}
+
+// limits are inclusive, and a limit of zero is none.
+func limits(s *suite) {
+	at := &ledger.Limits{PerOp: ron(50), Daily: ron(80), AccountTotal: ron(100)}
+	issue := func(to string, n uint64) ledger.Op {
+		return ledger.Op{Code: record.OpIssue, To: to, Asset: "ron", Amount: ron(n), Limits: at, Nonce: s.nonces["sys:issue:ron"] + 1}
+	}
+	s.refuse(issue("alice", 51), record.LimitOp)
+	s.accept(issue("alice", 50))
+	s.nonces["sys:issue:ron"]++
+	s.refuse(issue("alice", 31), record.LimitDaily) // an issue counts on the issuance account's own day
+	s.accept(issue("alice", 30))
+	s.nonces["sys:issue:ron"]++
+	at = &ledger.Limits{AccountTotal: ron(100)}
+	s.refuse(issue("alice", 21), record.LimitTotal)
+	hold := s.hold("bob", "alice", 20, time.Hour)
+	s.accept(s.issue("bob", 20))
+	s.accept(hold)
+	s.refuse(issue("alice", 1), record.LimitTotal) // what is set aside for alice counts
+	s.nonces["sys:issue:ron"] = 3
+	huge := ledger.Op{Code: record.OpIssue, To: "rich", Asset: "ron", Amount: engines.AmountOf(math.MaxUint64, math.MaxUint64-50), Nonce: 4}
+	s.refuse(huge, record.LimitDaily) // the day's own counter would run over
+	s.clock.Advance(24 * time.Hour)
+	s.refuse(huge, record.LimitTotal) // now the sum of all that was issued would
+	huge.Amount = engines.AmountOf(1<<63, 0)
+	s.accept(huge)
+	total := &ledger.Limits{OpenHolds: 1}
+	second := s.hold("alice", "bob", 1, time.Hour)
+	second.Limits = total
+	if r := s.refuse(second, record.LimitHolds); r.Limit != ledger.LimitOpenHolds {
+		s.Fatalf("%+v", r)
+	}
+}
+
+// days: ceilings count by days of UTC.
+func days(s *suite) {
+	s.accept(s.issue("alice", 1000))
+	ceiling := &ledger.Limits{Daily: ron(100)}
+	spend := func(o ledger.Op) ledger.Op { o.Limits = ceiling; return o }
+	s.accept(spend(s.transfer("alice", "bob", 60)))
+	h := s.accept(spend(s.hold("alice", "bob", 40, 48*time.Hour)))
+	over := spend(s.transfer("alice", "bob", 1))
+	s.refuse(over, record.LimitDaily)
+	s.accept(capture(h.TxID, 15)) // what is not taken of a hold goes back to its day; what is taken was counted
+	over.Amount = ron(26)
+	s.refuse(over, record.LimitDaily)
+	over.Amount = ron(25)
+	s.accept(over)
+	s.clock.Set(time.Date(2026, 3, 1, 23, 59, 59, 990e6, time.UTC))
+	last := spend(s.burn("alice", 1))
+	s.refuse(last, record.LimitDaily)
+	s.clock.Set(time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC))
+	s.accept(last)
+	h = s.accept(spend(s.hold("alice", "bob", 99, 48*time.Hour)))
+	s.clock.Advance(24 * time.Hour)
+	s.accept(spend(s.transfer("alice", "bob", 100)))
+	s.accept(release(h.TxID)) // of yesterday: gives nothing back to today
+	s.refuse(spend(s.transfer("alice", "bob", 1)), record.LimitDaily)
+	s.conserved()
+}
