@@ -96,7 +96,7 @@ func TestSeedNames(t *testing.T) {
 		"registry_reload_success_total", "registry_reload_fail_total", "go_goroutines", "process_open_fds", "service_restarts_total",
 		"readyz_degraded", "http_requests_total", "request_latency_seconds", "inflight_requests", "rejected_total", "auth_failures_total",
 		"tls_handshake_failures_total", "amnesia_mode", "amnesia_purge_total", "lifecycle_state", "config_version", "conns_open", "conn_rejects_total",
-		"ronbox_build_info",
+		"ronbox_build_info", "upstream_fail_total", "upstream_calls_total", "upstream_latency_seconds", "circuit_open_total", "worker_inflight",
 	} {
 		if got[name] == nil {
 			t.Errorf("%s is missing", name)

@@ -80,7 +80,7 @@ func retryAfter(service string) int {
 	switch service {
 	case "edge":
 		return 1
-	case "wallet":
+	case "wallet", "ledger":
 		return 2
 	}
 	return 5
