@@ -37,7 +37,7 @@ type Walk struct {
 	high    uint64 // oldest first: the last posting of the chunk; 0: no chunk is begun
 	chunk   []Posting
 	placed  bool // at is where the page begins
-	trusted bool // what is read next was reached from Top, not from a cursor
+	trusted bool // what is read was reached from Top or a mark, not from a cursor that may be of another time
 	page    []Posting
 	next    string
 	reads   int // left in this step
@@ -211,7 +211,6 @@ func (w *Walk) read(r store.Reader, c *cursor) (p Posting, err error) {
 		}
 		panic(wrong(bJournal, seqKey(c.seq), "it should be posting %d of account %d, asset %d", c.posting, w.q.Of.Account, w.q.Of.Asset))
 	}
-	w.trusted = true
 	*c = cursor{c.posting - 1, p.Record.Images[p.Image].Prev}
 	return p, nil
 }

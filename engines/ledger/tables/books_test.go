@@ -1,0 +1,192 @@
+package tables
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines"
+	"ronbox/engines/ledger/record"
+	"ronbox/store"
+)
+
+// rows are derived rows in memory.
+type rows struct {
+	balances map[StateKey]Balance
+	accounts map[uint64]Account
+	holds    map[uint64]Hold
+	onces    map[OnceKey]Once
+	marks    map[MarkKey]uint64
+	names    map[NameChange]bool
+}
+
+func newRows() *rows {
+	return &rows{map[StateKey]Balance{}, map[uint64]Account{}, map[uint64]Hold{}, map[OnceKey]Once{}, map[MarkKey]uint64{}, map[NameChange]bool{}}
+}
+
+func (m *rows) Balance(k StateKey) Balance           { return m.balances[k] }
+func (m *rows) Account(ref uint64) Account           { return m.accounts[ref] }
+func (m *rows) Hold(seq uint64) (h Hold, known bool) { h, known = m.holds[seq]; return h, known }
+func (m *rows) Once(k OnceKey) (o Once, known bool)  { o, known = m.onces[k]; return o, known }
+
+func (m *rows) take(c *Changes) {
+	for _, b := range c.Balances() {
+		m.balances[b.Key] = b.New
+	}
+	for _, mark := range c.Marks() {
+		m.marks[mark.MarkKey] = mark.Seq
+	}
+	for _, o := range c.Onces() {
+		m.onces[o.Key] = o.New
+	}
+	if c.Account.Ref != 0 {
+		m.accounts[c.Account.Ref] = c.Account.New
+	}
+	if c.Hold.Seq != 0 {
+		m.holds[c.Hold.Seq] = c.Hold.New
+	}
+	if c.Name.Ref != 0 {
+		m.names[c.Name] = true
+	}
+}
+
+func (m *rows) redo(records []record.Record) error {
+	var c Changes
+	for i := range records {
+		if err := c.Derive(&records[i], m); err != nil {
+			return err
+		}
+		m.take(&c)
+	}
+	return nil
+}
+
+func (m *rows) equal(n *rows) bool {
+	return maps.Equal(m.balances, n.balances) && maps.Equal(m.accounts, n.accounts) && maps.Equal(m.holds, n.holds) &&
+		maps.Equal(m.onces, n.onces) && maps.Equal(m.marks, n.marks) && maps.Equal(m.names, n.names)
+}
+
+func (m *rows) clone() *rows {
+	return &rows{maps.Clone(m.balances), maps.Clone(m.accounts), maps.Clone(m.holds), maps.Clone(m.onces), maps.Clone(m.marks), maps.Clone(m.names)}
+}
+
+// stored reads the rows back from the file.
+func stored(r store.Reader) *rows {
+	m := newRows()
+	for k, row := range States(r, StateKey{}) {
+		if k.Asset == 0 {
+			m.accounts[k.Account] = row.Account
+		} else {
+			m.balances[k] = row.Balance
+		}
+	}
+	maps.Insert(m.holds, Holds(r, 0))
+	maps.Insert(m.onces, Onces(r))
+	maps.Insert(m.marks, Marks(r))
+	for ref, name := range Accounts(r, 0) {
+		m.names[NameChange{Ref: ref, Name: name}] = true
+	}
+	for ref, name := range Assets(r) {
+		m.names[NameChange{Asset: true, Ref: uint64(ref), Name: name}] = true
+	}
+	return m
+}
+
+// books make a journal without rules about money: every op that has a form is written.
+type books struct {
+	*rows
+	head    Head
+	records []record.Record
+	open    []uint64 // holds
+	nonces  map[uint64]uint64
+}
+
+func newBooks() *books {
+	return &books{rows: newRows(), nonces: map[uint64]uint64{}}
+}
+
+// write gives rec its place in the journal and takes it.
+func (b *books) write(rec record.Record) uint64 {
+	rec.Seq, rec.Batch, rec.At = b.head.Seq+1, b.head.Batches+1, int64(b.head.Seq+1)*10
+	for i := range rec.Images {
+		im := &rec.Images[i]
+		before := b.balances[StateKey{im.Account, im.Asset}]
+		im.Prev, im.State.LastSeq = before.State.LastSeq, rec.Seq
+		if im.State.CreditsPosted.IsZero() {
+			im.State.CreditsPosted = engines.AmountOf(0, before.Postings+1)
+		}
+	}
+	if err := b.head.Take(&rec); err != nil {
+		panic(err)
+	}
+	header := record.Batch{No: rec.Batch, First: rec.Seq, Count: 1, At: rec.At, Merkle: record.Leaf(rec.Append(nil)), Prev: b.head.LastRoot}
+	if err := b.head.TakeBatch(&header); err != nil {
+		panic(err)
+	}
+	b.records = append(b.records, rec)
+	if err := b.redo([]record.Record{rec}); err != nil {
+		panic(err)
+	}
+	return rec.Seq
+}
+
+func (b *books) openAccount() {
+	b.write(record.Record{Op: record.OpOpen, From: b.head.Accounts + 1, Name: fmt.Sprintf("acct/%d", b.head.Accounts+1)})
+}
+
+func (b *books) declare() {
+	b.write(record.Record{Op: record.OpAsset, From: 1, Asset: b.head.Assets + 1, Name: fmt.Sprintf("a%d", b.head.Assets+1)})
+}
+
+func (b *books) sides(from, to uint64, asset uint32) []record.Image {
+	return []record.Image{{Account: from, Asset: asset}, {Account: to, Asset: asset}}
+}
+
+func (b *books) transfer(from, to uint64, asset uint32) {
+	b.nonces[from]++
+	b.write(record.Record{
+		Op: record.OpTransfer, From: from, To: to, Asset: asset, Amount: engines.AmountOf(0, 1), Nonce: b.nonces[from], Images: b.sides(from, to, asset),
+	})
+}
+
+func (b *books) hold(from, to uint64, asset uint32) {
+	b.nonces[from]++
+	b.open = append(b.open, b.write(record.Record{
+		Op: record.OpHold, From: from, To: to, Asset: asset, Amount: engines.AmountOf(0, 2), Nonce: b.nonces[from], Expires: int64(b.head.Seq) * 1000,
+		Images: b.sides(from, to, asset),
+	}))
+}
+
+func (b *books) end(op record.Op, n int) {
+	seq := b.open[n%len(b.open)]
+	b.open = slices.DeleteFunc(b.open, func(s uint64) bool { return s == seq })
+	h := b.holds[seq]
+	b.write(record.Record{
+		Op: op, From: h.From, To: h.To, Asset: h.Asset, Amount: h.Amount, Hold: seq, Images: b.sides(h.From, h.To, h.Asset),
+	})
+}
+
+func (b *books) flags(account uint64, set, clear record.Flags) {
+	b.write(record.Record{Op: record.OpFlags, From: account, Set: set, Clear: clear})
+}
+
+func (b *books) settle(id, guard byte) {
+	b.write(record.Record{
+		Op: record.OpOnce, Dedupe: record.Dedupe{Kind: record.DedupeOnce, Key: [16]byte{id, 1}, Fingerprint: b3.Sum([]byte{id})},
+		Guard: record.Guard{Key: [16]byte{guard, 2}, Owner: [16]byte{guard, 3}},
+	})
+}
+
+// put writes the journal into the file, record by record, each its own batch.
+func (b *books) put(w *store.Writes) {
+	prev := b3.Digest{}
+	for i := range b.records {
+		rec := &b.records[i]
+		raw := rec.Append(nil)
+		header := record.Batch{No: rec.Batch, First: rec.Seq, Count: 1, At: rec.At, Merkle: record.Leaf(raw), Prev: prev}
+		PutBatch(w, &header, [][]byte{raw})
+		prev = header.Root()
+	}
+	PutHead(w, b.head)
+}

@@ -1,0 +1,250 @@
+package tables
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"ronbox/engines/ledger/record"
+	"ronbox/store"
+	"ronbox/store/storetest"
+)
+
+// drawBooks writes a random journal over few accounts.
+func drawBooks(t *rapid.T, least, most int) *books {
+	b := newBooks()
+	b.openAccount()
+	b.declare()
+	b.openAccount()
+	for range rapid.SampledFrom([]int{0, 250, 510}).Draw(t, "transfers") { // up to a mark, or two
+		b.transfer(1, 2, 1)
+	}
+	for range rapid.IntRange(least, most).Draw(t, "records") {
+		from := rapid.Uint64Range(1, b.head.Accounts).Draw(t, "from")
+		to := from%b.head.Accounts + 1
+		asset := rapid.Uint32Range(1, b.head.Assets).Draw(t, "asset")
+		switch rapid.SampledFrom([]string{"open", "asset", "flags", "once", "transfer", "hold", "end"}).Draw(t, "op") {
+		case "open":
+			b.openAccount()
+		case "asset":
+			b.declare()
+		case "flags":
+			set := record.Flags(rapid.IntRange(0, 15).Draw(t, "set"))
+			b.flags(from, set, record.Flags(rapid.IntRange(0, 15).Draw(t, "clear"))&^set)
+		case "once":
+			b.settle(byte(b.head.Seq), byte(rapid.IntRange(1, 3).Draw(t, "guard")))
+		case "transfer":
+			b.transfer(from, to, asset)
+		case "hold":
+			b.hold(from, to, asset)
+		case "end":
+			if len(b.open) > 0 {
+				op := rapid.SampledFrom([]record.Op{record.OpCapture, record.OpRelease, record.OpExpire}).Draw(t, "how")
+				b.end(op, rapid.IntRange(0, 9).Draw(t, "hold"))
+			}
+		}
+	}
+	return b
+}
+
+// Taking records again changes nothing, however often and from wherever.
+func TestRedoTwiceIsOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := drawBooks(t, 1, 40)
+		got := b.rows.clone()
+		for range 2 {
+			from := rapid.IntRange(0, len(b.records)).Draw(t, "from")
+			if err := got.redo(b.records[from:]); err != nil {
+				t.Fatal(err)
+			}
+			if !got.equal(b.rows) {
+				t.Fatalf("redo from %d:\n%+v\nwant\n%+v", from, got, b.rows)
+			}
+		}
+	})
+}
+
+// What a flush leaves behind: every row as it was at some moment since the mark, some of them not at all. Redo makes them equal.
+func TestRedoAfterAnyFlush(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := drawBooks(t, 1, 40)
+		low := rapid.IntRange(0, len(b.records)).Draw(t, "low")
+		got := newRows()
+		if err := got.redo(b.records[:low]); err != nil {
+			t.Fatal(err)
+		}
+		later := got.clone()
+		for i := low; i < len(b.records); i++ {
+			if err := later.redo(b.records[i : i+1]); err != nil {
+				t.Fatal(err)
+			}
+			flushSome(t, got, later, &b.records[i])
+		}
+		if err := got.redo(b.records[low:]); err != nil {
+			t.Fatal(err)
+		}
+		if !got.equal(b.rows) {
+			t.Fatalf("from %d:\n%+v\nwant\n%+v", low, got, b.rows)
+		}
+	})
+}
+
+// flushSome copies rows that rec may have touched, each or not.
+func flushSome(t *rapid.T, to, from *rows, rec *record.Record) {
+	flip := func(what string) bool { return rapid.Bool().Draw(t, what) }
+	for _, im := range rec.Images {
+		if k := (StateKey{im.Account, im.Asset}); flip("balance") {
+			to.balances[k] = from.balances[k]
+			for m, seq := range from.marks {
+				if m.StateKey == k {
+					to.marks[m] = seq
+				}
+			}
+		}
+	}
+	if a, known := from.accounts[rec.From]; known && flip("account") {
+		to.accounts[rec.From] = a
+	}
+	for _, seq := range []uint64{rec.Seq, rec.Hold} {
+		if h, known := from.holds[seq]; known && flip("hold") {
+			to.holds[seq] = h
+		}
+	}
+	for k, o := range from.onces {
+		if o.Seq == rec.Seq && flip("once") {
+			to.onces[k] = o
+		}
+	}
+}
+
+// The rows of the file are those in memory, and the order of expiry is that of the open holds.
+func TestPutIsRead(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := drawBooks(t, 1, 40)
+		tx := storetest.NewTx(t, Buckets()...)
+		for i := range b.records {
+			do(t, tx, func(r store.Reader, w *store.Writes) {
+				var c Changes
+				if err := c.Derive(&b.records[i], Stored{r}); err != nil {
+					t.Fatal(err)
+				}
+				c.Put(w)
+			})
+		}
+		if got := stored(tx.Reader()); !got.equal(b.rows) {
+			t.Fatalf("the file has\n%+v\nwant\n%+v", got, b.rows)
+		}
+		var want, got []HoldEnd
+		for _, seq := range b.open {
+			want = append(want, HoldEnd{b.holds[seq].Expires, seq})
+		}
+		for e := range HoldEnds(tx.Reader(), HoldEnd{}) {
+			got = append(got, e)
+		}
+		if !slices.Equal(got, want) || b.head.OpenHolds != uint64(len(want)) {
+			t.Fatalf("open holds %v, want %v; the head counts %d", got, want, b.head.OpenHolds)
+		}
+	})
+}
+
+type fataler interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+func do(t fataler, tx *storetest.Tx, fn write) {
+	t.Helper()
+	if _, err := storetest.Do(tx, fn); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A record that contradicts the rows is an error, and names itself.
+func TestDeriveRefuses(t *testing.T) {
+	b := newBooks()
+	b.openAccount()
+	b.declare()
+	b.openAccount()
+	b.transfer(1, 2, 1)
+	b.hold(1, 2, 1)
+	b.end(record.OpRelease, 0)
+	hold := b.records[4].Seq
+	for name, rec := range map[string]record.Record{
+		"posting":   {Op: record.OpTransfer, Seq: 9, Images: []record.Image{{Account: 1, Asset: 1, Prev: 2, State: record.State{LastSeq: 9}}}},
+		"not there": {Op: record.OpCapture, Seq: 9, Hold: 3},
+		"closed":    {Op: record.OpCapture, Seq: 9, Hold: hold},
+	} {
+		var c Changes
+		err := c.Derive(&rec, b.rows)
+		if err == nil || !strings.Contains(err.Error(), "record 9") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// The head refuses records and batches that do not come next.
+func TestHeadRefuses(t *testing.T) {
+	head := Head{Seq: 4, Batches: 2, Accounts: 1, Assets: 1, At: 50}
+	for name, rec := range map[string]record.Record{
+		"hole":    {Op: record.OpFlags, Seq: 6, Batch: 3},
+		"again":   {Op: record.OpFlags, Seq: 4, Batch: 3},
+		"batch":   {Op: record.OpFlags, Seq: 5, Batch: 2},
+		"account": {Op: record.OpOpen, Seq: 5, Batch: 3, From: 3},
+		"asset":   {Op: record.OpAsset, Seq: 5, Batch: 3, Asset: 1},
+		"hold":    {Op: record.OpExpire, Seq: 5, Batch: 3},
+	} {
+		h := head
+		if err := h.Take(&rec); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+	for name, b := range map[string]record.Batch{
+		"number": {No: 4, First: 4, Count: 1, At: 60}, "last": {No: 3, First: 4, Count: 2, At: 60},
+		"chain": {No: 3, First: 4, Count: 1, At: 60, Prev: [32]byte{1}}, "time": {No: 3, First: 4, Count: 1, At: 50},
+	} {
+		h := head
+		if err := h.TakeBatch(&b); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+}
+
+// Only a record that answers for a key leads from it.
+func TestIdemKey(t *testing.T) {
+	key := record.Dedupe{Kind: record.DedupeKey, Key: [16]byte{7}}
+	for name, tt := range map[string]struct {
+		rec record.Record
+		ok  bool
+	}{
+		"single":     {record.Record{Op: record.OpTransfer, Dedupe: key}, true},
+		"none":       {record.Record{Op: record.OpTransfer}, false},
+		"once":       {record.Record{Op: record.OpOnce, Dedupe: record.Dedupe{Kind: record.DedupeOnce, Key: key.Key}}, false},
+		"inner":      {record.Record{Op: record.OpTransfer, Flags: record.FlagInner, Dedupe: key}, false},
+		"batch":      {record.Record{Op: record.OpBatch, Parts: 2, Dedupe: key}, true},
+		"later part": {record.Record{Op: record.OpBatch, Part: 1, Parts: 2, Dedupe: key}, false},
+	} {
+		if got, ok := IdemKey(&tt.rec); ok != tt.ok || ok && got != key.Key {
+			t.Errorf("%s: %v, %x", name, ok, got)
+		}
+	}
+}
+
+// Derive is on the way of every record: it takes no memory.
+func TestDeriveAllocatesNothing(t *testing.T) {
+	b := newBooks()
+	b.openAccount()
+	b.declare()
+	b.openAccount()
+	b.transfer(1, 2, 1)
+	var c Changes
+	rec, before := &b.records[3], newRows()
+	if n := testing.AllocsPerRun(100, func() {
+		if err := c.Derive(rec, before); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

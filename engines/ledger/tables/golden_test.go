@@ -1,0 +1,67 @@
+package tables
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines"
+	"ronbox/engines/ledger/record"
+	"ronbox/store"
+	"ronbox/store/storetest"
+)
+
+// TestRowsAreFrozen compares the bytes of a row of every kind with those of version 1. They are in files of users: the golden file is not
+// written again, a new layout gets a version and lines of its own.
+func TestRowsAreFrozen(t *testing.T) {
+	tx := storetest.NewTx(t, Buckets()...)
+	do(t, tx, goldenRows)
+	var text strings.Builder
+	for _, b := range Buckets() {
+		if b.Subs {
+			continue
+		}
+		for k, v := range tx.Reader().Range(b, nil, nil) {
+			text.WriteString(strings.TrimSpace(fmt.Sprintf("%s %x %x", b.Name, k, v)) + "\n")
+		}
+	}
+	want, err := os.ReadFile("testdata/rows.txt")
+	if err != nil || text.String() != string(want) {
+		t.Errorf("rows are\n%swant\n%s%v", text.String(), want, err)
+	}
+}
+
+func goldenRows(_ store.Reader, w *store.Writes) {
+	amount := func(n uint64) engines.Amount { return engines.AmountOf(n, n<<8|1) }
+	state := record.State{
+		CreditsPosted: amount(1), DebitsPosted: amount(2), DebitsHeld: amount(3), CreditsHeld: amount(4), DayDebits: amount(5), LastSeq: 0x0607, Day: 20_000,
+	}
+	rec := record.Record{
+		Op: record.OpTransfer, Seq: 0x0607, Batch: 0x0203, At: 1_767_225_600_000_000_000, Asset: 1, Amount: amount(9), From: 2, To: 3, Nonce: 4,
+		Images: []record.Image{{Account: 2, Asset: 1, State: state, Prev: 5}},
+	}
+	PutBatch(w, &record.Batch{No: rec.Batch, First: rec.Seq, Count: 1, At: rec.At, Merkle: b3.Sum([]byte("m")), Prev: b3.Sum([]byte("p"))},
+		[][]byte{rec.Append(nil)})
+	PutHead(w, Head{
+		Seq: 0x0607, Batches: 0x0203, At: rec.At, LastRoot: b3.Sum([]byte("r")), Accounts: 0x0809, Assets: 0x0a, OpenHolds: 0x0b0c,
+	})
+	PutGenesis(w, StoreKey{1, 2, 3})
+	PutFlushed(w, Flushed{Seq: 0x0606, Batches: 0x0202})
+	PutName(w, 0x0809, "user/alice")
+	PutAsset(w, 0x0a, "ron")
+	PutBalance(w, StateKey{0x0809, 0x0a}, Balance{State: state, Postings: 0x0d0e})
+	PutAccount(w, 0x0809, Account{
+		Account: record.Account{LastNonce: 1, LastNonceSeq: 2, OpenedSeq: 3, Flags: record.Frozen | record.NoCredit}, LastSeq: 4,
+	})
+	open := Hold{From: 1, To: 2, Asset: 3, Amount: amount(6), At: 7, Expires: 8}
+	PutHold(w, 0x0f, open)
+	closed := open
+	closed.Closed, closed.Closing = record.OpCapture, 0x11
+	PutHold(w, 0x10, closed)
+	PutOnce(w, OnceKey{Key: [16]byte{1}}, Once{Seq: 2, Digest: b3.Sum([]byte("o"))})
+	PutOnce(w, OnceKey{Guard: true, Key: [16]byte{2}}, Once{Seq: 3, Digest: b3.Digest{4}})
+	PutMark(w, Mark{MarkKey{StateKey{0x0809, 0x0a}, 13}, 0x0505})
+	PutLogNodes(w, record.LogNode{Pos: 0x12, Hash: b3.Sum([]byte("n"))})
+}
