@@ -1,0 +1,91 @@
+package record
+
+import (
+	"errors"
+	"testing"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines"
+)
+
+// book is a ledger in memory.
+type book struct {
+	records [][]byte // of seq i+1
+	batches []Batch
+	log     *testLog
+	opened  map[uint64]uint64
+}
+
+// newBook holds 1 + n batches of one to nine records: names first, then transfers between them, holds and captures.
+func newBook(t testing.TB, n int) *book {
+	b := &book{log: &testLog{}, opened: map[uint64]uint64{}}
+	names := []Record{{Op: OpAsset, Asset: 1, Name: "ron"}}
+	for i, name := range []string{"sys:issue:ron", "alice", "bob", "shop:till/7"} {
+		names = append(names, Record{Op: OpOpen, From: uint64(i + 1), Name: name})
+	}
+	b.add(t, names)
+	for i := range n {
+		var group []Record
+		for k := range 1 + i*7%9 {
+			group = append(group, b.next(i, k, group))
+		}
+		b.add(t, group)
+	}
+	return b
+}
+
+func (b *book) next(i, k int, group []Record) Record {
+	r := Record{Op: OpTransfer, Asset: 1, From: uint64(2 + k%3), To: uint64(2 + (k+1)%3), Amount: engines.AmountOf(0, uint64(i+1)), Nonce: uint64(k + 1)}
+	switch k % 5 {
+	case 1:
+		r.Op, r.From = OpIssue, 1
+	case 2:
+		r.Op = OpHold
+		r.Expires = 1
+	case 3:
+		r.Op, r.Hold = OpCapture, uint64(len(b.records)+len(group)) // the hold just before
+	case 4:
+		r = Record{Op: OpBatch, Parts: 1, Results: []byte{0, 1}}
+	}
+	return r
+}
+
+func (b *book) add(t testing.TB, group []Record) {
+	first, no := uint64(len(b.records)+1), uint64(len(b.batches)+1)
+	var leaves []b3.Digest
+	for i := range group {
+		r := &group[i]
+		r.Seq, r.Batch, r.At, r.Rand = first+uint64(i), no, goldenAt+int64(no), uint16(i)
+		if r.Op == OpOpen {
+			b.opened[r.From] = r.Seq
+		}
+		raw := r.Append(nil)
+		b.records, leaves = append(b.records, raw), append(leaves, Leaf(raw))
+	}
+	h := Batch{No: no, First: first, Count: uint64(len(group)), At: goldenAt + int64(no), Merkle: MerkleRoot(leaves)}
+	if no > 1 {
+		h.Prev = b.batches[no-2].Root()
+	}
+	b.batches = append(b.batches, h)
+	b.log.append(t, h.Root())
+}
+
+var errNothing = errors.New("there is no such thing")
+
+func (b *book) Record(seq uint64) ([]byte, error) {
+	if seq == 0 || seq > uint64(len(b.records)) {
+		return nil, errNothing
+	}
+	return b.records[seq-1], nil
+}
+
+func (b *book) Batch(no uint64) (Batch, error) {
+	if no == 0 || no > uint64(len(b.batches)) {
+		return Batch{}, errNothing
+	}
+	return b.batches[no-1], nil
+}
+
+func (b *book) Node(pos uint64) (b3.Digest, error)      { return b.log.read(pos) }
+func (b *book) Opened(account uint64) (uint64, error)   { return b.opened[account], nil }
+func (b *book) Declared(uint32) (seq uint64, err error) { return 1, nil }
