@@ -81,9 +81,9 @@ func DefaultConfig() Config {
 		DrainDeadline:     seconds(5),
 		StalenessWindow:   millis(250),
 		IdempotencyTTL:    unit.Duration(24 * time.Hour),
-		MaxAmountPerOp:    engines.AmountOf(5, 7766279631452241920),           // 10^20
-		DailyCeiling:      engines.AmountOf(542, 1864712049423024128),         // 10^22
-		MaxAccountTotal:   engines.AmountOf(^uint64(0), ^uint64(0)-999999999), // 2^128-1 less 10^9
+		MaxAmountPerOp:    engines.AmountOf(5, 7766279631452241920),               // 10^20
+		DailyCeiling:      engines.AmountOf(542, 1864712049423024128),             // 10^22
+		MaxAccountTotal:   engines.AmountOf(^uint64(0), ^uint64(0)-1_000_000_000), // 2^128-1 less 10^9
 		NonceStart:        1,
 		NonceMode:         NonceStrict,
 		NoncePipeline:     64,

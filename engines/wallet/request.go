@@ -58,14 +58,15 @@ var opNeeds = map[record.Op]needs{
 	record.OpAsset:    {asset: true},
 }
 
-// check finds what is wrong with r by itself: grammar first, then names that nobody may use.
-func (r *Request) check(now time.Time) error {
+// check finds what is wrong with r by itself: grammar first, then names that nobody may use. Whether its time is over is the ledger's to say,
+// after it has looked for a repetition.
+func (r *Request) check() error {
 	n, ok := opNeeds[r.Op]
 	if !ok {
 		return &FieldError{"op", fmt.Sprintf("is %s: must be one of issue, transfer, burn, hold, capture, release", r.Op)}
 	}
 	for _, err := range [...]error{
-		r.checkNames(n), r.checkAmount(n), r.checkNonce(n), r.checkHold(n), r.checkFlags(n), r.checkText(now), r.checkReserved(),
+		r.checkNames(n), r.checkAmount(n), r.checkNonce(n), r.checkHold(n), r.checkFlags(n), r.checkText(), r.checkReserved(),
 	} {
 		if err != nil {
 			return err
@@ -149,12 +150,9 @@ func (r *Request) checkFlags(n needs) error {
 	return nil
 }
 
-func (r *Request) checkText(now time.Time) error {
-	switch {
-	case record.CheckMemo(r.Memo) != nil:
-		return &FieldError{"memo", record.ErrMemo.Error()}
-	case !r.ValidUntil.IsZero() && !now.Before(r.ValidUntil):
-		return &FieldError{"valid_until", "is past: send the request again with a later one, or without"}
+func (r *Request) checkText() error {
+	if err := record.CheckMemo(r.Memo); err != nil {
+		return &FieldError{"memo", err.Error()}
 	}
 	return nil
 }
@@ -168,12 +166,14 @@ func (r *Request) checkReserved() error {
 }
 
 // debited is the account whose nonce r uses, "" if it uses none.
-func (r *Request) debited() string {
-	switch r.Op {
+func (r *Request) debited() string { return debited(r.Op, r.From, r.Asset) }
+
+func debited(op record.Op, from, asset string) string {
+	switch op {
 	case record.OpIssue:
-		return engines.IssuanceAccount(r.Asset)
+		return engines.IssuanceAccount(asset)
 	case record.OpTransfer, record.OpBurn, record.OpHold:
-		return r.From
+		return from
 	}
 	return ""
 }

@@ -1,0 +1,140 @@
+package wallet
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+	"ronbox/engines"
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/record"
+)
+
+// Names of the audit events beside "wallet.<op>.accepted".
+const (
+	EventHoldOpened   = "wallet.hold.opened"
+	EventHoldCaptured = "wallet.hold.captured"
+	EventHoldReleased = "wallet.hold.released"
+	EventRejected     = "wallet.request.rejected"
+	EventInvalidated  = "wallet.balance.invalidated"
+	EventRoot         = "ledger.root.published"
+	EventSafeMode     = "ledger.safe_mode"
+	EventHealth       = "kernel.health"
+)
+
+// AuditEvent tells of something that was done or refused. It is a view that may miss some: the durable record is the ledger's journal.
+type AuditEvent struct {
+	Event  string
+	CorrID string
+	At     time.Time
+	Op     record.Op
+	Asset  string
+	Amount engines.Amount
+	TxID   record.TxID
+	Reason string // why it was refused, or what is unwell
+	Count  int    // ops of a batch, balances dropped, batches of the ledger
+	Batch  uint64 // of the ledger
+
+	account string // never told as it is
+}
+
+var acceptedEvents = map[record.Op]string{
+	record.OpIssue: "wallet.issue.accepted", record.OpTransfer: "wallet.transfer.accepted", record.OpBurn: "wallet.burn.accepted",
+	record.OpBatch: "wallet.batch.accepted", record.OpHold: EventHoldOpened, record.OpCapture: EventHoldCaptured,
+	record.OpRelease: EventHoldReleased, record.OpFlags: "wallet.flags.accepted", record.OpAsset: "wallet.asset.accepted",
+}
+
+// audit puts ev on the bus.
+func (e *Engine) audit(ev AuditEvent) {
+	ev.At = e.now()
+	e.events.Publish(ev)
+}
+
+// publish tells what became of j.
+func (e *Engine) publish(j *job, out *ledger.Outcome) {
+	ev := AuditEvent{CorrID: j.corrID, Op: j.op.Code, Asset: j.op.Asset, Amount: j.op.Amount, Count: j.weight, account: j.account}
+	if ev.account == "" {
+		ev.account = j.op.From
+	}
+	if out.Reject != nil {
+		ev.Event, ev.Reason = EventRejected, RejectCode(out.Reject.Code).Reason
+	} else {
+		ev.Event, ev.TxID = acceptedEvents[j.op.Code], out.Receipt.TxID
+	}
+	e.audit(ev)
+}
+
+// accountHash names an account in a log, without telling which it is.
+func (e *Engine) accountHash(account string) string {
+	sum := e.salted.Sum([]byte(account))
+	return hex.EncodeToString(sum[:8])
+}
+
+// Bounds of the stream: lines in a row, and the pause after them. It must not cost the requests it tells of; what it cannot follow is
+// counted as lag.
+const (
+	auditRow   = 64
+	auditPause = 100 * time.Millisecond
+)
+
+// runAudit writes the events to the log until the bus closes.
+func (e *Engine) runAudit(ctx context.Context) error {
+	sub := e.events.Subscribe(taskAudit)
+	defer sub.Close()
+	for n := 1; ; n++ {
+		ev, _, err := sub.Recv(ctx)
+		if errors.Is(err, flow.ErrClosed) {
+			return nil // drained
+		}
+		if err != nil {
+			return err
+		}
+		e.log.Info(ev.Event, e.fields(ev)...)
+		if n%auditRow == 0 {
+			if err := e.rest(ctx, auditPause); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// rest waits for d, or less once the workers are gone.
+func (e *Engine) rest(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-e.gone:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// fields are the members of an event that it has.
+func (e *Engine) fields(ev AuditEvent) []any {
+	f := make([]any, 0, 16)
+	add := func(key string, value any, has bool) {
+		if has {
+			f = append(f, key, value)
+		}
+	}
+	add("corr_id", ev.CorrID, ev.CorrID != "")
+	add("op", ev.Op.String(), ev.Op != 0)
+	add("account_hash", e.accountHash(ev.account), ev.account != "")
+	add("asset", ev.Asset, ev.Asset != "")
+	add("amount_minor", ev.Amount.String(), !ev.Amount.IsZero())
+	add("txid", ev.TxID.String(), !ev.TxID.IsZero())
+	add("reason", ev.Reason, ev.Reason != "")
+	add("count", ev.Count, ev.Count > 1)
+	add("batch", ev.Batch, ev.Batch != 0)
+	return f
+}
+
+// newSalt keys the hashes of accounts.
+func newSalt(salt []byte) *b3.Mode {
+	return b3.Keyed(b3.Sum(salt))
+}

@@ -1,0 +1,95 @@
+package wallet
+
+import (
+	"context"
+	"sync/atomic"
+
+	"ronbox/appliance/flow"
+	"ronbox/engines"
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/record"
+)
+
+// Batch has operations done in their order, in one record of the journal and under one key: all or none of them if atomic, else each by
+// itself. An op that the rules refuse is part of the answer, or with atomic an *IndexError around its *ledger.Reject. The rest is as with Post.
+func (e *Engine) Batch(ctx context.Context, by engines.Actor, key, corrID string, atomic bool, ops []Request) (Answer, error) {
+	return e.counted(record.OpBatch, func() (Answer, error) {
+		if err := CheckKey(key); err != nil {
+			return Answer{}, err
+		}
+		if err := e.checkBatch(ctx, by, ops); err != nil {
+			return Answer{}, err
+		}
+		return e.do(ctx, &ask{
+			by: by, key: key, corrID: corrID, op: record.OpBatch, print: e.prints.batch(atomic, ops),
+			job: func(ctx context.Context) (*job, error) { return e.newBatchJob(ctx, by, atomic, ops) },
+		})
+	})
+}
+
+// checkBatch finds the first op that is malformed or not allowed.
+func (e *Engine) checkBatch(ctx context.Context, by engines.Actor, ops []Request) error {
+	switch {
+	case len(ops) == 0:
+		return &FieldError{"ops", "is empty: must have 1 or more"}
+	case len(ops) > MaxBatchOps:
+		return &LimitError{"batch_max_ops"}
+	}
+	for i := range ops {
+		r := &ops[i]
+		if r.Op == record.OpFlags || r.Op == record.OpAsset {
+			return &IndexError{i, &FieldError{"op", "does not go into a batch"}}
+		}
+		if err := r.check(); err != nil {
+			return &IndexError{i, err}
+		}
+		if err := mayOp(by, r.Op); err != nil {
+			return &IndexError{i, err}
+		}
+	}
+	for i := range ops {
+		if err := e.authorize(ctx, by, &ops[i]); err != nil {
+			return &IndexError{i, err}
+		}
+	}
+	return nil
+}
+
+// newBatchJob judges what the ops are bounded by, takes room for them, and makes their job.
+func (e *Engine) newBatchJob(ctx context.Context, by engines.Actor, atomic bool, ops []Request) (*job, error) {
+	set := e.live()
+	if len(ops) > set.BatchMaxOps {
+		return nil, &LimitError{"batch_max_ops"}
+	}
+	j := &job{op: ledger.Op{Code: record.OpBatch, Atomic: atomic, Limits: set.limits, Ops: make([]ledger.Op, len(ops))}, weight: len(ops)}
+	for i := range ops {
+		op, err := e.newOp(ctx, by, &ops[i])
+		if err != nil {
+			return nil, &IndexError{i, err}
+		}
+		j.op.Ops[i] = op
+	}
+	j.debits(func(account string, nonce uint64) bool {
+		j.account, j.nonce = account, nonce
+		return false
+	})
+	if !e.batched.take(len(ops), set.BatchInflightOps) {
+		return nil, flow.ErrBusy
+	}
+	j.release = func() { e.batched.give(len(ops)) }
+	return j, nil
+}
+
+// room counts the ops of all batches under way.
+type room struct{ used atomic.Int64 }
+
+// take takes n places of most, or none.
+func (r *room) take(n, most int) bool {
+	if r.used.Add(int64(n)) <= int64(most) {
+		return true
+	}
+	r.used.Add(-int64(n))
+	return false
+}
+
+func (r *room) give(n int) { r.used.Add(-int64(n)) }

@@ -1,0 +1,154 @@
+package wallet
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"ronbox/appliance/flow"
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/record"
+)
+
+// burst is what one call of the ledger carries. It belongs to one worker.
+type burst struct {
+	e      *Engine
+	jobs   []*job // claimed and not yet answered
+	ops    []ledger.Op
+	weight int
+	slots  []*slot // that this burst has
+	sent   bool    // the ledger has had it
+}
+
+// admit takes j into the burst, parks it behind another one, or drops it because its callers have left.
+func (b *burst) admit(j *job) {
+	if b.holdBack(j) || !b.claim(j) {
+		return
+	}
+	b.jobs = append(b.jobs, j)
+	b.ops = append(b.ops, j.op)
+	b.weight += j.weight
+}
+
+// holdBack finds the places of j's nonces. It reports true if j has to wait for another burst, or may not any more.
+func (b *burst) holdBack(j *job) (held bool) {
+	set := b.e.live()
+	j.debits(func(account string, nonce uint64) bool {
+		switch b.e.nonces.enter(b, j, account, nonce, set) {
+		case crowded:
+			b.e.refuse(j, flow.ErrBusy)
+			held = true
+		case parked:
+			held = true
+		case reserved, loose:
+		}
+		return !held
+	})
+	return held
+}
+
+// claim says whether anybody still waits for j.
+func (b *burst) claim(j *job) bool {
+	if j.call.Claim() {
+		return true
+	}
+	j.done()
+	b.e.m.canceled(1)
+	return false
+}
+
+// commit puts the burst to the ledger and answers its jobs. A job that the ledger cannot read is answered by itself, and the others go on.
+func (b *burst) commit(ctx context.Context) {
+	for len(b.jobs) > 0 {
+		b.sent = true
+		outs, err := b.call(ctx)
+		var bad *ledger.OpError
+		switch {
+		case err == nil:
+			b.settle(outs)
+			return
+		case errors.As(err, &bad) && bad.Index >= 0 && bad.Index < len(b.jobs):
+			b.sent = false
+			b.drop(bad)
+		default:
+			b.failAll(b.e.told(ctx, err))
+			return
+		}
+	}
+}
+
+// call makes the call, for as long as anyone waits for one of its jobs: it is not given up when a client leaves.
+func (b *burst) call(ctx context.Context) ([]ledger.Outcome, error) {
+	until := b.jobs[0].deadline
+	for _, j := range b.jobs[1:] {
+		if j.deadline.After(until) {
+			until = j.deadline
+		}
+	}
+	ctx, cancel := context.WithDeadline(ctx, until.Add(replyGrace))
+	defer cancel()
+	return b.e.link.commit(ctx, b.ops, b.weight)
+}
+
+// replyGrace is how long after its deadline a caller still waits for a job that was begun.
+const replyGrace = 250 * time.Millisecond
+
+// told is err as a caller is told of it. A worker that is told to stop leaves unknown what the ledger has had.
+func (e *Engine) told(ctx context.Context, err error) error {
+	var out *OutcomeError
+	if ctx.Err() != nil && !(errors.As(err, &out) && out.Unknown) {
+		e.m.canceled(1)
+		return &NotReadyError{CauseDraining}
+	}
+	return err
+}
+
+// drop answers the job whose op is malformed.
+func (b *burst) drop(bad *ledger.OpError) {
+	b.e.refuse(b.jobs[bad.Index], &FieldError{bad.Field, bad.Reason})
+	b.jobs = slices.Delete(b.jobs, bad.Index, bad.Index+1)
+	b.ops = slices.Delete(b.ops, bad.Index, bad.Index+1)
+}
+
+// settle answers each job with its outcome.
+func (b *burst) settle(outs []ledger.Outcome) {
+	jobs := b.jobs
+	b.jobs = nil
+	for i, j := range jobs {
+		b.e.check(&b.ops[i], &outs[i])
+		b.e.publish(j, &outs[i])
+		j.answer(&outs[i])
+	}
+}
+
+// failAll answers every job with err.
+func (b *burst) failAll(err error) {
+	jobs := b.jobs
+	b.jobs = nil
+	for _, j := range jobs {
+		b.e.refuse(j, err)
+	}
+}
+
+// refuse answers a job with an error and tells of it.
+func (e *Engine) refuse(j *job, err error) {
+	e.audit(AuditEvent{Event: EventRejected, CorrID: j.corrID, Op: j.op.Code, Reason: CodeOf(err).Reason, account: j.account, Asset: j.op.Asset})
+	j.fail(err)
+}
+
+// check compares receipts with what was asked for. A difference is a bug somewhere below: it is told as loudly as can be, and the receipt,
+// which is what the journal holds, is given out as it is.
+func (e *Engine) check(op *ledger.Op, out *ledger.Outcome) {
+	if op.Code != record.OpBatch {
+		if !e.m.conserve(op, out) {
+			e.log.Error("receipt differs from its request", "op", op.Code.String(), "txid", out.Receipt.TxID.String())
+		}
+		return
+	}
+	for i := range out.Results {
+		if i < len(op.Ops) {
+			e.check(&op.Ops[i], &out.Results[i])
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package wallet
+
+import (
+	"crypto/rand"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+	"ronbox/appliance/obs"
+	"ronbox/engines/ledger"
+)
+
+// service is the wallet's name in metrics, logs, probes and the catalogue.
+const service = "wallet"
+
+// Task names.
+const (
+	taskWorker      = "worker"
+	taskInvalidator = "cache_invalidator"
+	taskTicker      = "metrics_ticker"
+	taskAudit       = "audit_stream"
+	taskWatchdog    = "watchdog"
+)
+
+// Deps is what an Engine is built on. Catalog and Ledger are needed.
+type Deps struct {
+	Catalog *flow.Catalog
+	Ledger  ledger.Client
+	Metrics *obs.Metrics
+	Log     hclog.Logger
+	Board   *obs.Board
+	Now     func() time.Time // wall clock; nil: time.Now
+	// StallAfter is the age of a call of the ledger from which it counts as stalled, as the ledger's configuration has it now; nil: its default.
+	StallAfter func() time.Duration
+	// AuthReady and PolicyReady say why requests cannot be judged now. They must not wait; nil: they can.
+	AuthReady, PolicyReady func() error
+	// Salt keys the hashes by which the log names accounts; empty: drawn anew with each Engine.
+	Salt []byte
+}
+
+// Engine is the wallet. New builds it, the tasks do the work; its methods may be called from any goroutine.
+type Engine struct {
+	boot    Config                   // what only a restart changes is read from here
+	set     atomic.Pointer[settings] // what Reload changes
+	workers int
+	ledger  ledger.Client
+	link    *link
+	board   *obs.Board
+	log     hclog.Logger
+	now     func() time.Time
+	stall   func() time.Duration
+	m       *metrics
+	catalog *flow.Catalog
+	salted  *b3.Mode
+	prints  fingerprints
+
+	authReady, policyReady func() error
+
+	work      *flow.Queue[*job]
+	events    *flow.Broadcast[AuditEvent]
+	tick      *flow.Ticker
+	watchTick *flow.Ticker
+	flights   *flow.Flight[flightKey, b3.Digest, *ledger.Outcome]
+	nonces    *nonces
+	balances  *balances
+	receipts  *receipts
+	batched   room
+
+	gates      gates
+	queueOK    atomic.Bool
+	breakerOK  atomic.Bool
+	ledgerTime atomic.Uint64         // Unix ns
+	ledgerSaid atomic.Pointer[error] // what a call said of the ledger since the watchdog looked
+	drained    atomic.Int32          // workers
+	gone       chan struct{}         // closed when all workers have drained
+}
+
+// New wires an engine and declares its queues, metrics and probes. It does no I/O; but for the goroutines of the caches, which Close ends, it
+// starts nothing. It panics on a configuration that Validate refuses.
+func New(cfg Config, d Deps) *Engine {
+	e := &Engine{
+		boot: cfg, ledger: d.Ledger, board: d.Board, log: d.Log, now: d.Now, stall: d.StallAfter, catalog: d.Catalog,
+		workers: workers(cfg), authReady: d.AuthReady, policyReady: d.PolicyReady,
+		salted: newSalt(saltOr(d.Salt)), prints: newFingerprints(), gone: make(chan struct{}),
+	}
+	if e.now == nil {
+		e.now = time.Now
+	}
+	if e.log == nil {
+		e.log = hclog.NewNullLogger()
+	}
+	e.log = e.log.Named(service)
+	e.set.Store(newSettings(d.Catalog, cfg))
+	e.m = newMetrics(d.Metrics)
+	e.declareChannels()
+	e.link = &link{
+		client: d.Ledger, breaker: flow.NewBreaker(cfg.CircuitBreaker.rule()).Counting(d.Catalog, service, upstream),
+		set: e.live, m: e.m, calls: callTable{base: time.Now()}, refused: func(err error) { e.ledgerSaid.Store(&err) },
+	}
+	e.nonces = newNonces(cfg.Shards)
+	e.flights = flow.NewFlight[flightKey, b3.Digest, *ledger.Outcome](d.Catalog, flow.FlightSpec{
+		Service: service, Name: "request", Shards: cfg.Shards, Waiters: flightWaiters, Calls: flightCalls,
+	})
+	e.openCaches()
+	d.Board.Add(e.probes()...)
+	d.Board.Set(service, keyConfig, nil)
+	return e
+}
+
+// workers is how many committers there are.
+func workers(cfg Config) int {
+	if cfg.Workers > 0 {
+		return cfg.Workers
+	}
+	return min(max(2, runtime.NumCPU()), maxWorkers)
+}
+
+func saltOr(salt []byte) []byte {
+	if len(salt) == 0 {
+		salt = make([]byte, 32)
+		_, _ = rand.Read(salt) // never fails
+	}
+	return salt
+}
+
+func (e *Engine) openCaches() {
+	var err error
+	if e.balances, err = newBalances(e.boot.BalanceCacheBytes.Bytes()); err == nil {
+		e.receipts, err = newReceipts()
+	}
+	if err != nil {
+		panic(err.Error()) // sizes that Validate refuses
+	}
+}
+
+func (e *Engine) declareChannels() {
+	e.work = flow.NewQueue[*job](e.catalog, flow.Spec{
+		Service: service, Name: "work_tx", Cap: workCap, Policy: flow.RejectNew,
+		Producers: []string{flow.HTTP}, Consumers: []string{taskWorker}, Doc: "requests for the ledger; full: 429, nothing happened",
+	})
+	e.events = flow.NewBroadcast[AuditEvent](e.catalog, flow.Spec{
+		Service: service, Name: "events_tx", Cap: 1024, Policy: flow.DropOldest,
+		Producers: []string{taskWorker, taskWatchdog, taskInvalidator, taskTicker}, Consumers: []string{taskAudit},
+		Doc: "audit events; lossy, the journal is the record",
+	})
+	e.tick = flow.Every(e.catalog, flow.Spec{
+		Service: service, Name: "metrics_tick", Consumers: []string{taskTicker}, Doc: "samples of queue, clock and pace",
+	}, tickEvery)
+	e.watchTick = flow.Every(e.catalog, flow.Spec{
+		Service: service, Name: "watchdog_tick", Consumers: []string{taskWatchdog}, Doc: "age of the ledger's calls",
+	}, watchEvery)
+	e.catalog.Declare(cacheSpec("balance_cache", "set buffer inside the cache of balances; a drop is a later miss"))
+	e.catalog.Declare(cacheSpec("receipt_cache", "set buffer inside the cache of replays; a drop is a later miss"))
+}
+
+// Tasks lists the wallet's tasks for the supervisor. All but the workers end when the workers have drained.
+func (e *Engine) Tasks() []flow.Task {
+	return []flow.Task{
+		{Service: service, Name: taskWorker, Count: e.workers, Restart: flow.Always, Doc: "puts bursts of requests to the ledger", Run: e.runWorker},
+		{Service: service, Name: taskInvalidator, Count: 1, Restart: flow.Always, Doc: "drops cached balances that changed", Run: e.runInvalidator},
+		{Service: service, Name: taskTicker, Count: 1, Restart: flow.Always, Doc: "samples readiness every second", Run: e.runTicker},
+		{Service: service, Name: taskAudit, Count: 1, Restart: flow.Always, Doc: "writes audit events to the log", Run: e.runAudit},
+		{Service: service, Name: taskWatchdog, Count: 1, Restart: flow.Always, Doc: "follows the ledger's health and probes it", Run: e.runWatchdog},
+	}
+}
+
+// Close frees the caches. Call it after the last task and the last caller are gone.
+func (e *Engine) Close() {
+	e.balances.kept.close()
+	e.receipts.kept.close()
+}
+
+// Purge empties the caches; what is asked for again is read from the ledger.
+func (e *Engine) Purge() {
+	e.balances.kept.purge()
+	e.receipts.kept.purge()
+}

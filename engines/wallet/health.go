@@ -1,0 +1,111 @@
+package wallet
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"ronbox/appliance/flow"
+	"ronbox/appliance/obs"
+)
+
+// Readiness keys, all hard and of the write plane: reads go on.
+const (
+	keyConfig  = "cfg_loaded"
+	keyLedger  = "ledger_ready"
+	keyAuth    = "auth_ready"
+	keyPolicy  = "policy_ready"
+	keyQueue   = "queue_ok"
+	keyClock   = "clock_ok"
+	keyBreaker = "breaker:" + upstream
+)
+
+// Shares of work_tx at which it is too full, and fit again.
+const (
+	queueBad  = 0.9
+	queueGood = 0.5
+)
+
+// maxClockLag is how far the wall clock may be behind the ledger's time.
+const maxClockLag = 10 * time.Second
+
+// gates are the keys that writes are refused for. queue_ok is not among them: while it fails, balancers send elsewhere, and the queue itself
+// refuses what still comes and does not fit.
+type gates struct{ ledger, auth, policy, clock atomic.Bool }
+
+func (e *Engine) probes() []obs.Probe {
+	var rows []obs.Probe
+	for _, key := range []string{keyConfig, keyLedger, keyAuth, keyPolicy, keyQueue, keyClock, keyBreaker} {
+		rows = append(rows, obs.Probe{Service: service, Key: key, Hard: true, Plane: obs.WritePlane})
+	}
+	return rows
+}
+
+// WriteReady says why nothing can be posted now, as a *NotReadyError, or nil. It neither waits nor locks.
+func (e *Engine) WriteReady() error {
+	switch {
+	case !e.gates.ledger.Load():
+		return &NotReadyError{CauseLedger}
+	case !e.gates.clock.Load():
+		return &NotReadyError{CauseClock}
+	case !e.gates.auth.Load():
+		return &NotReadyError{CauseAuth}
+	case !e.gates.policy.Load():
+		return &NotReadyError{CausePolicy}
+	}
+	return nil
+}
+
+// flip shows a key on the board, and tells of it if it has changed.
+func (e *Engine) flip(key string, gate *atomic.Bool, cause error) {
+	e.board.Set(service, key, cause)
+	if gate.Swap(cause == nil) == (cause == nil) {
+		return
+	}
+	reason := "ok"
+	if cause != nil {
+		reason = cause.Error()
+		e.log.Warn("not ready", "key", key, "cause", reason)
+	} else {
+		e.log.Info("ready", "key", key)
+	}
+	e.audit(AuditEvent{Event: EventHealth, Reason: key + ": " + reason})
+}
+
+// full notes a job that did not fit into work_tx.
+func (e *Engine) full(err error) {
+	if errors.Is(err, flow.ErrBusy) && e.queueOK.CompareAndSwap(true, false) {
+		e.board.Set(service, keyQueue, errQueueFull)
+	}
+}
+
+var errQueueFull = errors.New("work queue is nearly full")
+
+// sampleQueue judges how full work_tx is: bad at 90 %, good again at 50 %.
+func (e *Engine) sampleQueue() {
+	share := float64(e.work.Len()) / float64(e.work.Cap())
+	switch {
+	case share >= queueBad:
+		e.flip(keyQueue, &e.queueOK, errQueueFull)
+	case share <= queueGood:
+		e.flip(keyQueue, &e.queueOK, nil)
+	}
+}
+
+// sampleClock judges the wall clock by the ledger's.
+func (e *Engine) sampleClock() {
+	var cause error
+	if lag := e.clockBehind(); lag > maxClockLag {
+		cause = fmt.Errorf("the clock is %s behind the ledger", lag.Round(time.Second))
+	}
+	e.flip(keyClock, &e.gates.clock, cause)
+}
+
+// content calls a readiness function; without one all is well.
+func content(f func() error) error {
+	if f == nil {
+		return nil
+	}
+	return f()
+}

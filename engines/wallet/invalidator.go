@@ -1,0 +1,71 @@
+package wallet
+
+import (
+	"context"
+	"time"
+
+	"ronbox/engines/ledger"
+)
+
+// invalidator is one life of the cache_invalidator task.
+type invalidator struct {
+	e       *Engine
+	told    time.Time // when events were last published
+	dropped int       // balances since then
+	batches int
+	last    ledger.Committed
+}
+
+// runInvalidator voids cached balances that the ledger has changed. It ends with the workers, after which nothing changes, or with the bus.
+func (e *Engine) runInvalidator(ctx context.Context) error {
+	sub := e.ledger.Events(taskInvalidator)
+	defer sub.Close()
+	v := &invalidator{e: e}
+	v.dropAll() // of what was published before this life
+	for {
+		for ev, lagged, ok := sub.Next(); ok; ev, lagged, ok = sub.Next() {
+			v.take(ev, lagged)
+		}
+		if sub.Closed() {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-e.gone:
+			v.tell(time.Now())
+			return nil
+		case <-sub.Ready():
+		}
+	}
+}
+
+// take drops what one batch has touched; after lag that is everything.
+func (v *invalidator) take(ev ledger.Committed, lagged uint64) {
+	if lagged > 0 {
+		v.dropAll()
+	}
+	v.e.balances.drop(ev.Touched, ev.Last)
+	v.e.sawLedgerTime(ev.At)
+	v.dropped += len(ev.Touched)
+	v.batches++
+	v.last = ev
+	if now := time.Now(); now.Sub(v.told) >= tellEvery {
+		v.tell(now)
+	}
+}
+
+func (v *invalidator) dropAll() { v.e.balances.dropAll() }
+
+// tellEvery is how often the audit stream hears of what comes with every commit: as often as a person can read it.
+const tellEvery = time.Second
+
+// tell publishes what has come since the last time.
+func (v *invalidator) tell(now time.Time) {
+	if v.batches == 0 {
+		return
+	}
+	v.e.audit(AuditEvent{Event: EventInvalidated, Count: v.dropped})
+	v.e.audit(AuditEvent{Event: EventRoot, Batch: v.last.Batch, Count: v.batches, Reason: v.last.Root.String()})
+	v.told, v.dropped, v.batches = now, 0, 0
+}

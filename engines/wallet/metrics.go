@@ -1,0 +1,186 @@
+package wallet
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"ronbox/appliance/obs"
+	"ronbox/engines"
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/record"
+)
+
+// Names of the ledger's calls in metrics.
+const (
+	opCommit      = "commit"
+	opProbe       = "probe"
+	opFind        = "find"
+	opBalance     = "balance"
+	opAccount     = "account"
+	opAssets      = "assets"
+	opTx          = "tx"
+	opHistory     = "history"
+	opRoots       = "roots"
+	opHead        = "head"
+	opProve       = "prove"
+	opConsistency = "consistency"
+)
+
+// requestOps are the operations that callers ask for.
+var requestOps = [...]record.Op{
+	record.OpIssue, record.OpTransfer, record.OpBurn, record.OpHold, record.OpCapture, record.OpRelease, record.OpFlags, record.OpAsset, record.OpBatch,
+}
+
+// metrics are the wallet's series, resolved once, so that all of them show from the start.
+type metrics struct {
+	requests       map[record.Op]func(int)
+	inflight       map[record.Op]*atomic.Int64
+	rejects        map[string]func(int) // by reason
+	replays        func(int)
+	nonceConflicts func(int)
+	conserved      func(int)
+	notConserved   func(int)
+	canceled       func(int)            // jobs whose callers had left, or which shutdown ended
+	timeouts       map[string]func(int) // by op
+	upstreamFail   func(int)
+	calls          map[string]*callSeries
+	cache          map[string]func(int) // balance_cache_total by outcome
+	busy           atomic.Int64         // workers that have a burst in hand
+}
+
+// callSeries are those of one call of the ledger.
+type callSeries struct {
+	ok, refused, timeout, failed func(int)
+	seconds                      func(float64)
+}
+
+func walletFamilies() []obs.Family {
+	return []obs.Family{
+		{Name: "wallet_requests_total", Type: obs.Counter, Labels: []string{"op"}, Help: "Requests to move money or to change an account, a batch being one."},
+		{Name: "wallet_rejects_total", Type: obs.Counter, Labels: []string{"reason"}, Help: "Requests, and ops of batches, that were not carried out, by reason."},
+		{Name: "wallet_idem_replays_total", Type: obs.Counter, Help: "Requests answered with what an earlier one with the same key had done."},
+		{Name: "wallet_inflight", Type: obs.Gauge, Labels: []string{"op"}, Help: "Requests being worked on."},
+		{Name: "wallet_nonce_conflicts_total", Type: obs.Counter, Help: "Requests whose nonce was used up, or ahead of its account."},
+		{Name: "wallet_conservation_checks_total", Type: obs.Counter, Labels: []string{"outcome"}, Help: "Receipts compared with what was asked: parties, asset and amount."},
+		{Name: "balance_cache_total", Type: obs.Counter, Labels: []string{"outcome"}, Help: "Balances asked of the cache."},
+	}
+}
+
+func newMetrics(reg *obs.Metrics) *metrics {
+	reg.Declare(walletFamilies()...)
+	m := &metrics{
+		requests: map[record.Op]func(int){}, inflight: map[record.Op]*atomic.Int64{}, rejects: map[string]func(int){},
+		replays:        reg.Counter("wallet_idem_replays_total", service),
+		nonceConflicts: reg.Counter("wallet_nonce_conflicts_total", service),
+		conserved:      reg.Counter("wallet_conservation_checks_total", service, "outcome", "ok"),
+		notConserved:   reg.Counter("wallet_conservation_checks_total", service, "outcome", "violated"),
+		canceled:       reg.Counter("tasks_canceled_total", service, "kind", taskWorker),
+		timeouts:       series(reg, "io_timeouts_total", "op", "read", "write", "ledger_rpc"),
+		upstreamFail:   reg.Counter("upstream_fail_total", service, "svc", upstream),
+		calls:          map[string]*callSeries{},
+		cache:          series(reg, "balance_cache_total", "outcome", "hit", "miss", "stale", "behind"),
+	}
+	for _, svc := range []string{"auth", "policy"} { // both answer from this process; a failure of theirs is a readiness key
+		reg.Counter("upstream_fail_total", service, "svc", svc)
+	}
+	for _, op := range requestOps {
+		m.requests[op] = reg.Counter("wallet_requests_total", service, "op", op.String())
+		n := new(atomic.Int64)
+		m.inflight[op] = n
+		reg.Gauge("wallet_inflight", service, func() float64 { return float64(n.Load()) }, "op", op.String())
+	}
+	for reason := range reasons() {
+		m.rejects[reason] = reg.Counter("wallet_rejects_total", service, "reason", reason)
+	}
+	for _, op := range []string{
+		opCommit, opProbe, opFind, opBalance, opAccount, opAssets, opTx, opHistory, opRoots, opHead, opProve, opConsistency,
+	} {
+		m.calls[op] = newCallSeries(reg, op)
+	}
+	reg.Gauge("worker_inflight", service, func() float64 { return float64(m.busy.Load()) })
+	return m
+}
+
+func newCallSeries(reg *obs.Metrics, op string) *callSeries {
+	outcome := func(word string) func(int) {
+		return reg.Counter("upstream_calls_total", service, "svc", upstream, "op", op, "outcome", word)
+	}
+	return &callSeries{
+		ok: outcome("ok"), refused: outcome("refused"), timeout: outcome("timeout"), failed: outcome("failed"),
+		seconds: reg.Histogram("upstream_latency_seconds", service, "svc", upstream, "op", op),
+	}
+}
+
+// series resolves one counter for each value of a label.
+func series(reg *obs.Metrics, family, label string, values ...string) map[string]func(int) {
+	out := make(map[string]func(int), len(values))
+	for _, v := range values {
+		out[v] = reg.Counter(family, service, label, v)
+	}
+	return out
+}
+
+// reasons are the reasons of all codes.
+func reasons() map[string]bool {
+	all := map[string]bool{codeInternal.Reason: true}
+	for _, c := range rejectCodes {
+		if c.Reason != "" {
+			all[c.Reason] = true
+		}
+	}
+	for _, row := range errorCodes {
+		all[row.code.Reason] = true
+	}
+	return all
+}
+
+// call books one call of the ledger.
+func (m *metrics) call(op string, err error, took time.Duration) {
+	s := m.calls[op]
+	s.seconds(took.Seconds())
+	switch {
+	case err == nil:
+		s.ok(1)
+	case errors.Is(err, context.DeadlineExceeded):
+		s.timeout(1)
+		m.timeouts["ledger_rpc"](1)
+	case errors.Is(err, ledger.ErrNotFound), errors.Is(err, ledger.ErrCursor), errors.Is(err, ledger.ErrRange), errors.Is(err, ledger.ErrFull):
+		s.refused(1)
+	default:
+		s.failed(1)
+	}
+}
+
+// reject books a refusal.
+func (m *metrics) reject(c Code) {
+	m.rejects[c.Reason](1)
+	if c.Name == rejectCodes[record.NonceGap].Name {
+		m.nonceConflicts(1)
+	}
+}
+
+// conserve compares a receipt with what was asked for: what leaves one side is what reaches the other, and as much as was asked.
+func (m *metrics) conserve(op *ledger.Op, out *ledger.Outcome) bool {
+	if out.Reject != nil || out.Replayed || !op.Code.MovesMoney() {
+		return true
+	}
+	r := &out.Receipt
+	whole := op.Code == record.OpRelease || op.Code == record.OpCapture && op.Amount.IsZero()
+	ok := r.Op == op.Code && (whole || r.Amount == op.Amount) && r.Amount != (engines.Amount{})
+	switch op.Code {
+	case record.OpIssue:
+		ok = ok && r.To == op.To && r.Asset == op.Asset
+	case record.OpBurn:
+		ok = ok && r.From == op.From && r.Asset == op.Asset
+	case record.OpTransfer, record.OpHold:
+		ok = ok && r.From == op.From && r.To == op.To && r.Asset == op.Asset
+	}
+	if ok {
+		m.conserved(1)
+	} else {
+		m.notConserved(1)
+	}
+	return ok
+}

@@ -1,0 +1,212 @@
+package wallet
+
+import (
+	"context"
+	"errors"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+	"ronbox/engines"
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/record"
+)
+
+// ask is one request with who sent it.
+type ask struct {
+	by     engines.Actor
+	key    string
+	corrID string
+	op     record.Op
+	print  b3.Digest
+	job    func(context.Context) (*job, error) // judges the limits and makes the job
+}
+
+// Post has one operation done, at most once for by and key however often it is called: a repetition gets the first answer. It waits for
+// room nowhere, and for the answer until ctx ends or req_timeout is over. A *NotReadyError, flow.ErrBusy and any refusal say that nothing
+// happened; after an *OutcomeError that is Unknown only the same call again finds out.
+func (e *Engine) Post(ctx context.Context, by engines.Actor, key, corrID string, r Request) (Answer, error) {
+	return e.counted(r.Op, func() (Answer, error) {
+		if err := CheckKey(key); err != nil {
+			return Answer{}, err
+		}
+		if err := r.check(); err != nil {
+			return Answer{}, err
+		}
+		if err := e.authorize(ctx, by, &r); err != nil {
+			return Answer{}, err
+		}
+		return e.do(ctx, &ask{by: by, key: key, corrID: corrID, op: r.Op, print: e.prints.single(&r), job: func(ctx context.Context) (*job, error) {
+			return e.newJob(ctx, by, &r)
+		}})
+	})
+}
+
+// DeclareAsset makes an asset known. One that is known already is answered as it was the first time.
+func (e *Engine) DeclareAsset(ctx context.Context, by engines.Actor, key, corrID, asset string) (Answer, error) {
+	return e.Post(ctx, by, key, corrID, Request{Op: record.OpAsset, Asset: asset})
+}
+
+// counted books a request around fn.
+func (e *Engine) counted(op record.Op, fn func() (Answer, error)) (Answer, error) {
+	if n, ok := e.m.inflight[op]; ok {
+		e.m.requests[op](1)
+		n.Add(1)
+		defer n.Add(-1)
+	}
+	a, err := fn()
+	switch {
+	case err != nil:
+		e.m.reject(CodeOf(err))
+	case a.Replayed:
+		e.m.replays(1)
+	}
+	return a, err
+}
+
+// newJob judges what an op is bounded by, and makes its job.
+func (e *Engine) newJob(ctx context.Context, by engines.Actor, r *Request) (*job, error) {
+	op, err := e.newOp(ctx, by, r)
+	if err != nil {
+		return nil, err
+	}
+	return &job{op: op, account: r.debited(), nonce: r.Nonce, weight: 1}, nil
+}
+
+// newOp is r as the ledger has it.
+func (e *Engine) newOp(ctx context.Context, by engines.Actor, r *Request) (ledger.Op, error) {
+	if err := e.ceiling(ctx, by, r); err != nil {
+		return ledger.Op{}, err
+	}
+	perDay, err := daily(by, r)
+	if err != nil {
+		return ledger.Op{}, err
+	}
+	return ledger.Op{
+		Code: r.Op, From: r.From, To: r.To, Asset: r.Asset, Amount: r.Amount, Nonce: r.Nonce, Hold: r.Hold, ExpiresIn: r.ExpiresIn,
+		Set: r.Set, Clear: r.Clear, Memo: r.Memo, ValidUntil: validUntil(r), Limits: e.live().limits, Daily: perDay,
+	}, nil
+}
+
+// do takes a request that is well-formed and allowed through readiness, flight, replay and queue to its answer.
+func (e *Engine) do(ctx context.Context, a *ask) (Answer, error) {
+	if err := e.WriteReady(); err != nil {
+		return Answer{}, err
+	}
+	scope := scopeOf(a.by)
+	if body, ok := e.receipts.replay(scope, a.key, a.print, e.oldest()); ok {
+		return body, nil
+	}
+	set := e.live()
+	ctx, cancel := context.WithTimeout(ctx, set.ReqTimeout.D())
+	defer cancel()
+	c, first, err := e.flights.Join(flightKey{scope, a.key}, a.print)
+	if err != nil {
+		return Answer{}, joinError(err)
+	}
+	if first {
+		e.begin(ctx, c, a)
+	}
+	out, err := c.Wait(ctx)
+	if err != nil {
+		return Answer{}, e.waitError(ctx, err, first)
+	}
+	answer, err := answerOf(out)
+	if err == nil && answer.Replayed {
+		e.receipts.keep(scope, a.key, a.print, out, answer)
+	}
+	return answer, err
+}
+
+// oldest is the time before which a key does not count any more.
+func (e *Engine) oldest() int64 { return e.now().Add(-e.live().IdempotencyTTL.D()).UnixNano() }
+
+// joinError says why a caller may not wait for its key.
+func joinError(err error) error {
+	switch {
+	case errors.Is(err, flow.ErrFenceMoved):
+		return &ledger.Reject{Code: record.IdemConflict}
+	case errors.Is(err, flow.ErrFlightFull):
+		return ErrInFlight
+	case errors.Is(err, flow.ErrClosed):
+		return &NotReadyError{CauseDraining}
+	}
+	return err
+}
+
+// begin does for all who wait what the first of them came for, as far as the queue: it looks for a replay, judges the limits, and queues a
+// job. Whatever happens, the call is settled or a worker will see to it.
+func (e *Engine) begin(ctx context.Context, c *call, a *ask) {
+	queued := false
+	defer func() {
+		if !queued {
+			c.Fail(errNotBegun) // does nothing after an answer
+		}
+	}()
+	out, found, err := e.find(ctx, a)
+	if err != nil {
+		c.Fail(err)
+		return
+	}
+	if found {
+		c.Answer(&out)
+		return
+	}
+	j, err := a.job(ctx)
+	if err != nil {
+		c.Fail(err)
+		return
+	}
+	j.call, j.corrID = c, a.corrID
+	j.deadline, _ = ctx.Deadline()
+	e.sign(&j.op, a)
+	if err := e.work.TrySend(j); err != nil {
+		e.full(err)
+		j.fail(joinError(err))
+		return
+	}
+	queued = true
+}
+
+// errNotBegun answers those who wait when the first of them broke off, which only a bug can do.
+var errNotBegun = errors.New("wallet: the request could not be begun")
+
+// sign puts on an op who asked for it, and by which key.
+func (e *Engine) sign(op *ledger.Op, a *ask) {
+	op.Dedupe = ledger.DedupeKey{Scope: scopeOf(a.by), Key: a.key}
+	op.Fingerprint, op.TTL = a.print, e.live().IdempotencyTTL.D()
+	op.Principal, op.CapID = scopeOf(a.by), a.by.CapID
+	if op.Code != record.OpBatch {
+		op.Idem = a.key
+	}
+}
+
+// found is what the ledger says of a key.
+type found struct {
+	out ledger.Outcome
+	ok  bool
+}
+
+func (e *Engine) find(ctx context.Context, a *ask) (ledger.Outcome, bool, error) {
+	k := ledger.DedupeKey{Scope: scopeOf(a.by), Key: a.key}
+	f, err := read(ctx, e.link, opFind, func(ctx context.Context) (f found, err error) {
+		f.out, f.ok, err = e.ledger.Find(ctx, k, a.print, e.oldest())
+		return f, err
+	})
+	return f.out, f.ok, err
+}
+
+// waitError says what a caller that has no answer is to know: nothing happened, or nobody knows yet.
+func (e *Engine) waitError(ctx context.Context, err error, first bool) error {
+	switch {
+	case ctx.Err() == nil || !errors.Is(err, flow.ErrUnknown) && !errors.Is(err, context.Cause(ctx)):
+		return err
+	case !first:
+		return ErrInFlight
+	case errors.Is(err, flow.ErrUnknown):
+		e.m.timeouts["write"](1)
+		return &OutcomeError{Unknown: true, Cause: context.Cause(ctx)}
+	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
+		e.m.timeouts["write"](1)
+	}
+	return leftError(ctx)
+}

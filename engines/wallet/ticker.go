@@ -1,0 +1,55 @@
+package wallet
+
+import (
+	"context"
+	"time"
+)
+
+const tickEvery = time.Second
+
+// runTicker samples what changes slowly: the fill of the queue, the clock, the services that answer from this process, the pace of the disk.
+func (e *Engine) runTicker(ctx context.Context) error {
+	defer e.tick.Stop()
+	tick := e.tick.C()
+	for {
+		if err := e.sample(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-e.gone:
+			return nil
+		case <-tick:
+		}
+	}
+}
+
+func (e *Engine) sample(ctx context.Context) error {
+	e.sampleQueue()
+	e.flip(keyAuth, &e.gates.auth, content(e.authReady))
+	e.flip(keyPolicy, &e.gates.policy, content(e.policyReady))
+	if e.ledgerTime.Load() == 0 {
+		if err := e.readLedgerTime(ctx); err != nil {
+			return err
+		}
+	}
+	e.sampleClock()
+	e.link.pace.measure()
+	return nil
+}
+
+// readLedgerTime learns the time of the ledger from its last batch, before anything is committed. A ledger that cannot be read now is asked
+// again at the next tick.
+func (e *Engine) readLedgerTime(ctx context.Context) error {
+	head, err := e.ledger.Head(ctx)
+	if err == nil && head.Batches > 0 {
+		if last, err := e.ledger.Roots(ctx, head.Batches-1, 1); err == nil && len(last) == 1 {
+			e.sawLedgerTime(last[0].At)
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package wallet
+
+import (
+	"context"
+	"slices"
+
+	"ronbox/appliance/flow"
+	"ronbox/engines/ledger"
+)
+
+// burstRoom is the weight up to which a burst takes one more job, which is a batch at the most.
+const burstRoom = ledger.MaxOps - MaxBatchOps
+
+// worker is one life of a worker task.
+type worker struct {
+	e    *Engine
+	jobs []*job // taken from the queue or woken, not yet in a burst
+	now  *job   // that is being admitted
+	b    *burst // in hand; nil between two
+}
+
+// runWorker puts queued jobs to the ledger, a burst a call, until the queue is closed and empty and nobody waits for a nonce any more.
+func (e *Engine) runWorker(ctx context.Context) error {
+	w := &worker{e: e}
+	defer w.end(ctx)
+	for {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		open, err := w.gather(ctx)
+		if err != nil {
+			return err
+		}
+		if !open {
+			e.workerGone()
+			return nil // drained
+		}
+		w.work(ctx)
+	}
+}
+
+// gather waits for a job and takes what else is there, without waiting: while one burst syncs, the next one forms. It reports false when
+// there will be no more.
+func (w *worker) gather(ctx context.Context) (open bool, err error) {
+	if len(w.jobs) == 0 {
+		select {
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		case j, ok := <-w.e.work.C():
+			if !ok {
+				return false, nil
+			}
+			w.jobs = append(w.jobs, j)
+		}
+	}
+	weight := 0
+	for _, j := range w.jobs {
+		weight += j.weight
+	}
+	for len(w.jobs) < w.e.boot.WorkerBurst && weight <= burstRoom {
+		select {
+		case j, ok := <-w.e.work.C():
+			if !ok {
+				return true, nil
+			}
+			w.jobs = append(w.jobs, j)
+			weight += j.weight
+		default:
+			return true, nil
+		}
+	}
+	return true, nil
+}
+
+// work makes one burst of the jobs at hand, or of as many as fit, and has the ledger do it.
+func (w *worker) work(ctx context.Context) {
+	w.e.m.busy.Add(1)
+	defer w.e.m.busy.Add(-1)
+	slices.SortStableFunc(w.jobs, (*job).order)
+	w.b = &burst{e: w.e}
+	for len(w.jobs) > 0 && len(w.b.jobs) < w.e.boot.WorkerBurst && w.b.weight <= burstRoom {
+		w.now = w.jobs[0]
+		w.jobs = w.jobs[1:]
+		w.b.admit(w.now)
+		w.now = nil
+	}
+	w.b.commit(ctx)
+	w.jobs = append(w.jobs, w.e.nonces.leave(w.b)...)
+	w.b = nil
+}
+
+// end pays what this life still owes. Told to stop it turns away what is queued; after a panic it leaves that to the others.
+func (w *worker) end(ctx context.Context) {
+	why := error(&NotReadyError{CauseDraining})
+	if ctx.Err() == nil {
+		why = &OutcomeError{Cause: flow.ErrCanceled}
+	}
+	if w.now != nil {
+		w.jobs = append(w.jobs, w.now)
+	}
+	if w.b != nil {
+		w.abandon(why)
+	}
+	if ctx.Err() != nil {
+		w.jobs = append(w.jobs, w.e.work.Discard("aborted")...)
+	}
+	for _, j := range w.jobs {
+		w.e.m.canceled(1)
+		w.e.refuse(j, why)
+	}
+}
+
+// abandon answers the burst in hand, unknown if the ledger has had it, and takes back the jobs that wait for it.
+func (w *worker) abandon(why error) {
+	if w.b.sent {
+		why = &OutcomeError{Unknown: true, Cause: flow.ErrUnknown}
+	}
+	w.b.failAll(why)
+	w.jobs = append(w.jobs, w.e.nonces.leave(w.b)...)
+}
+
+// workerGone counts a worker that has drained. The last one lets the tasks go that serve the workers.
+func (e *Engine) workerGone() {
+	if int(e.drained.Add(1)) == e.workers {
+		close(e.gone)
+	}
+}
