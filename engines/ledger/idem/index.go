@@ -50,9 +50,6 @@ func (x *Index) Reload(c Cut) { x.cut.Store(&c) }
 // Checked is a seq up to which Find sees every key. A caller takes it before it looks, and hands it to Lookup with the command.
 func (x *Index) Checked() uint64 { return x.checked.Load() }
 
-// Begin opens the tentative layer of a group.
-func (x *Index) Begin() { x.Aborted() }
-
 // Insert adds a key whose record has the given seq and time, both greater than those before; what was aborted is as if it had not been.
 func (x *Index) Insert(k Key, seq uint64, at int64) {
 	g := &x.group
@@ -75,7 +72,7 @@ func (x *Index) Committed() {
 	x.Aborted()
 }
 
-// Aborted drops what the group did.
+// Aborted drops what the group did. Either of the two leaves the index ready for the next group.
 func (x *Index) Aborted() {
 	g := &x.group
 	g.table.Clear(g.entries)

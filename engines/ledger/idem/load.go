@@ -53,7 +53,6 @@ func (l *Loader) From() uint64 { return l.x.set.Load().end() + 1 }
 // Read inserts the keys of up to n records from the seq from up to, not including, to, of which those older than notBefore, Unix ns, count
 // for nothing. It gives the seq to go on from, at to or beyond it at the end. Meanwhile slots may close: they can be sealed between two calls.
 func (x *Index) Read(r store.Reader, from, to uint64, n int, notBefore int64) (next uint64) {
-	x.Begin()
 	next = from
 	for seq, rec := range tables.Records(r, from, min(to, from+uint64(n))) {
 		if key, ok := tables.IdemKey(rec); ok && rec.At >= notBefore {

@@ -39,8 +39,6 @@ const (
 	metaSize    = 1 + 6*8 + b3.Size
 )
 
-var errRow = errors.New("not a row of a run")
-
 func bucketOf(first uint64) *store.Bucket {
 	return tables.Idem.Sub(string(binary.BigEndian.AppendUint64(nil, first)))
 }
@@ -72,6 +70,11 @@ func (r *run) get(rd store.Reader, k *Key) uint64 {
 	if row == nil {
 		return 0
 	}
+	return r.seq(k, row)
+}
+
+// seq is what the row of k says.
+func (r *run) seq(k *Key, row []byte) uint64 {
 	if len(row) != 8 {
 		panic(rowError(r.bucket, k[:], errRow))
 	}

@@ -84,11 +84,8 @@ func stored(r store.Reader) *rows {
 	maps.Insert(m.holds, Holds(r, 0))
 	maps.Insert(m.onces, Onces(r))
 	maps.Insert(m.marks, Marks(r))
-	for ref, name := range Accounts(r, 0) {
-		m.names[NameChange{Ref: ref, Name: name}] = true
-	}
-	for ref, name := range Assets(r) {
-		m.names[NameChange{Asset: true, Ref: uint64(ref), Name: name}] = true
+	for n := range Names(r) {
+		m.names[n] = true
 	}
 	return m
 }

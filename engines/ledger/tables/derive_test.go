@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -135,6 +136,16 @@ func TestPutIsRead(t *testing.T) {
 		}
 		if got := stored(tx.Reader()); !got.equal(b.rows) {
 			t.Fatalf("the file has\n%+v\nwant\n%+v", got, b.rows)
+		}
+		refs := map[NameChange]bool{}
+		for ref, name := range Accounts(tx.Reader(), 0) {
+			refs[NameChange{Ref: ref, Name: name}] = true
+		}
+		for ref, name := range Assets(tx.Reader()) {
+			refs[NameChange{Asset: true, Ref: uint64(ref), Name: name}] = true
+		}
+		if !maps.Equal(refs, b.names) {
+			t.Fatalf("refs lead to %v, want %v", refs, b.names)
 		}
 		var want, got []HoldEnd
 		for _, seq := range b.open {

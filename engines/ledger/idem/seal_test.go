@@ -1,0 +1,235 @@
+package idem
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"ronbox/engines/ledger/tables"
+	"ronbox/store"
+	"ronbox/store/storetest"
+)
+
+// filled is an index with one closed slot of n keys and one open one, and their journal.
+func filled(t testing.TB, n uint64) (*Index, *storetest.Tx) {
+	tx := storetest.NewTx(t, tables.Buckets()...)
+	x := New(4, Cut{Width: 1 << 40, Max: int(n)})
+	var log []entry
+	for seq := uint64(1); seq <= n+1; seq++ {
+		e := entry{Entry{keyOf(seq), seq}, int64(seq)}
+		x.Insert(e.Key, e.Seq, e.at)
+		if log = append(log, e); seq == n || seq == n+1 {
+			must(t, tx, func(_ store.Reader, w *store.Writes) error { journal(w, log); return nil })
+			x.Committed()
+			log = nil
+		}
+	}
+	return x, tx
+}
+
+func must(t testing.TB, tx *storetest.Tx, fn command) {
+	t.Helper()
+	if _, err := storetest.Do(tx, fn); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func seal(t testing.TB, x *Index, tx *storetest.Tx) (slices []Slice) {
+	t.Helper()
+	sealer := x.Sealer()
+	for s, ok := sealer.Next(); ok; s, ok = sealer.Next() {
+		must(t, tx, func(r store.Reader, w *store.Writes) error { return x.Seal(r, w, &s) })
+		x.Committed()
+		slices = append(slices, s)
+	}
+	return slices
+}
+
+// A slot becomes slices of at most SliceKeys keys in order, chunks of its filter, and a meta row; then its run is there in its place.
+func TestSeal(t *testing.T) {
+	const n = 3*SliceKeys + 5
+	x, tx := filled(t, n)
+	parts := seal(t, x, tx)
+	var kinds []string
+	var keys []Entry
+	for i, s := range parts {
+		if int(s.Part) != i || s.First != 1 || s.Last() != (i == len(parts)-1) || s.Size() > 100_000 {
+			t.Errorf("slice %d: %d of %d, %d bytes", i, s.Part, s.First, s.Size())
+		}
+		kinds = append(kinds, fmt.Sprintf("%d/%d/%v", len(s.Rows), len(s.Filter), s.Meta != nil))
+		keys = append(keys, s.Rows...)
+	}
+	words := (n*filterBits + 63) / 64
+	want := []string{"4096/0/false", "4096/0/false", "4096/0/false", "5/0/false", fmt.Sprintf("0/%d/false", 8*words), "0/0/true"}
+	if !slices.Equal(kinds, want) || len(keys) != n {
+		t.Errorf("slices %v, %d keys; want %v", kinds, len(keys), want)
+	}
+	if stats := x.Stats(); stats != (Stats{Open: 1, Sealed: n, Slots: 1, Runs: 1, Filters: int64(8 * words)}) {
+		t.Errorf("%+v", stats)
+	}
+	for seq := uint64(1); seq <= n+1; seq++ {
+		if got, found := x.Lookup(tx.Reader(), keyOf(seq), 0, 0); !found || got != seq {
+			t.Fatalf("key %d leads to %d", seq, got)
+		}
+	}
+	if got, err := Check(tx.Reader(), func(uint64, uint64) error { return nil }); err != nil || got != n {
+		t.Errorf("check: %d keys, %v", got, err)
+	}
+	if sub := slices.Collect(store.Subs(tx.Reader(), tables.Idem)); len(sub) != 1 {
+		t.Errorf("%d runs", len(sub))
+	}
+}
+
+// A slice that does not come next is refused, and so is one that is not well made; the run stays what it was.
+func TestSealRefuses(t *testing.T) {
+	x, tx := filled(t, 100)
+	try := func(s Slice) error {
+		_, err := storetest.Do(tx, command(func(r store.Reader, w *store.Writes) error { return x.Seal(r, w, &s) }))
+		return err
+	}
+	sealer := x.Sealer()
+	var parts []Slice
+	for len(parts) < 3 {
+		s, _ := sealer.Next()
+		parts = append(parts, s)
+	}
+	if err := try(parts[1]); !errors.Is(err, ErrSlice) {
+		t.Errorf("the second slice first: %v", err)
+	}
+	unsorted, other := parts[0], parts[2]
+	unsorted.Rows = slices.Clone(unsorted.Rows)
+	slices.Reverse(unsorted.Rows)
+	moved := *parts[2].Meta
+	moved.First++
+	other.Meta = &moved
+	for _, s := range []Slice{unsorted, other} {
+		if err := try(s); err == nil {
+			t.Errorf("taken: %+v", s)
+		}
+	}
+	for _, s := range []Slice{parts[0], parts[1], parts[0]} {
+		if err := try(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := try(parts[2]); !errors.Is(err, ErrSlice) {
+		t.Errorf("the last slice after the first one came again: %v", err)
+	}
+	empty := *parts[2].Meta
+	empty.Keys = 0
+	for _, s := range []Slice{parts[1], parts[2]} {
+		if bad := (Slice{First: s.First, Part: 2, Meta: &empty}); s.Last() && try(bad) == nil {
+			t.Error("an empty run was taken")
+		}
+		if err := try(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, s := range parts {
+		if err := try(s); !errors.Is(err, ErrSlice) {
+			t.Errorf("slice %d of a whole run: %v", s.Part, err)
+		}
+	}
+}
+
+// A run whose rows do not fit its filter or the journal is found out.
+func TestCheckFinds(t *testing.T) {
+	for name, fn := range map[string]command{
+		"a key more": func(_ store.Reader, w *store.Writes) error {
+			w.Put(bucketOf(1), make([]byte, 16), binary.LittleEndian.AppendUint64(nil, 5))
+			return nil
+		},
+		"a key less": func(_ store.Reader, w *store.Writes) error {
+			k := keyOf(7)
+			w.Delete(bucketOf(1), k[:])
+			return nil
+		},
+		"another record": func(_ store.Reader, w *store.Writes) error {
+			k := keyOf(7)
+			w.Put(bucketOf(1), k[:], binary.LittleEndian.AppendUint64(nil, 8))
+			return nil
+		},
+		"a short key": func(_ store.Reader, w *store.Writes) error {
+			w.Put(bucketOf(1), []byte{1}, nil)
+			return nil
+		},
+		"a short row": func(_ store.Reader, w *store.Writes) error {
+			k := keyOf(7)
+			w.Put(bucketOf(1), k[:], []byte{1})
+			return nil
+		},
+		"a flipped bit": func(r store.Reader, w *store.Writes) error {
+			raw := slices.Clone(r.Get(bucketOf(1), behind(tagFilter, 0)))
+			raw[3] ^= 1
+			w.Put(bucketOf(1), behind(tagFilter, 0), raw)
+			return nil
+		},
+		"a filter more": func(_ store.Reader, w *store.Writes) error {
+			w.Put(bucketOf(1), behind(tagFilter, 1), make([]byte, 8))
+			return nil
+		},
+		"another name": func(_ store.Reader, w *store.Writes) error {
+			w.Put(bucketOf(2), behind(tagMeta), (&Meta{First: 3, Last: 4, Keys: 1, Words: 1}).encode())
+			return nil
+		},
+		"a gap": func(_ store.Reader, w *store.Writes) error {
+			w.Put(bucketOf(300), behind(tagMeta), (&Meta{First: 300, Last: 400, Keys: 1, Words: 1}).encode())
+			return nil
+		},
+		"half a meta row": func(_ store.Reader, w *store.Writes) error {
+			w.Put(bucketOf(1), behind(tagMeta), []byte{metaVersion})
+			return nil
+		},
+		"no journal": func(_ store.Reader, w *store.Writes) error {
+			w.Put(bucketOf(1), behind(tagMeta), (&Meta{First: 1, Last: 400, Keys: 100, Words: 19}).encode())
+			return nil
+		},
+	} {
+		x, tx := filled(t, 100)
+		seal(t, x, tx)
+		must(t, tx, fn)
+		_, err := storetest.Do(tx, command(func(r store.Reader, _ *store.Writes) error {
+			_, err := Check(r, func(uint64, uint64) error { return nil })
+			return err
+		}))
+		if err == nil || errors.Is(err, store.ErrInternal) {
+			t.Errorf("%s: %v", name, err)
+		} else if !strings.Contains(err.Error(), "run") && !errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("%s: %v does not name the run", name, err)
+		}
+	}
+}
+
+func TestCheckStops(t *testing.T) {
+	x, tx := filled(t, 100)
+	seal(t, x, tx)
+	if _, err := Check(tx.Reader(), func(uint64, uint64) error { return errRefused }); !errors.Is(err, errRefused) {
+		t.Error(err)
+	}
+}
+
+// The bytes of a run are in files of users: they do not change.
+func TestRunIsFrozen(t *testing.T) {
+	x, tx := filled(t, 3)
+	seal(t, x, tx)
+	var text strings.Builder
+	for b := range store.Subs(tx.Reader(), tables.Idem) {
+		for k, v := range tx.Reader().Range(b, nil, nil) {
+			fmt.Fprintf(&text, "%x %x %x\n", b.Name, k, v)
+		}
+	}
+	const want = `0000000000000001 cd04a4754498e06db5a13c5f371f1f04 0200000000000000
+0000000000000001 cd2662154e6d76b2b2b92e70c0cac3cc 0100000000000000
+0000000000000001 d5688a52d55a02ec4aea5ec1eadfffe1 0300000000000000
+0000000000000001 ffffffffffffffffffffffffffffffff6600000000 019180424020f807
+0000000000000001 ffffffffffffffffffffffffffffffff6d ` +
+		`010100000000000000030000000000000001000000000000000300000000000000030000000000000001000000000000007df6752aa7210f1c3ad3c39e3fa9273c` +
+		`a02e43d51976ec1e50a235fed766b97e
+`
+	if text.String() != want {
+		t.Errorf("the run is\n%swant\n%s", text.String(), want)
+	}
+}
