@@ -4,18 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"time"
 
 	"ronbox/engines/registry/record"
-	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire"
 )
 
 const (
-	maxMoved   = 5 // times HEAD may move under one file
-	maxRepeats = 6 // times one request is repeated after a refusal or a lost answer that allows it
+	maxMoved = 5 // times HEAD may move under one file
 
 	maxBody = 1 << 20 // of one request
 	wrapper = 256     // what a propose request holds besides the payload
@@ -34,15 +31,13 @@ type registryNode interface {
 
 // applier turns desired states into versions. It belongs to one goroutine.
 type applier struct {
-	node     registryNode
-	keys     []*record.Key
-	now      func() time.Time
-	sleep    func(ctx context.Context, d time.Duration) error
-	show     func(b record.Base, put []record.Item, remove []string)
-	retrying func(format string, args ...any)
+	repeater
+	node registryNode
+	keys []*record.Key
+	now  func() time.Time
+	show func(b record.Base, put []record.Item, remove []string)
 
 	base record.Base // HEAD as it was last seen, checked; version 0: not yet
-	met  bool        // the node has answered once
 }
 
 // apply makes desired the state of HEAD, on top of whatever HEAD has become by then.
@@ -203,45 +198,6 @@ func (ap *applier) maybeDone(ctx context.Context, p *record.Payload, done *wire.
 	return nil
 }
 
-// repeat calls until it works, is refused for good, or has been tried maxRepeats times. A node that never answered is
-// not waited for.
-func (ap *applier) repeat(ctx context.Context, what string, call func() error) error {
-	for n := 0; ; n++ {
-		err := call()
-		if err == nil || ctx.Err() != nil {
-			ap.met = true
-			return err
-		}
-		if errors.Is(err, client.ErrNotReachable) && !ap.met || !heals(err) || n == maxRepeats-1 {
-			return err
-		}
-		wait := pause(err, n)
-		ap.retrying("%s: %v; again in %s", what, err, wait.Round(time.Millisecond))
-		if err := ap.sleep(ctx, wait); err != nil {
-			return err
-		}
-	}
-}
-
-// heals tells whether waiting can help: a restored node or a log without genesis waits for a person.
-func heals(err error) bool {
-	if p, ok := errors.AsType[*wire.Problem](err); ok && (p.Details["cause"] == "restored" || p.Details["cause"] == "no_genesis") {
-		return false
-	}
-	return client.Retryable(err)
-}
-
-// pause is what the node asked for, but 2 s at most since a person waits, or 100 ms doubled with each try up to that;
-// and up to half more, so that those refused together do not come back together.
-func pause(err error, n int) time.Duration {
-	const most = 2 * time.Second
-	d := min(100*time.Millisecond<<n, most)
-	if p, ok := errors.AsType[*wire.Problem](err); ok && p.RetryAfter > 0 {
-		d = min(time.Duration(p.RetryAfter)*time.Second, most)
-	}
-	return d + rand.N(d/2)
-}
-
 // moved tells a refusal that a new look at HEAD may cure: another version came in between, or the proposal went.
 func moved(err error) bool {
 	p, ok := errors.AsType[*wire.Problem](err)
@@ -261,15 +217,4 @@ func unlessIdentical(err error) error {
 		return nil
 	}
 	return err
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
-	}
 }

@@ -168,10 +168,14 @@ func newTestKey(t *testing.T, seed byte) *record.Key {
 	return k
 }
 
+// impatient repeats at once and without a word.
+func impatient() repeater {
+	return repeater{sleep: func(context.Context, time.Duration) error { return nil }, retrying: func(string, ...any) {}}
+}
+
 func newApplier(f *fakeNode, keys ...*record.Key) *applier {
 	return &applier{
-		node: f, keys: keys, now: time.Now, sleep: func(context.Context, time.Duration) error { return nil },
-		show: func(record.Base, []record.Item, []string) {}, retrying: func(string, ...any) {},
+		repeater: impatient(), node: f, keys: keys, now: time.Now, show: func(record.Base, []record.Item, []string) {},
 	}
 }
 

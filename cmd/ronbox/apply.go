@@ -67,7 +67,7 @@ func (a *app) apply(ctx context.Context, c *client.Client, files, keyFiles []str
 	}
 	p := a.progress(countUnit)
 	p.begin("apply, files")
-	ap := &applier{node: c, keys: keys, now: a.now, sleep: sleep, show: a.showDelta, retrying: a.say}
+	ap := &applier{repeater: a.repeater(), node: c, keys: keys, now: a.now, show: a.showDelta}
 	doc := appliedDoc{Results: []applied{}}
 	for i, items := range states {
 		p.at(int64(i), int64(len(states)))

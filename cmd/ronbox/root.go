@@ -45,7 +45,7 @@ process, 77 permissions, 78 configuration.`,
 	f.BoolVarP(&a.flags.yes, "yes", "y", false, "answer yes to every question")
 	root.MarkFlagsMutuallyExclusive("socket", "url")
 	chapter(root, "node", "A node:", a.initCmd(), a.serveCmd(), a.statusCmd(), a.drainCmd(), a.doctorCmd(), a.configCmd())
-	chapter(root, "services", "Its services:", a.registryCmd())
+	chapter(root, "services", "Its services:", a.registryCmd(), a.walletCmd(), a.ledgerCmd())
 	chapter(root, "keep", "Its keeping:", a.dbCmd(), a.tokenCmd(), a.keyCmd(), a.auditCmd(), a.debugCmd())
 	chapter(root, "binary", "This binary:", a.versionCmd(), a.completionCmd(), a.manCmd())
 	root.SetHelpCommand(helpCmd())

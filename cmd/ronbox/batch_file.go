@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"ronbox/httpapi/wire"
+)
+
+const (
+	maxBatchRows = 1_000_000 // held in memory, some 300 B each
+	maxBatchLine = 64 << 10  // of NDJSON; an operation takes a kilobyte
+)
+
+// readBatch reads a whole batch file, "-" being stdin, and checks every line before anything is sent.
+func (a *app) readBatch(path string) ([]batchRow, error) {
+	if path == "-" {
+		return parseBatch("stdin", a.stdin)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // only read
+	return parseBatch(path, f)
+}
+
+// parseBatch takes NDJSON when the first thing in the file is an object, else CSV.
+func parseBatch(name string, r io.Reader) ([]batchRow, error) {
+	in := bufio.NewReaderSize(r, maxBatchLine)
+	found := &faults{name: name}
+	parse := parseBatchCSV
+	if head, err := in.Peek(1); err != nil && !errors.Is(err, io.EOF) {
+		return nil, reading(name, err)
+	} else if bytes.HasPrefix(head, []byte("{")) {
+		parse = parseBatchLines
+	}
+	rows, err := parse(in, found)
+	if err != nil {
+		return nil, reading(name, err)
+	}
+	if err := found.err(); err != nil {
+		return nil, err
+	}
+	if len(rows) == 0 {
+		return nil, failed(exitFailed, "empty", "did what wrote it fail?", "%s: no operation", name)
+	}
+	return rows, checkNonces(name, rows)
+}
+
+var errTooManyRows = failed(exitFailed, "hard_limit", "split the file", "more than %d operations", maxBatchRows)
+
+func parseBatchLines(in *bufio.Reader, found *faults) ([]batchRow, error) {
+	var rows []batchRow
+	s := bufio.NewScanner(in)
+	s.Buffer(make([]byte, 0, maxBatchLine), maxBatchLine)
+	n := 1
+	for ; s.Scan(); n++ {
+		if len(bytes.TrimSpace(s.Bytes())) == 0 {
+			continue
+		}
+		if len(rows) == maxBatchRows {
+			return nil, errTooManyRows
+		}
+		var op wire.BatchOp
+		if err := json.Unmarshal(s.Bytes(), &op, json.RejectUnknownMembers(true)); err != nil {
+			found.add(n, err)
+			continue
+		}
+		row, err := newBatchRow(n, op)
+		if err != nil {
+			found.add(n, err)
+		}
+		rows = append(rows, row)
+	}
+	if errors.Is(s.Err(), bufio.ErrTooLong) {
+		found.add(n, fmt.Errorf("the line is longer than %d bytes", maxBatchLine))
+		return rows, nil
+	}
+	return rows, s.Err()
+}
+
+func parseBatchCSV(in *bufio.Reader, found *faults) ([]batchRow, error) {
+	r := csv.NewReader(in)
+	r.ReuseRecord = true
+	header, err := r.Read()
+	if errors.Is(err, io.EOF) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, csvFault(found, err)
+	}
+	columns := slices.Clone(header)
+	if err := checkHeader(columns); err != nil {
+		found.add(1, err)
+		return nil, nil
+	}
+	var rows []batchRow
+	for {
+		cells, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return rows, nil
+		}
+		if errors.Is(err, csv.ErrFieldCount) {
+			line, _ := r.FieldPos(0)
+			found.add(line, fmt.Errorf("%d fields where the header has %d", len(cells), len(columns)))
+			continue
+		}
+		if err != nil {
+			return nil, csvFault(found, err)
+		}
+		if len(rows) == maxBatchRows {
+			return nil, errTooManyRows
+		}
+		line, _ := r.FieldPos(0)
+		row, err := csvRow(line, columns, cells)
+		if err != nil {
+			found.add(line, err)
+		}
+		rows = append(rows, row)
+	}
+}
+
+// csvFault puts a fault of form among those found; what could not be read stays an error.
+func csvFault(found *faults, err error) error {
+	p, ok := errors.AsType[*csv.ParseError](err)
+	if !ok {
+		return err
+	}
+	found.add(p.Line, p.Err)
+	return nil
+}
+
+func csvRow(line int, columns, cells []string) (batchRow, error) {
+	var op wire.BatchOp
+	for i, c := range columns {
+		if err := setText(&op, c, strings.Clone(cells[i])); err != nil {
+			return batchRow{}, err
+		}
+	}
+	return newBatchRow(line, op)
+}
+
+// checkHeader wants each column known and there once.
+func checkHeader(columns []string) error {
+	for i, c := range columns {
+		switch {
+		case !slices.Contains(batchColumns, c):
+			return fmt.Errorf("the first line names the columns: %q is none of %s", c, strings.Join(batchColumns, ","))
+		case slices.Contains(columns[:i], c):
+			return fmt.Errorf("the first line names the columns: %q stands twice", c)
+		}
+	}
+	if !slices.Contains(columns, "op") {
+		return errors.New("the first line names the columns: op is missing")
+	}
+	return nil
+}

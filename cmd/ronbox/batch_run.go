@@ -1,0 +1,399 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/go-json-experiment/json"
+
+	"ronbox/appliance/b3"
+	"ronbox/httpapi/client"
+	"ronbox/httpapi/wire"
+)
+
+const (
+	maxChunkOps   = 4096            // of one request
+	maxChunkBytes = 960 << 10       // of its body; the node takes 1 MiB
+	lookAhead     = 4 * maxChunkOps // rows that are looked at for one request, past those that have to wait
+	maxStalls     = 10              // requests in a row that settle nothing, because another spends from the same accounts
+)
+
+// batchNode is what a batch needs of a node; *client.Client is one.
+type batchNode interface {
+	Account(ctx context.Context, account string) (wire.Account, error)
+	Batch(ctx context.Context, key string, b wire.Batch) (client.BatchPosted, error)
+}
+
+// batchRun sends the rows of a file in requests and keeps what became of them. It belongs to one goroutine.
+//
+// Rows of one payer stay in order and take consecutive nonces. A row that is refused leaves its nonce to the next of
+// that payer, so those behind it in the same request are refused as well and sent again; the payer then gets one row a
+// request until rows are accepted again, so that a payer without funds costs a request a row and not a chunk.
+type batchRun struct {
+	repeater
+	node  batchNode
+	state *batchState
+	input b3.Digest
+	mode  string
+	rows  []batchRow
+	most  int // rows of a request
+	done  func(settled, total int)
+
+	no      int               // of the next request
+	pending []int             // rows not settled, in order
+	next    map[string]uint64 // the next nonce of a payer, where it is known
+	width   map[string]int    // rows of a payer that go into a request, after a refusal; 0 is no bound
+	stalls  int
+	out     batchDoc
+}
+
+// batchDoc is what wallet batch prints.
+type batchDoc struct {
+	Rows     int            `json:"rows"`
+	Accepted int            `json:"accepted"`
+	Refused  []batchRefusal `json:"refused"`
+	Requests int            `json:"requests"`
+	Resumed  bool           `json:"resumed"` // an earlier run had begun
+	State    string         `json:"state,omitzero"`
+}
+
+// inputDigest is the identity of a file: its operations in order, however they are written down.
+func inputDigest(rows []batchRow) (b3.Digest, error) {
+	h := b3.New()
+	for i := range rows {
+		raw, err := json.Marshal(rows[i].op, json.Deterministic(true))
+		if err != nil {
+			return b3.Digest{}, err
+		}
+		_, _ = h.Write(append(raw, '\n'))
+	}
+	return h.Sum32(), nil
+}
+
+// begin takes all rows as not done, and then what steps tell of an earlier run. It gives the request of it that was
+// about to be sent, if what became of that is not known.
+func (b *batchRun) begin(steps []batchStep) (*batchStep, error) {
+	b.out = batchDoc{Rows: len(b.rows), Refused: []batchRefusal{}, Resumed: len(steps) > 0}
+	b.next, b.width = map[string]uint64{}, map[string]int{}
+	b.pending = make([]int, len(b.rows))
+	for i := range b.pending {
+		b.pending[i] = i
+	}
+	var open *batchStep
+	for i := range steps {
+		s := &steps[i]
+		switch {
+		case s.No != b.no || s.Settled == (open == nil):
+			return nil, fmt.Errorf("step %d: %w", i, errNoState)
+		case !s.Settled:
+			open = s
+		default:
+			if err := b.settle(open, s); err != nil {
+				return nil, err
+			}
+			open = nil
+		}
+	}
+	return open, nil
+}
+
+// run sends until every row is settled; open is a request that an earlier run may have sent.
+func (b *batchRun) run(ctx context.Context, open *batchStep) error {
+	for len(b.pending) > 0 {
+		b.done(len(b.rows)-len(b.pending), len(b.rows))
+		step := open
+		if open = nil; step == nil {
+			var err error
+			if step, err = b.take(ctx); err != nil {
+				return err
+			}
+			if err := b.state.write(step); err != nil {
+				return err
+			}
+		}
+		end, err := b.send(ctx, step)
+		if err != nil {
+			return err
+		}
+		if err := b.state.write(end); err != nil {
+			return err
+		}
+		before := len(b.pending)
+		if err := b.settle(step, end); err != nil {
+			return err
+		}
+		if b.stalls++; len(b.pending) < before {
+			b.stalls = 0
+		}
+		if b.stalls == maxStalls {
+			return failed(exitBusy, "nonce_taken", "find out who else spends from these accounts, then run the same command again",
+				"%d requests in a row came too late: another takes the nonces of the payers", maxStalls)
+		}
+	}
+	return nil
+}
+
+// take chooses the rows of the next request and the nonces that they begin with.
+func (b *batchRun) take(ctx context.Context) (*batchStep, error) {
+	step := &batchStep{No: b.no, Nonces: map[string]uint64{}}
+	var rows []int
+	bytes, used := 0, map[string]int{}
+	for _, i := range b.pending[:min(len(b.pending), lookAhead)] {
+		r := &b.rows[i]
+		if w := b.width[r.payer]; r.payer != "" && w > 0 && used[r.payer] == w {
+			continue
+		}
+		if bytes += opBytes(&r.op); len(rows) == b.most || bytes > maxChunkBytes {
+			break
+		}
+		rows, used[r.payer] = append(rows, i), used[r.payer]+1
+		if _, known := step.Nonces[r.payer]; r.auto && !known {
+			n, err := b.nonce(ctx, r.payer)
+			if err != nil {
+				return nil, err
+			}
+			step.Nonces[r.payer] = n
+		}
+	}
+	step.Rows = spans(rows)
+	return step, nil
+}
+
+// opBytes is at least what an operation takes in a body: names, quotes and numbers beside what varies.
+func opBytes(op *wire.BatchOp) int {
+	const fixed = 220
+	return fixed + len(op.From) + len(op.To) + len(op.Hold) + 6*len(op.Memo) + len(op.ValidUntil) + len(op.AmountMinor)
+}
+
+func (b *batchRun) nonce(ctx context.Context, payer string) (uint64, error) {
+	if n, known := b.next[payer]; known {
+		return n, nil
+	}
+	err := b.repeat(ctx, "look up a nonce", func() error {
+		acc, err := b.node.Account(ctx, payer)
+		b.next[payer] = acc.NextNonce
+		return err
+	})
+	if err != nil {
+		delete(b.next, payer)
+	}
+	return b.next[payer], err
+}
+
+// ops are the operations of a step with their nonces.
+func (b *batchRun) ops(step *batchStep) (rows []int, ops []wire.BatchOp, err error) {
+	rows, err = rowsOf(step.Rows, len(b.rows))
+	next := map[string]uint64{}
+	for payer, n := range step.Nonces {
+		next[payer] = n
+	}
+	for _, i := range rows {
+		r := &b.rows[i]
+		op := r.op
+		if r.auto {
+			op.Nonce = next[r.payer]
+			next[r.payer]++
+		}
+		ops = append(ops, op)
+	}
+	return rows, ops, err
+}
+
+// send makes one request until there is an answer, and gives what became of its rows.
+func (b *batchRun) send(ctx context.Context, step *batchStep) (*batchStep, error) {
+	rows, ops, err := b.ops(step)
+	if err != nil {
+		return nil, err
+	}
+	key, err := b.key(step.No, ops)
+	if err != nil {
+		return nil, err
+	}
+	var got client.BatchPosted
+	lost := false
+	err = b.repeat(ctx, fmt.Sprintf("request %d", step.No), func() (err error) {
+		got, err = b.node.Batch(ctx, key, wire.Batch{Mode: b.mode, Ops: ops})
+		lost = lost || unknownOutcome(err)
+		return err
+	})
+	if end, refused := b.refusedWhole(step, rows, err); refused {
+		return end, nil
+	}
+	if err != nil {
+		if _, at, named := opOf(err, rows); named {
+			err = fmt.Errorf("line %d: %w", b.rows[at].line, err)
+		}
+		return nil, batchFailure(err, key, lost)
+	}
+	return b.judge(step.No, rows, got.Answer)
+}
+
+// key names a request by what stands in it and by its place, so that the same run gives the same keys.
+func (b *batchRun) key(no int, ops []wire.BatchOp) (string, error) {
+	raw, err := json.Marshal(wire.Batch{Mode: b.mode, Ops: ops}, json.Deterministic(true))
+	if err != nil {
+		return "", err
+	}
+	h := b3.New()
+	_, _ = fmt.Fprintf(h, "ronbox wallet batch v1\n%s\n%d\n", b.input, no)
+	_, _ = h.Write(raw)
+	sum := h.Sum32()
+	return "batch-" + hex.EncodeToString(sum[:20]), nil
+}
+
+// judge sorts the answer's results.
+func (b *batchRun) judge(no int, rows []int, answer wire.BatchAnswer) (*batchStep, error) {
+	end := &batchStep{No: no, Settled: true}
+	if len(answer.Results) != len(rows) {
+		return nil, failed(exitBad, "node_inconsistent", "", "the node answered %d operations of %d", len(answer.Results), len(rows))
+	}
+	var again []int
+	for k, i := range rows {
+		switch r := answer.Results[k]; {
+		case r.Index != k:
+			return nil, failed(exitBad, "node_inconsistent", "", "the node answered operation %d in the place of %d", r.Index, k)
+		case r.Status == http.StatusOK && r.Error == nil:
+		case r.Error == nil:
+			return nil, failed(exitBad, "node_inconsistent", "", "the node refused operation %d and does not say why", k)
+		case r.Error.Code == codeNonce && b.rows[i].auto:
+			again = append(again, i)
+		default:
+			end.Refused = append(end.Refused, refusedRow(i, b.rows[i].line, r.Error))
+		}
+	}
+	end.Again = spans(again)
+	return end, nil
+}
+
+// refusedWhole takes the refusal of a whole atomic batch, which falls with one of its rows, as that of each.
+func (b *batchRun) refusedWhole(step *batchStep, rows []int, err error) (*batchStep, bool) {
+	p, at, named := opOf(err, rows)
+	if !named || b.mode != modeAtomic {
+		return nil, false
+	}
+	end := &batchStep{No: step.No, Settled: true}
+	if p.Code == codeNonce && b.rows[at].auto {
+		end.Again = step.Rows
+		return end, true
+	}
+	for _, i := range rows {
+		e := &wire.BatchError{Code: "ABORTED", Reason: "aborted"}
+		if i == at {
+			e = &wire.BatchError{Code: p.Code, Reason: p.Reason}
+		}
+		end.Refused = append(end.Refused, refusedRow(i, b.rows[i].line, e))
+	}
+	return end, true
+}
+
+// opOf finds the row that a refusal of a whole request is about, if it is about one.
+func opOf(err error, rows []int) (p *wire.Problem, row int, named bool) {
+	p, ok := errors.AsType[*wire.Problem](err)
+	if !ok {
+		return nil, 0, false
+	}
+	n, ok := p.Details["index"].(float64) // as JSON has it
+	if !ok || n < 0 || int(n) >= len(rows) {
+		return p, 0, false
+	}
+	return p, rows[int(n)], true
+}
+
+// settle books what became of a step, live or as the state tells it.
+func (b *batchRun) settle(step, end *batchStep) error {
+	rows, ops, err := b.ops(step)
+	if err != nil {
+		return err
+	}
+	again, err := rowsOf(end.Again, len(b.rows))
+	if err != nil {
+		return err
+	}
+	open, refused := set(again), map[int]bool{}
+	for _, r := range end.Refused {
+		refused[r.Row] = true
+	}
+	for payer, n := range step.Nonces {
+		b.next[payer] = n
+	}
+	gone, hurt := map[int]bool{}, map[string]bool{}
+	for k, i := range rows {
+		r := &b.rows[i]
+		switch {
+		case open[i]:
+			if r.auto && ops[k].Nonce == b.next[r.payer] && !hurt[r.payer] {
+				delete(b.next, r.payer) // another has taken it: look it up again
+			}
+			hurt[r.payer] = true
+			continue
+		case refused[i]:
+			hurt[r.payer] = true
+		default:
+			b.out.Accepted++
+			if r.auto {
+				b.next[r.payer] = ops[k].Nonce + 1
+			}
+		}
+		gone[i] = true
+	}
+	b.adapt(rows, hurt)
+	b.pending = without(b.pending, gone)
+	b.out.Refused = append(b.out.Refused, end.Refused...)
+	b.out.Requests++
+	b.no++
+	return nil
+}
+
+// adapt narrows the payers that met a refusal and widens those that did not.
+func (b *batchRun) adapt(rows []int, hurt map[string]bool) {
+	seen := map[string]bool{}
+	for _, i := range rows {
+		payer := b.rows[i].payer
+		if payer == "" || seen[payer] || b.mode == modeAtomic {
+			continue
+		}
+		seen[payer] = true
+		switch w := b.width[payer]; {
+		case hurt[payer]:
+			b.width[payer] = 1
+		case 2*w >= b.most:
+			delete(b.width, payer)
+		case w > 0:
+			b.width[payer] = 2 * w
+		}
+	}
+}
+
+func set(rows []int) map[int]bool {
+	out := make(map[int]bool, len(rows))
+	for _, r := range rows {
+		out[r] = true
+	}
+	return out
+}
+
+// without takes the rows in gone out of rows, all of which stand near its front: what is behind them is not touched.
+func without(rows []int, gone map[int]bool) []int {
+	var kept []int
+	at := 0
+	for ; len(gone) > 0; at++ {
+		if gone[rows[at]] {
+			delete(gone, rows[at])
+		} else {
+			kept = append(kept, rows[at])
+		}
+	}
+	return rows[at-len(kept):][:copy(rows[at-len(kept):], kept)+len(rows)-at]
+}
+
+// batchFailure says that the same command goes on where this one ended.
+func batchFailure(err error, key string, lost bool) error {
+	f := &failure{verdict: judge(err), err: err, details: map[string]any{"idempotency_key": key}}
+	if lost || client.Retryable(err) {
+		f.next = "run the same command again: it goes on where this one ended, and does nothing twice"
+	}
+	return f
+}

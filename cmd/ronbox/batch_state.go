@@ -1,0 +1,182 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/go-json-experiment/json"
+	"golang.org/x/sys/unix"
+
+	"ronbox/httpapi/wire"
+)
+
+// batchPlan is the first line of a state file: what it is the state of.
+type batchPlan struct {
+	Version int    `json:"ronbox_batch"`
+	Input   string `json:"input"` // hash of the operations
+	Mode    string `json:"mode"`
+	Rows    int    `json:"rows"`
+}
+
+// batchStep is each further line: a request that is about to be sent, or what became of one. Every line is on disk
+// before what follows from it is done, so that a run that is killed goes on with the same requests.
+type batchStep struct {
+	No      int               `json:"no"`               // of the request, from 0 on
+	Rows    []span            `json:"rows,omitempty"`   // about to be sent: its rows
+	Nonces  map[string]uint64 `json:"nonces,omitempty"` // and the first nonce of each payer that leaves it to the verb
+	Settled bool              `json:"settled,omitzero"` // what became of it
+	Refused []batchRefusal    `json:"refused,omitempty"`
+	Again   []span            `json:"again,omitempty"` // rows whose nonce a refusal before them has made wrong
+}
+
+// span is rows from one index to another, both included.
+type span [2]int
+
+// batchRefusal is an operation that the node has refused for good.
+type batchRefusal struct {
+	Row    int    `json:"row"` // index in the file's operations
+	Line   int    `json:"line"`
+	Code   string `json:"code"`
+	Reason string `json:"reason"`
+}
+
+// batchState keeps the steps of a batch in a file. A nil one keeps nothing.
+type batchState struct {
+	f *os.File
+}
+
+const maxStateLine = 16 << 20 // a request's refusals
+
+// openBatchState opens or makes the state at path and gives the steps that are in it. It holds the file until close, so
+// that no two runs send one file.
+func openBatchState(path string, plan batchPlan) (*batchState, []batchStep, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, nil, err
+	}
+	s := &batchState{f}
+	steps, err := s.open(path, plan)
+	if err != nil {
+		_ = f.Close() // nothing was written that matters
+		return nil, nil, err
+	}
+	return s, steps, nil
+}
+
+func (s *batchState) open(path string, plan batchPlan) ([]batchStep, error) {
+	if err := unix.Flock(int(s.f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, failed(exitLocked, "locked", "wait for it to end", "another process sends the batch of %s: %w", path, err)
+	}
+	lines, whole, err := stateLines(s.f)
+	if err != nil {
+		return nil, reading(path, err)
+	}
+	if err := s.f.Truncate(whole); err != nil { // a line that a crash has cut was never acted on
+		return nil, err
+	}
+	if _, err := s.f.Seek(whole, io.SeekStart); err != nil {
+		return nil, err
+	}
+	if len(lines) == 0 {
+		return nil, s.write(plan)
+	}
+	return parseState(path, lines, plan)
+}
+
+// stateLines gives the whole lines of f and where they end.
+func stateLines(f *os.File) (lines [][]byte, whole int64, err error) {
+	r := bufio.NewReader(f)
+	for {
+		line, err := r.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return lines, whole, nil
+		}
+		if err != nil || len(line) > maxStateLine {
+			return nil, 0, errors.Join(err, errNoState)
+		}
+		lines, whole = append(lines, line), whole+int64(len(line))
+	}
+}
+
+var errNoState = errors.New("not the state of a batch")
+
+func parseState(path string, lines [][]byte, plan batchPlan) ([]batchStep, error) {
+	var was batchPlan
+	if err := json.Unmarshal(lines[0], &was, json.RejectUnknownMembers(true)); err != nil {
+		return nil, failed(exitFailed, "malformed", "name another file with --state", "%s: %w", path, errNoState)
+	}
+	if was != plan {
+		return nil, failed(exitFailed, "other_batch", "name another file with --state; what was done of the batch before stays done",
+			"%s is the state of other operations, or of another --mode", path)
+	}
+	steps := make([]batchStep, len(lines)-1)
+	for i, line := range lines[1:] {
+		if err := json.Unmarshal(bytes.TrimSpace(line), &steps[i], json.RejectUnknownMembers(true)); err != nil {
+			return nil, failed(exitFailed, "malformed", "", "%s:%d: %w", path, i+2, errNoState)
+		}
+	}
+	return steps, nil
+}
+
+// write puts one line on disk.
+func (s *batchState) write(doc any) error {
+	if s == nil {
+		return nil
+	}
+	raw, err := encode(doc)
+	if err != nil {
+		return err
+	}
+	if _, err := s.f.Write(raw); err != nil {
+		return err
+	}
+	return s.f.Sync()
+}
+
+func (s *batchState) close() {
+	if s != nil {
+		_ = s.f.Close() // every line is synced
+	}
+}
+
+// spans puts ascending indexes together.
+func spans(rows []int) []span {
+	var out []span
+	for _, r := range rows {
+		if n := len(out); n > 0 && out[n-1][1] == r-1 {
+			out[n-1][1] = r
+			continue
+		}
+		out = append(out, span{r, r})
+	}
+	return out
+}
+
+// rowsOf is spans the other way round. What reaches past the rows that there are is an error.
+func rowsOf(s []span, n int) ([]int, error) {
+	var out []int
+	for _, p := range s {
+		if p[0] < 0 || p[1] < p[0] || p[1] >= n {
+			return nil, fmt.Errorf("%w: rows %d to %d of %d", errNoState, p[0], p[1], n)
+		}
+		for r := p[0]; r <= p[1]; r++ {
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
+// batchMode is how a batch is done.
+const (
+	modeAtomic      = "atomic"
+	modeIndependent = "independent"
+)
+
+// refusedRow makes of a batch's answer what the state keeps.
+func refusedRow(row int, line int, e *wire.BatchError) batchRefusal {
+	return batchRefusal{Row: row, Line: line, Code: e.Code, Reason: e.Reason}
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
+
+	"ronbox/engines/ledger/record"
+	"ronbox/httpapi/client"
+	"ronbox/httpapi/wire"
+)
+
+const auditFormat = "ronbox-ledger-audit-v1"
+
+// auditState is what an auditor keeps between two looks: the last head that was proven.
+type auditState struct {
+	Format string      `json:"format"`
+	Head   record.Head `json:"head"`
+	At     time.Time   `json:"at"`
+	Looks  uint64      `json:"looks"`
+}
+
+// auditedDoc is what ledger audit prints.
+type auditedDoc struct {
+	OK      bool        `json:"ok"`
+	First   bool        `json:"first"`            // there was nothing to hold it against
+	Trusted record.Head `json:"trusted,omitzero"` // what it was held against
+	Head    record.Head `json:"head"`             // what the node says now
+	Looks   uint64      `json:"looks"`
+	Problem string      `json:"problem,omitzero"`
+}
+
+func (a *app) ledgerAuditCmd() *cobra.Command {
+	var state string
+	cmd := &cobra.Command{
+		Use:   "audit --state FILE [URL]",
+		Short: "Hold a node to what it said before: its ledger may only have grown",
+		Long: `Hold a node to what it said before. The first look trusts the ledger's head and keeps it in
+FILE; each later one demands a proof that the ledger has only grown since, and then keeps
+the newer head. A node that has lost, rewritten or forked its ledger cannot give one.
+
+Run it from time to time, away from the node. The node is that of URL, or of the flags.
+Exit 0: it has only grown. Exit 3: it has not; FILE is left as it was.`,
+		Example: `  ronbox ledger audit --state ledger.audit https://node.example --token-file audit.token
+  ronbox --data-dir data ledger audit --state ledger.audit --json`,
+		Args: atMost(1, "at most one URL"),
+	}
+	cmd.Flags().StringVar(&state, "state", "", "`file` that keeps the last head that was proven")
+	_ = cmd.MarkFlagRequired("state") // fails for a flag that is not there only
+	cmd.RunE = a.verb(func(ctx context.Context, args []string) error {
+		if len(args) == 1 {
+			if a.flags.url != "" || a.flags.socket != "" {
+				return usage("the node is named twice: give its URL once")
+			}
+			a.flags.url = args[0]
+		}
+		c, err := a.node()
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return a.ledgerAudit(ctx, c, state)
+	})
+	return cmd
+}
+
+// ledgerNode is what an audit needs of a node; *client.Client is one.
+type ledgerNode interface {
+	LedgerHead(ctx context.Context) (wire.LedgerHead, error)
+	Consistency(ctx context.Context, from, to uint64) ([]byte, error)
+}
+
+func (a *app) ledgerAudit(ctx context.Context, node ledgerNode, file string) error {
+	was, err := readAudit(file)
+	if err != nil {
+		return err
+	}
+	head, err := headOf(ctx, node)
+	if err != nil {
+		return err
+	}
+	doc := auditedDoc{First: was.Looks == 0, Trusted: was.Head, Head: head, Looks: was.Looks}
+	bad, err := grown(ctx, node, was.Head, head)
+	if err != nil {
+		return err
+	}
+	if doc.OK = bad == nil; doc.OK {
+		doc.Looks++
+		if err := writeAudit(file, auditState{auditFormat, head, a.now().UTC(), doc.Looks}); err != nil {
+			return err
+		}
+	} else {
+		doc.Problem = bad.Error()
+	}
+	if err := a.show(doc, func(t table) { auditedTable(t, doc) }); err != nil || doc.OK {
+		return err
+	}
+	return a.found(doc.Problem, "fork")
+}
+
+// readAudit gives the state of file; one that is not there is that before the first look.
+func readAudit(file string) (s auditState, err error) {
+	raw, err := readFile(file, maxReceipt)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err != nil {
+		return s, err
+	}
+	err = json.Unmarshal(raw, &s, json.RejectUnknownMembers(true))
+	if err != nil || s.Format != auditFormat || s.Looks == 0 {
+		return s, failed(exitFailed, "malformed", "name another file with --state", "%s is no state of an audit", file)
+	}
+	return s, nil
+}
+
+func writeAudit(file string, s auditState) error {
+	raw, err := encode(s)
+	if err != nil {
+		return err
+	}
+	return replaceFile(file, raw, 0o600)
+}
+
+func headOf(ctx context.Context, node ledgerNode) (h record.Head, err error) {
+	w, err := node.LedgerHead(ctx)
+	if err != nil {
+		return h, err
+	}
+	h.Batches, h.Seq = w.Batches, w.Seq
+	return h, errors.Join(h.Root.UnmarshalText([]byte(w.LogRoot)), h.LastRoot.UnmarshalText([]byte(w.LastRoot)))
+}
+
+// grown asks for the proof that the ledger of now began as that of was. What is bad is found out, err is that it could
+// not be.
+func grown(ctx context.Context, node ledgerNode, was, now record.Head) (bad, err error) {
+	switch {
+	case now.Batches < was.Batches:
+		return fmt.Errorf("the ledger has %d batches, %d were there before: what was done is gone", now.Batches, was.Batches), nil
+	case was.Batches == 0:
+		return nil, nil
+	case now.Batches == was.Batches && now == was:
+		return nil, nil
+	case now.Batches == was.Batches:
+		return fmt.Errorf("the ledger has another root after %d batches than it had before", was.Batches), nil
+	}
+	raw, err := node.Consistency(ctx, was.Batches, now.Batches)
+	if err != nil {
+		return unproven(err)
+	}
+	var c record.Consistency
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return fmt.Errorf("the node's proof is none: %w", err), nil
+	}
+	if c.From != was.Log() || c.To != now.Log() {
+		return errors.New("the node proves something else than what was asked: that of other heads"), nil
+	}
+	return c.Verify(), nil
+}
+
+// unproven is bad when the node answers that it has no proof, and no finding when it could not be asked.
+func unproven(err error) (bad, other error) {
+	p, ok := errors.AsType[*wire.Problem](err)
+	if ok && (p.Status == 400 || p.Status == 404) && !client.Retryable(err) {
+		return fmt.Errorf("the node gives no proof: %w", err), nil
+	}
+	return nil, err
+}
+
+func auditedTable(t table, d auditedDoc) {
+	switch {
+	case !d.OK:
+		t.row("BAD", d.Problem)
+		t.row("trusted", fmt.Sprintf("%d batches, %s", d.Trusted.Batches, d.Trusted.Root))
+		t.row("now", fmt.Sprintf("%d batches, %s", d.Head.Batches, d.Head.Root))
+		return
+	case d.First:
+		t.row("trusted", "the first look: every later one is held against it")
+	default:
+		t.row("sound", fmt.Sprintf("it has only grown, by %d batches, as the node has proven", d.Head.Batches-d.Trusted.Batches))
+	}
+	t.row("batches", d.Head.Batches)
+	t.row("log root", d.Head.Root)
+	t.row("looks", d.Looks)
+}

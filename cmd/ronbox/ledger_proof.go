@@ -1,0 +1,153 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"ronbox/engines/ledger/record"
+	"ronbox/httpapi/client"
+)
+
+const (
+	maxProof   = 1 << 20 // a proof in a log of 2^64 batches is 40 KB
+	maxReceipt = 64 << 10
+)
+
+func (a *app) proofCmd() *cobra.Command {
+	var at uint64
+	cmd := &cobra.Command{
+		Use:   "proof TXID",
+		Short: "Print the proof that the ledger holds a transaction",
+		Long: `Print the proof that the ledger holds a transaction: its record, the records that name its
+accounts and its asset, and the way from each to the root of the whole log. Kept in a file
+it convinces whoever knows that root, without the node: see ` + "`ronbox ledger verify-proof`" + `.`,
+		Example: `  ronbox ledger proof tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD > proof.json
+  ronbox ledger proof tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD --at 41 --json`,
+		Args: exactly(1, "one txid"),
+	}
+	cmd.Flags().Uint64Var(&at, "at", 0, "in the log as of this `batch` (default the newest)")
+	cmd.RunE = a.online(func(ctx context.Context, c *client.Client, args []string) error {
+		id, err := txArg(args[0])
+		if err != nil {
+			return err
+		}
+		raw, err := c.Proof(ctx, id, at)
+		if err != nil {
+			return err
+		}
+		return a.raw(append(bytes.TrimRight(raw, "\n"), '\n'))
+	})
+	return cmd
+}
+
+// proofDoc is what verify-proof prints.
+type proofDoc struct {
+	OK      bool           `json:"ok"`
+	Receipt jsontext.Value `json:"receipt,omitzero"` // that is proven
+	Head    record.Head    `json:"head,omitzero"`    // of the log that it is proven in
+	Problem string         `json:"problem,omitzero"`
+}
+
+func (a *app) verifyProofCmd() *cobra.Command {
+	var receipt, head string
+	cmd := &cobra.Command{
+		Use:   "verify-proof FILE",
+		Short: "Check a proof without any node: what it proves, and in which log",
+		Long: `Check a proof without any node, "-" being stdin: every hash on the way from the record to
+the root of the log, and show what it proves. With --receipt the receipt in that file must
+be the one that is proven. That the log is the ledger's is for you to know: hold its root
+against one that you trust, or name with --head a file that ` + "`ronbox ledger head --json`" + ` wrote.
+
+Exit 0: proven. Exit 3: not.`,
+		Example: `  ronbox ledger verify-proof proof.json --receipt receipt.json
+  ronbox ledger verify-proof proof.json --head head.json --json`,
+		Args: exactly(1, "one proof file"),
+	}
+	cmd.Flags().StringVar(&receipt, "receipt", "", "`file` of the receipt that must be proven")
+	cmd.Flags().StringVar(&head, "head", "", "`file` of the head that the proof must end at")
+	cmd.RunE = a.verb(func(_ context.Context, args []string) error { return a.verifyProof(args[0], receipt, head) })
+	return cmd
+}
+
+func (a *app) verifyProof(file, receiptFile, headFile string) error {
+	doc := proofDoc{}
+	raw, err := a.readInput(file, maxProof)
+	if err != nil {
+		return err
+	}
+	receipt, proof, bad := provenIn(raw)
+	if bad == nil && receiptFile != "" {
+		if raw, err = a.readInput(receiptFile, maxReceipt); err != nil {
+			return err
+		}
+		bad = sameReceipt(raw, receipt)
+	}
+	if bad == nil && headFile != "" {
+		if raw, err = a.readInput(headFile, maxReceipt); err != nil {
+			return err
+		}
+		bad = sameHead(raw, proof.Head)
+	}
+	if doc.OK = bad == nil; doc.OK {
+		doc.Receipt, doc.Head = receipt.AppendJSON(nil), proof.Head
+	} else {
+		doc.Problem = bad.Error()
+	}
+	if err := a.show(doc, func(t table) { proofTable(t, doc, receipt) }); err != nil || doc.OK {
+		return err
+	}
+	return a.found(doc.Problem, "proof")
+}
+
+// provenIn gives the receipt that a proof proves, or what is wrong with the proof.
+func provenIn(raw []byte) (record.Receipt, record.Proof, error) {
+	var p record.Proof
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return record.Receipt{}, p, fmt.Errorf("it is no proof: %w", err)
+	}
+	r, err := p.Verify()
+	return r, p, err
+}
+
+var (
+	errOtherReceipt = errors.New("it proves another receipt than that of --receipt")
+	errOtherHead    = errors.New("it ends at another head than that of --head: have one made with --at, or have the head proven later")
+)
+
+func sameReceipt(raw []byte, proven record.Receipt) error {
+	r, err := record.ParseReceipt(bytes.TrimSpace(raw))
+	if err != nil {
+		return fmt.Errorf("--receipt: %w", err)
+	}
+	if !bytes.Equal(r.AppendJSON(nil), proven.AppendJSON(nil)) {
+		return errOtherReceipt
+	}
+	return nil
+}
+
+func sameHead(raw []byte, h record.Head) error {
+	var want record.Head
+	if err := json.Unmarshal(raw, &want, json.RejectUnknownMembers(true)); err != nil {
+		return fmt.Errorf("--head: it is no head: %w", err)
+	}
+	if want != h {
+		return errOtherHead
+	}
+	return nil
+}
+
+func proofTable(t table, doc proofDoc, r record.Receipt) {
+	if !doc.OK {
+		t.row("BAD", doc.Problem)
+		return
+	}
+	t.row("proven", "the ledger holds it, in a log of "+decimal(doc.Head.Batches)+" batches")
+	t.row("log root", doc.Head.Root)
+	receiptTable(t, r)
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"ronbox/httpapi/client"
+)
+
+// batchFlags say how a batch is sent.
+type batchFlags struct {
+	atomic bool
+	chunk  int
+	state  string
+}
+
+func (a *app) walletBatchCmd() *cobra.Command {
+	var f batchFlags
+	cmd := &cobra.Command{
+		Use:   "batch FILE",
+		Short: "Do the operations of a CSV or NDJSON file, each once, however often it is run",
+		Long: `Do the operations of a file, "-" being stdin: CSV whose first line names the columns, or
+NDJSON. The columns are op, from, to, asset, amount_minor (minor units), nonce,
+expires_in_s, hold, memo, valid_until; op is issue, transfer, burn, hold, capture or
+release. The whole file is checked before anything is sent.
+
+Where nonces are left out the verb chooses them, and keeps what it chose and what was done
+in FILE.state (or --state): run again after a crash, a kill or a lost connection, it goes
+on where it ended and does nothing twice. Done once, a file is done: to pay it another
+time name another state.
+
+Operations of one account are done in order; one that is refused is told and keeps none
+of the others back, unless --atomic makes all or none of up to 4096. Exit 1: some were
+refused.`,
+		Example: `  ronbox wallet batch salaries.csv
+  ronbox wallet batch salaries.csv --atomic --json
+  generate | ronbox wallet batch - --state salaries.state`,
+		Args: exactly(1, "one file"),
+	}
+	fl := cmd.Flags()
+	fl.BoolVar(&f.atomic, "atomic", false, "all operations or none")
+	fl.IntVar(&f.chunk, "chunk", 1000, "at most this many operations a request, 1 to 4096")
+	fl.StringVar(&f.state, "state", "", "`file` that keeps what was done (default FILE.state)")
+	cmd.RunE = a.online(func(ctx context.Context, c *client.Client, args []string) error {
+		return a.walletBatch(ctx, c, args[0], f)
+	})
+	return cmd
+}
+
+func (a *app) walletBatch(ctx context.Context, node batchNode, file string, f batchFlags) error {
+	if f.chunk < 1 || f.chunk > maxChunkOps {
+		return usage("--chunk %d: want 1 to %d", f.chunk, maxChunkOps)
+	}
+	rows, err := a.readBatch(file)
+	if err != nil {
+		return err
+	}
+	b := &batchRun{repeater: a.repeater(), node: node, rows: rows, mode: modeIndependent, most: f.chunk}
+	if f.atomic {
+		b.mode, b.most = modeAtomic, maxChunkOps
+		if err := oneRequest(rows); err != nil {
+			return err
+		}
+	}
+	if b.input, err = inputDigest(rows); err != nil {
+		return err
+	}
+	state, err := statePath(file, f.state, rows)
+	if err != nil {
+		return err
+	}
+	var steps []batchStep
+	if state != "" {
+		plan := batchPlan{Version: 1, Input: b.input.String(), Mode: b.mode, Rows: len(rows)}
+		if b.state, steps, err = openBatchState(state, plan); err != nil {
+			return err
+		}
+		defer b.state.close()
+	}
+	open, err := b.begin(steps)
+	if err != nil {
+		return fmt.Errorf("%s: %w", state, err)
+	}
+	b.out.State = state
+	return a.runBatch(ctx, b, open)
+}
+
+// oneRequest refuses what does not fit into one request.
+func oneRequest(rows []batchRow) error {
+	bytes := 0
+	for i := range rows {
+		bytes += opBytes(&rows[i].op)
+	}
+	if len(rows) > maxChunkOps || bytes > maxChunkBytes {
+		return failed(exitFailed, "too_large", "leave --atomic out, or split the file",
+			"%d operations, %s: one request holds %d and %s", len(rows), byteUnit(int64(bytes)), maxChunkOps, byteUnit(maxChunkBytes))
+	}
+	return nil
+}
+
+// statePath is where the state is kept, "" for nowhere: given nonces guard themselves.
+func statePath(file, state string, rows []batchRow) (string, error) {
+	switch {
+	case state != "":
+		return state, nil
+	case file != "-":
+		return file + ".state", nil
+	case slices.ContainsFunc(rows, func(r batchRow) bool { return r.auto }):
+		return "", usage("stdin leaves nonces to the verb: name the file that keeps them with --state, so that a second run pays nothing twice")
+	}
+	return "", nil
+}
+
+func (a *app) runBatch(ctx context.Context, b *batchRun, open *batchStep) error {
+	if b.out.Resumed {
+		a.say("%d of %d operations are done already, as %s says", len(b.rows)-len(b.pending), len(b.rows), b.out.State)
+	}
+	p := a.progress(countUnit)
+	p.begin("batch, operations")
+	b.done = func(settled, total int) { p.at(int64(settled), int64(total)) }
+	err := b.run(ctx, open)
+	p.end()
+	if err != nil {
+		return withDetails(err, map[string]any{"batch": b.out})
+	}
+	if err := a.show(b.out, func(t table) { batchTable(t, b.out) }); err != nil {
+		return err
+	}
+	if len(b.out.Refused) > 0 {
+		a.exit = exitFailed
+	}
+	return nil
+}
+
+// mostRefused is how many refusals a person is shown; --json has all.
+const mostRefused = 20
+
+func batchTable(t table, d batchDoc) {
+	t.row("accepted", fmt.Sprintf("%d of %d", d.Accepted, d.Rows))
+	t.row("refused", len(d.Refused))
+	t.row("requests", d.Requests)
+	if d.State != "" {
+		t.row("state", d.State)
+	}
+	for i, r := range d.Refused {
+		if i == mostRefused {
+			t.row("", fmt.Sprintf("and %d more, see --json", len(d.Refused)-mostRefused))
+			break
+		}
+		t.row(fmt.Sprintf("line %d", r.Line), fmt.Sprintf("%s (%s)", r.Code, r.Reason))
+	}
+}

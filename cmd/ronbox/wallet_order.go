@@ -1,0 +1,197 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+
+	"github.com/oklog/ulid/v2"
+	"github.com/spf13/cobra"
+
+	"ronbox/engines/ledger/record"
+	"ronbox/httpapi/client"
+	"ronbox/httpapi/wire"
+)
+
+// maxRenewed is how often a nonce that another writer took is chosen anew.
+const maxRenewed = 5
+
+// codeNonce is what the wallet says when a nonce is used up, or one before it is not.
+const codeNonce = "NONCE_CONFLICT"
+
+// sendFlags are the flags of every verb that changes something.
+type sendFlags struct {
+	key        string
+	nonce      uint64
+	memo       string
+	validUntil string
+}
+
+// keyFlag adds --key alone, for what takes no nonce.
+func (f *sendFlags) keyFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.key, "key", "", "idempotency `key` of an earlier call, to repeat it safely")
+}
+
+// add adds the flags of what a nonce guards.
+func (f *sendFlags) add(cmd *cobra.Command) {
+	f.keyFlag(cmd)
+	cmd.Flags().Uint64Var(&f.nonce, "nonce", 0, "the `number` of this debit (default the next)")
+	cmd.Flags().StringVar(&f.memo, "memo", "", "`words` kept with it for ever")
+	cmd.Flags().StringVar(&f.validUntil, "valid-until", "", "refuse it from this `time` on (RFC 3339)")
+}
+
+// check refuses flags that no node would take.
+func (f *sendFlags) check() error {
+	if f.key != "" {
+		if err := record.CheckIdem(f.key); err != nil {
+			return usage("--key %q: %w", f.key, err)
+		}
+	}
+	_, err := timeArg("--valid-until", f.validUntil)
+	return err
+}
+
+// order is one change to ask for.
+type order struct {
+	payer string // the account whose nonce it takes; "" for none
+	post  func(ctx context.Context, key string, nonce uint64) (client.Posted, error)
+}
+
+// order asks c for o and shows the receipt.
+func (a *app) order(ctx context.Context, c *client.Client, f *sendFlags, o order) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	s := &sender{repeater: a.repeater(), flags: f, account: c.Account, tell: a.sayKey}
+	got, err := s.send(ctx, o)
+	if err != nil {
+		return err
+	}
+	if got.Replayed {
+		a.say("it had been done before: this is the receipt of then")
+	}
+	return a.showReceipt(got.Raw)
+}
+
+// sayKey tells the key before it is used: whoever loses the answer repeats the call with it. A program is told as well.
+func (a *app) sayKey(key string) {
+	if !a.flags.quiet {
+		fmt.Fprintf(a.stderr, "key %s (the same command with --key %s repeats it safely)\n", key, key)
+	}
+}
+
+// sender makes a change happen once, whatever becomes of the answers. It belongs to one goroutine.
+type sender struct {
+	repeater
+	flags   *sendFlags
+	account func(ctx context.Context, account string) (wire.Account, error)
+	tell    func(key string)
+}
+
+// send asks for o until there is an answer. Only a nonce that it chose itself, under a key of which no answer was lost,
+// is chosen again.
+func (s *sender) send(ctx context.Context, o order) (got client.Posted, err error) {
+	for range maxRenewed {
+		nonce, chosen, err := s.nonce(ctx, o.payer)
+		if err != nil {
+			return got, err
+		}
+		key := cmp.Or(s.flags.key, newKey(nonce))
+		s.tell(key)
+		lost := false
+		err = s.repeat(ctx, "send", func() (err error) {
+			got, err = o.post(ctx, key, nonce)
+			lost = lost || unknownOutcome(err)
+			if chosen && !lost && isCode(err, codeNonce) {
+				return &settledError{err} // not to be waited for: choose another
+			}
+			return err
+		})
+		if taken, ok := errors.AsType[*settledError](err); ok {
+			s.retrying("nonce %d: %v; choosing another", nonce, taken.error)
+			continue
+		}
+		return got, explained(err, key, lost)
+	}
+	return got, failed(exitBusy, "nonce_taken", "find out who else spends from it, then try again",
+		"the next nonce of %s was taken by another %d times", o.payer, maxRenewed)
+}
+
+// settledError keeps an error from being waited out. It is not the error that it holds.
+type settledError struct{ error }
+
+// nonce is the one to send: that of the flags, that which stands in the key of an earlier call, or the account's next.
+func (s *sender) nonce(ctx context.Context, payer string) (nonce uint64, chosen bool, err error) {
+	if payer == "" {
+		return 0, false, nil
+	}
+	if s.flags.nonce != 0 {
+		return s.flags.nonce, false, nil
+	}
+	if n, ok := nonceIn(s.flags.key); ok {
+		return n, false, nil
+	}
+	err = s.repeat(ctx, "look up the nonce", func() error {
+		acc, err := s.account(ctx, payer)
+		nonce = acc.NextNonce
+		return err
+	})
+	return nonce, s.flags.key == "", err
+}
+
+// newKey makes a key that nobody has used. It holds the nonce, so that a repeat with the key alone asks for the same.
+func newKey(nonce uint64) string {
+	id := ulid.MustNew(ulid.Now(), rand.Reader).String()
+	if nonce == 0 {
+		return "cli-" + id
+	}
+	return "cli-" + decimal(nonce) + "-" + id
+}
+
+var keyWithNonce = regexp.MustCompile(`^cli-([1-9][0-9]{0,19})-[0-9A-HJKMNP-TV-Z]{26}$`)
+
+// nonceIn reads the nonce out of a key that newKey made.
+func nonceIn(key string) (uint64, bool) {
+	m := keyWithNonce.FindStringSubmatch(key)
+	if m == nil {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(m[1], 10, 64)
+	return n, err == nil
+}
+
+// unknownOutcome tells whether the request that err answers may have been carried out.
+func unknownOutcome(err error) bool {
+	if p, ok := errors.AsType[*wire.Problem](err); ok {
+		return p.Unknown()
+	}
+	return errors.Is(err, client.ErrUnknown)
+}
+
+func isCode(err error, code string) bool {
+	p, ok := errors.AsType[*wire.Problem](err)
+	return ok && p.Code == code
+}
+
+// explained says how to find out what became of a request that has no answer.
+func explained(err error, key string, lost bool) error {
+	if err == nil {
+		return nil
+	}
+	f := &failure{verdict: judge(err), err: err, details: map[string]any{"idempotency_key": key}}
+	switch p, refused := errors.AsType[*wire.Problem](err); {
+	case lost:
+		f.next = "whether it was done is not known: the same command with --key " + key + " does it if it was not, and shows its receipt if it was"
+	case refused && p.Code == "IDEMPOTENCY_CONFLICT":
+		f.next = "the key was used for another request: repeat that one as it was, its --nonce too, or leave --key out"
+	case refused && p.Code == codeNonce:
+		f.next = "`ronbox wallet seq` shows the next nonce; leave --nonce out to have it looked up"
+	case client.Retryable(err):
+		f.next = "nothing was done: try again with --key " + key
+	}
+	return f
+}
