@@ -31,7 +31,9 @@ type batchNode interface {
 //
 // Rows of one payer stay in order and take consecutive nonces. A row that is refused leaves its nonce to the next of
 // that payer, so those behind it in the same request are refused as well and sent again; the payer then gets one row a
-// request until rows are accepted again, so that a payer without funds costs a request a row and not a chunk.
+// request until rows are accepted again, so that a payer without funds costs a request a row and not a chunk. Where
+// another spends from the same account at the same time its rows may change places: a nonce that is taken sends its row
+// back behind the next.
 type batchRun struct {
 	repeater
 	node  batchNode

@@ -46,7 +46,8 @@ type batchRefusal struct {
 
 // batchState keeps the steps of a batch in a file. A nil one keeps nothing.
 type batchState struct {
-	f *os.File
+	f    *os.File
+	sync func() error
 }
 
 const maxStateLine = 16 << 20 // a request's refusals
@@ -58,7 +59,7 @@ func openBatchState(path string, plan batchPlan) (*batchState, []batchStep, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &batchState{f}
+	s := &batchState{f, f.Sync}
 	steps, err := s.open(path, plan)
 	if err != nil {
 		_ = f.Close() // nothing was written that matters
@@ -134,7 +135,7 @@ func (s *batchState) write(doc any) error {
 	if _, err := s.f.Write(raw); err != nil {
 		return err
 	}
-	return s.f.Sync()
+	return s.sync()
 }
 
 func (s *batchState) close() {

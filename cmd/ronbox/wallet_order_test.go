@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"ronbox/httpapi/client"
+	"ronbox/httpapi/wire"
+)
+
+// fakePayer is a node with one account, which answers as a script says.
+type fakePayer struct {
+	next   uint64 // nonce
+	done   map[string]uint64
+	script []func(f *fakePayer, key string, nonce uint64) error // one a request; nil, or none left: as a node does
+	keys   []string
+	nonces []uint64
+}
+
+func (f *fakePayer) account(context.Context, string) (wire.Account, error) {
+	return wire.Account{NextNonce: f.next}, nil
+}
+
+func (f *fakePayer) post(_ context.Context, key string, nonce uint64) (client.Posted, error) {
+	f.keys, f.nonces = append(f.keys, key), append(f.nonces, nonce)
+	if len(f.script) > 0 {
+		act := f.script[0]
+		f.script = f.script[1:]
+		if act != nil {
+			return client.Posted{}, act(f, key, nonce)
+		}
+	}
+	return f.apply(key, nonce)
+}
+
+func (f *fakePayer) apply(key string, nonce uint64) (client.Posted, error) {
+	if was, ok := f.done[key]; ok && was == nonce {
+		return client.Posted{Replayed: true}, nil
+	} else if ok {
+		return client.Posted{}, &wire.Problem{Status: 422, Code: "IDEMPOTENCY_CONFLICT", Reason: "idem_conflict"}
+	}
+	if nonce != f.next {
+		return client.Posted{}, &wire.Problem{Status: 409, Code: codeNonce, Reason: "nonce_reused"}
+	}
+	f.next++
+	f.done[key] = nonce
+	return client.Posted{}, nil
+}
+
+// What a request can meet on its way.
+func lostBefore(*fakePayer, string, uint64) error { return fmt.Errorf("x: %w", client.ErrUnknown) }
+
+func lostAfter(f *fakePayer, key string, nonce uint64) error {
+	_, _ = f.apply(key, nonce)
+	return fmt.Errorf("x: %w", client.ErrUnknown)
+}
+
+func unreachable(*fakePayer, string, uint64) error {
+	return fmt.Errorf("x: %w", client.ErrNotReachable)
+}
+
+func busyNow(*fakePayer, string, uint64) error {
+	return &wire.Problem{Status: 429, Code: "BUSY", Reason: "busy", Retryable: true}
+}
+
+func unknownNow(f *fakePayer, key string, nonce uint64) error {
+	_, _ = f.apply(key, nonce)
+	return &wire.Problem{Status: 503, Code: "UPSTREAM_UNAVAILABLE", Reason: "upstream", Retryable: true, Details: map[string]any{"outcome": "unknown"}}
+}
+
+// taken is a nonce that another has used in between.
+func taken(f *fakePayer, key string, nonce uint64) error {
+	f.next++
+	_, err := f.apply(key, nonce)
+	return err
+}
+
+// Whatever happens to requests and answers, a change is made once or not at all, and its caller is told which, or how to
+// find out.
+func TestSenderMakesAChangeOnce(t *testing.T) {
+	type act = func(*fakePayer, string, uint64) error
+	all := func(a act, n int) (out []act) {
+		for range n {
+			out = append(out, a)
+		}
+		return out
+	}
+	for _, tt := range []struct {
+		doc    string
+		script []act
+		key    string
+		nonce  uint64
+		done   int // changes
+		code   int
+		next   string // of the failure
+		sent   int
+		keys   int // different ones
+	}{
+		{"at once", nil, "", 0, 1, exitDone, "", 1, 1},
+		{"the request is lost", []act{lostBefore, nil}, "", 0, 1, exitDone, "", 2, 1},
+		{"the answer is lost", []act{lostAfter, nil}, "", 0, 1, exitDone, "", 2, 1},
+		{"the node does not know either", []act{unknownNow, busyNow, nil}, "", 0, 1, exitDone, "", 3, 1},
+		{"the node goes away and comes back", []act{lostAfter, unreachable, unreachable, nil}, "", 0, 1, exitDone, "", 4, 1},
+		{"all answers are lost", all(lostAfter, 9), "", 0, 1, exitBusy, "is not known", maxRepeats, 1},
+		{"lost, then refused for want of room", append([]act{lostAfter}, all(busyNow, 9)...), "", 0, 1, exitBusy, "is not known", maxRepeats, 1},
+		{"busy for good", all(busyNow, 9), "", 0, 0, exitBusy, "nothing was done", maxRepeats, 1},
+		{"another takes the nonce", []act{taken, taken, nil}, "", 0, 1, exitDone, "", 3, 3},
+		{"another always takes it", all(taken, 9), "", 0, 0, exitBusy, "who else", maxRenewed, maxRenewed},
+		{"taken after an answer was lost", []act{lostBefore, taken, nil}, "", 0, 0, exitFailed, "is not known", 2, 1},
+		{"a given nonce is not chosen anew", []act{taken, nil}, "", 7, 0, exitFailed, "wallet seq", 1, 1},
+		{"a given key is not either", []act{taken, nil}, "mine", 0, 0, exitFailed, "wallet seq", 1, 1},
+	} {
+		f := &fakePayer{next: 7, done: map[string]uint64{}, script: tt.script}
+		var told []string
+		s := &sender{repeater: impatient(), flags: &sendFlags{key: tt.key, nonce: tt.nonce}, account: f.account,
+			tell: func(key string) { told = append(told, fmt.Sprint(len(f.keys), " ", key)) }}
+		_, err := s.send(t.Context(), order{payer: "alice", post: f.post})
+		code, next := exitDone, ""
+		if err != nil {
+			code, next = judge(err).code, judge(err).next
+		}
+		if len(f.done) != tt.done || code != tt.code || !strings.Contains(next, tt.next) || len(f.keys) != tt.sent || len(told) != tt.keys {
+			t.Errorf("%s: %d done, exit %d, next %q, %d sent under %d keys (%v)", tt.doc, len(f.done), code, next, len(f.keys), len(told), err)
+		}
+		for _, line := range told { // before the first request under it
+			n, key, _ := strings.Cut(line, " ")
+			if i := indexOf(f.keys, key); fmt.Sprint(i) != n {
+				t.Errorf("%s: key %s was told after %s requests, used by number %d", tt.doc, key, n, i)
+			}
+		}
+	}
+}
+
+func indexOf(list []string, s string) int {
+	for i, x := range list {
+		if x == s {
+			return i
+		}
+	}
+	return -1
+}
+
+// A repeat with the key alone sends what was sent before: the key holds the nonce.
+func TestKeyHoldsTheNonce(t *testing.T) {
+	f := &fakePayer{next: 7, done: map[string]uint64{}}
+	send := func(flags sendFlags) (client.Posted, error) {
+		s := &sender{repeater: impatient(), flags: &flags, account: f.account, tell: func(string) {}}
+		return s.send(t.Context(), order{payer: "alice", post: f.post})
+	}
+	if _, err := send(sendFlags{}); err != nil {
+		t.Fatal(err)
+	}
+	key := f.keys[0]
+	if got, err := send(sendFlags{key: key}); err != nil || !got.Replayed {
+		t.Errorf("the repeat of %s: %+v, %v", key, got, err)
+	}
+	if _, err := send(sendFlags{key: key, nonce: 8}); !strings.Contains(judge(err).next, "another request") {
+		t.Errorf("the key with another nonce: %v", err)
+	}
+	for key, want := range map[string]uint64{
+		newKey(1): 1, newKey(1<<64 - 1): 1<<64 - 1, newKey(0): 0, "mine": 0, "cli-99999999999999999999-01JD3V9T5E8Q2X7RZ4M6K0ABCD": 0,
+		"cli-01JD3V9T5E8Q2X7RZ4M6K0ABCD": 0, "cli-07-01JD3V9T5E8Q2X7RZ4M6K0ABCD": 0,
+	} {
+		if n, ok := nonceIn(key); n != want && ok {
+			t.Errorf("nonceIn(%q) = %d, %t", key, n, ok)
+		}
+	}
+}
+
+func TestNoNonceIsLookedUpWhereNoneIsTaken(t *testing.T) {
+	f := &fakePayer{done: map[string]uint64{}}
+	s := &sender{repeater: impatient(), flags: &sendFlags{}, tell: func(string) {}} // without account: looking one up would panic
+	if _, err := s.send(t.Context(), order{post: f.post}); err != nil || f.nonces[0] != 0 {
+		t.Errorf("sent nonce %d: %v", f.nonces[0], err)
+	}
+}
