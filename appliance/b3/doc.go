@@ -4,7 +4,8 @@
 //
 //  1. A digest has one spelling: Parse takes what String prints and nothing else.
 //  2. A Mode answers what no other mode does, the plain one included; it holds no state from one Sum to the next.
-//  3. Only this package imports the BLAKE3 library.
+//  3. A Gang says of every input what Sum says, on every processor; a test holds its assembly to that for every length and lane.
+//  4. Only this package imports the BLAKE3 library.
 //
 // # Tasks and queues
 //
