@@ -57,7 +57,7 @@ func parseReceipt(b []byte) (Receipt, error) {
 	switch {
 	case r.Hash() != w.Hash:
 		return Receipt{}, errReceiptHash
-	case r.TxID.Seq() != r.Seq || r.TxID.Millis() != r.At/1e6:
+	case r.TxID.Seq() != r.Seq || r.TxID.millis() != r.At/1e6:
 		return Receipt{}, errReceiptTxID
 	}
 	return r, sameForm(b, jsontext.Value(r.AppendJSON(nil)))

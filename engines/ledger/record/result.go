@@ -45,13 +45,3 @@ func (r Result) Known() bool { return int(r) < len(resultNames) }
 
 // Refused says whether r is the reason of a refusal.
 func (r Result) Refused() bool { return r > Replayed }
-
-// ParseResult takes the word that String gives.
-func ParseResult(s string) (Result, error) {
-	for r, name := range resultNames {
-		if name == s {
-			return Result(r), nil
-		}
-	}
-	return 0, fmt.Errorf("record: %q is not a result", s)
-}

@@ -46,8 +46,8 @@ func (id TxID) Seq() uint64 {
 	return binary.BigEndian.Uint64(id[:])<<48 | binary.BigEndian.Uint64(id[8:])>>16
 }
 
-// Millis is the time of the record in ms since 1970.
-func (id TxID) Millis() int64 { return int64(binary.BigEndian.Uint64(id[:]) >> 16) }
+// millis is the time of the record in ms since 1970.
+func (id TxID) millis() int64 { return int64(binary.BigEndian.Uint64(id[:]) >> 16) }
 
 // IsZero says whether id names nothing.
 func (id TxID) IsZero() bool { return id == TxID{} }
