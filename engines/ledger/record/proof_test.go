@@ -279,6 +279,11 @@ func TestProveRefuses(t *testing.T) {
 	if head, err := HeadOf(b, 0); err != nil || head != (Head{}) || head.Log() != (LogHead{}) {
 		t.Errorf("%+v, %v", head, err)
 	}
+	many := b.batches[1]
+	many.Count = 1 << 60
+	if leaves, err := Leaves(b, many); err == nil {
+		t.Errorf("a batch that the ledger does not have: %d leaves", len(leaves))
+	}
 	b.opened = map[uint64]uint64{}
 	if _, err := Prove(b, 6, 4); err == nil {
 		t.Error("proven without names")

@@ -123,14 +123,20 @@ func include(s Source, seq, size uint64, in *Inclusion) (Record, error) {
 
 // Leaves are the digests of the records of b.
 func Leaves(s Source, b Batch) ([]b3.Digest, error) {
-	leaves := make([]b3.Digest, 0, b.Count)
-	for i := range b.Count {
-		raw, err := s.Record(b.First + i)
-		if err != nil {
-			return nil, fmt.Errorf("record %d: %w", b.First+i, err)
-		}
-		leaves = append(leaves, Leaf(raw))
+	if _, err := s.Record(b.Last()); err != nil { // before its count is believed
+		return nil, fmt.Errorf("record %d: %w", b.Last(), err)
 	}
+	var gang b3.Gang
+	leaves := make([]b3.Digest, b.Count)
+	for i := range leaves {
+		seq := b.First + uint64(i)
+		raw, err := s.Record(seq)
+		if err != nil {
+			return nil, fmt.Errorf("record %d: %w", seq, err)
+		}
+		gang.Add(&leaves[i], leafPrefix, raw, nil)
+	}
+	gang.Flush()
 	return leaves, nil
 }
 
