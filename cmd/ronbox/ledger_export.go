@@ -129,18 +129,13 @@ func (e *exporter) run(ctx context.Context) error {
 		s, went := errors.AsType[*settledError](err)
 		switch {
 		case err == nil:
-			return e.end()
+			return e.flush() // a range may end within a batch
 		case !went:
 			return err
 		case !heals(s.error) || ctx.Err() != nil:
 			return s.error
 		}
 	}
-}
-
-// end writes what is left: a range may end within a batch.
-func (e *exporter) end() error {
-	return e.flush()
 }
 
 // line takes one line of the node.
@@ -152,6 +147,7 @@ func (e *exporter) line(raw []byte) error {
 	switch l.Kind {
 	case record.LineFormat:
 		if e.next == 0 {
+			e.next, e.root = l.From, l.Prev
 			return e.write(append(raw[:len(raw):len(raw)], '\n'))
 		}
 		if l.From != e.next || l.Prev != e.root {
