@@ -95,11 +95,15 @@ func (x *Index) publish() {
 
 // open is the slot that takes the group: the last one, unless it is full.
 func (x *Index) open() *slot {
-	g, s := &x.group, x.set.Load()
-	if n := len(s.slots); n > 0 && !s.slots[n-1].full(*x.cut.Load(), len(g.entries), g.entries[0].Seq, g.firstAt) {
-		return s.slots[n-1]
+	g, s, before := &x.group, x.set.Load(), int64(0)
+	if n := len(s.slots); n > 0 {
+		last := s.slots[n-1]
+		if !last.full(*x.cut.Load(), len(g.entries), g.entries[0].Seq, g.firstAt) {
+			return last
+		}
+		before = last.keys.Load()
 	}
-	next := newSlot(x.shards, s.end()+1, g.entries[0].Seq, g.firstAt)
+	next := newSlot(x.shards, s.end()+1, g.entries[0].Seq, g.firstAt, before)
 	x.set.Store(&set{append(slices.Clip(s.slots), next), s.runs})
 	return next
 }

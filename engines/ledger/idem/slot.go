@@ -20,6 +20,7 @@ const slotSpan = 1 << 20
 type slot struct {
 	shards []shard
 	keys   atomic.Int64
+	room   int // places that a table begins with: what the slot before it came to need
 
 	first, last     uint64 // seqs it covers; owned by the committer until it is closed
 	firstSeq        uint64 // of its first entry, likewise
@@ -32,8 +33,10 @@ type shard struct {
 	table Table // guarded by mu
 }
 
-func newSlot(shards int, first, firstSeq uint64, at int64) *slot {
-	return &slot{shards: make([]shard, shards), first: first, firstSeq: firstSeq, firstAt: at}
+// newSlot begins with the entry firstSeq of the time at, after a slot of so many keys.
+func newSlot(shards int, first, firstSeq uint64, at, before int64) *slot {
+	room := int(before)/shards*3/2 + tableMin
+	return &slot{shards: make([]shard, shards), room: room, first: first, firstSeq: firstSeq, firstAt: at}
 }
 
 func (s *shard) get(k Key) uint64 {
@@ -47,6 +50,9 @@ func (s *shard) get(k Key) uint64 {
 func (s *slot) fill(shard int, entries []Entry) {
 	at, fresh := &s.shards[shard], 0
 	at.mu.Lock()
+	if at.table.Len() == 0 {
+		at.table.grow(s.room)
+	}
 	for i := range entries {
 		if at.table.Put(entries[i].Key, entries[i].Seq) {
 			fresh++

@@ -91,13 +91,19 @@ func (t *Table) next(at int) int {
 	return at
 }
 
+// grow makes room, in places, for what is there and more.
 func (t *Table) grow(room int) {
 	old := t.rows
 	t.rows = make([]Entry, max(room, tableMin))
 	for i := range old {
-		if old[i].Seq != 0 {
-			t.rows[t.find(&old[i].Key)] = old[i]
+		if old[i].Seq == 0 {
+			continue
 		}
+		at := t.home(&old[i].Key)
+		for t.rows[at].Seq != 0 {
+			at = t.next(at)
+		}
+		t.rows[at] = old[i]
 	}
 }
 
