@@ -98,7 +98,7 @@ func (s *Server) limitIO(c *call) error {
 		c.Header().Set("Connection", "close")
 	}
 	control := c.control()
-	err := control.SetWriteDeadline(c.started.Add(c.route.Deadline + c.live.write))
+	err := control.SetWriteDeadline(c.started.Add(c.budget() + c.live.write))
 	if err == nil && c.r.ContentLength != 0 {
 		err = control.SetReadDeadline(c.started.Add(c.live.read))
 	}

@@ -16,7 +16,7 @@ import (
 
 var (
 	errLength    = errors.New("Content-Length is required")
-	errMediaType = errors.New("body must be application/json in UTF-8")
+	errMediaType = errors.New("body must be application/json in UTF-8; that of /v1/batch may be application/cbor")
 	errEncoding  = errors.New("body may be encoded with gzip or zstd only")
 	errNested    = errors.New("body may be encoded once only")
 	errBodyCap   = errors.New("body is too large")
@@ -51,9 +51,11 @@ func checkFraming(r *http.Request, want Body, limit int64) error {
 		return nil
 	case r.ContentLength == 0 && r.Header.Get("Content-Length") == "" && want == SizedJSON:
 		return errLength
+	case want == EitherBody && mediaType(r) == typeCBOR:
 	case !isJSON(r):
 		return errMediaType
-	case r.ContentLength > limit:
+	}
+	if r.ContentLength > limit {
 		return errBodyCap
 	}
 	return checkEncoding(r)
@@ -61,12 +63,28 @@ func checkFraming(r *http.Request, want Body, limit int64) error {
 
 // isJSON tells whether the body is declared as JSON.
 func isJSON(r *http.Request) bool {
-	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil || kind != typeJSON {
-		return false
-	}
+	kind, params := declared(r)
 	charset, ok := params["charset"]
-	return !ok || strings.EqualFold(charset, "utf-8")
+	return kind == typeJSON && (!ok || strings.EqualFold(charset, "utf-8"))
+}
+
+// declared is what the body is said to be, "" for what cannot be read. Most callers say no more than application/json.
+func declared(r *http.Request) (kind string, params map[string]string) {
+	v := r.Header.Get("Content-Type")
+	if v == typeJSON {
+		return v, nil
+	}
+	kind, params, err := mime.ParseMediaType(v)
+	if err != nil {
+		return "", nil
+	}
+	return kind, params
+}
+
+// mediaType is what the body is declared as, without parameters.
+func mediaType(r *http.Request) string {
+	kind, _ := declared(r)
+	return kind
 }
 
 // checkEncoding lets through what expand can undo.

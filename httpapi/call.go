@@ -39,8 +39,8 @@ type call struct {
 	cancel context.CancelFunc
 }
 
-// maxLines are the header values that an answer without a body of its own kind has: correlation id, type, cache and tag.
-const maxLines = 4
+// maxLines are the header values that an answer has: correlation id, type, cache, tag or replay, the caller's rate, and length.
+const maxLines = 8
 
 // set gives the answer's header name, in its canonical spelling, the one value v.
 func (c *call) set(name, v string) {

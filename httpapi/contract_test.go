@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 
@@ -124,6 +125,7 @@ func calls(ctx context.Context, c *client.Client) func(func(string, error) bool)
 	return func(yield func(string, error) bool) {
 		for _, some := range []map[string]func() error{
 			nodeCalls(ctx, c), readCalls(ctx, c), writeCalls(ctx, c), tokenCalls(ctx, c), fileCalls(ctx, c), streamCalls(ctx, c),
+			walletCalls(ctx, c), ledgerCalls(ctx, c),
 		} {
 			for what, call := range some {
 				if !yield(what, call()) {
@@ -182,6 +184,51 @@ func writeCalls(ctx context.Context, c *client.Client) map[string]func() error {
 		"commit":   func() error { _, _, err := c.Commit(ctx, proposal); return err },
 		"withdraw": func() error { return c.Withdraw(ctx, proposal) },
 		"genesis":  func() error { return only(c.Genesis(ctx, []byte(`{}`), []wire.Approval{a})) },
+	}
+}
+
+func walletCalls(ctx context.Context, c *client.Client) map[string]func() error {
+	return map[string]func() error{
+		"issue": func() error {
+			return only(c.Issue(ctx, "k", wire.Issue{To: "a", Asset: "ron", AmountMinor: "5", Nonce: 1}))
+		},
+		"transfer": func() error { return only(c.Transfer(ctx, "k", transfer())) },
+		"burn": func() error {
+			return only(c.Burn(ctx, "k", wire.Burn{From: "a", Asset: "ron", AmountMinor: "5", Nonce: 1}))
+		},
+		"hold": func() error {
+			return only(c.Hold(ctx, "k", wire.Hold{From: "a", To: "b", Asset: "ron", AmountMinor: "5", Nonce: 1, ExpiresInS: 60}))
+		},
+		"capture": func() error { return only(c.Capture(ctx, "k", wire.Capture{Hold: txid, AmountMinor: "4"})) },
+		"release": func() error { return only(c.Release(ctx, "k", wire.Release{Hold: txid})) },
+		"batch": func() error {
+			return only(c.Batch(ctx, "k", wire.Batch{Mode: "atomic", Ops: []wire.BatchOp{{Op: "release", Hold: txid}}}))
+		},
+		"flags": func() error {
+			return only(c.SetFlags(ctx, "k", wire.FlagsChange{Account: "a", Set: []string{"frozen"}}))
+		},
+		"declare": func() error { return only(c.DeclareAsset(ctx, "k", wire.AssetDeclare{Asset: "eur"})) },
+		"balance": func() error { return only(c.Balance(ctx, "a", "ron", 3)) },
+		"account": func() error { return only(c.Account(ctx, "a")) },
+		"assets":  func() error { return only(c.Assets(ctx)) },
+		"tx":      func() error { return only(c.Tx(ctx, txid)) },
+		"history": func() error {
+			return only(c.History(ctx, client.HistoryQuery{Account: "a", Asset: "ron", Order: "asc", Limit: 5, Since: time.Unix(9, 0)}))
+		},
+	}
+}
+
+func transfer() wire.Transfer {
+	return wire.Transfer{From: "alice", To: "bob", Asset: "ron", AmountMinor: "5", Nonce: 1, Memo: "lunch", ValidUntil: "2100-01-01T00:00:00Z"}
+}
+
+func ledgerCalls(ctx context.Context, c *client.Client) map[string]func() error {
+	return map[string]func() error{
+		"ledger head": func() error { return only(c.LedgerHead(ctx)) },
+		"roots":       func() error { return only(c.Roots(ctx, 1, 5)) },
+		"proof":       func() error { return only(c.Proof(ctx, txid, 2)) },
+		"consistency": func() error { return only(c.Consistency(ctx, 1, 2)) },
+		"export":      func() error { return c.ExportLedger(ctx, 1, 2, false, func([]byte) error { return nil }) },
 	}
 }
 

@@ -22,7 +22,7 @@ func (e *HeaderError) Error() string { return "header " + e.Header + ": " + e.Re
 func limitTime(_ *Server, b *bound, next handler) handler {
 	return func(c *call) error {
 		if b.route.Class != ClassStream {
-			c.deadline = c.started.Add(b.route.Deadline)
+			c.deadline = c.started.Add(c.budget())
 		}
 		if err := c.shorten(); err != nil {
 			return err
@@ -30,6 +30,14 @@ func limitTime(_ *Server, b *bound, next handler) handler {
 		defer c.release()
 		return next(c)
 	}
+}
+
+// budget is how long the route's work may take.
+func (c *call) budget() time.Duration {
+	if c.route.Reloads && c.live.walletTimeout > 0 {
+		return c.live.walletTimeout
+	}
+	return c.route.Deadline
 }
 
 // shorten applies the caller's own limits.

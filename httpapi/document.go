@@ -34,10 +34,13 @@ func newDocument(version string, routes []Route) (*document, error) {
 // describe is what the document tells of a row.
 func describe(r *Route) openapi.Route {
 	out := openapi.Route{
-		Method: r.Method, Pattern: r.Pattern, Service: r.Service, Scope: r.Scope, Summary: r.Summary,
+		Method: r.Method, Pattern: r.Pattern, Service: r.Service, Scope: r.Scope, Scopes: r.AnyOf, Summary: r.Summary,
 		Socket: r.Socket, Admin: r.Admin, Optional: r.Class == ClassBypass, Deprecated: r.Deprecated != nil,
 		Path: pathParams(r.Pattern), Query: r.Query, Headers: slices.Concat(r.Headers, requestParams(r)),
 		In: r.In, InOptional: r.Body == OptionJSON, Answers: r.Answers, Problems: problems(r),
+	}
+	if r.Body == EitherBody {
+		out.InTypes = []string{typeCBOR}
 	}
 	if r.Deprecated != nil {
 		out.Answers = slices.Clone(r.Answers)
@@ -83,6 +86,8 @@ func pathParams(pattern string) []openapi.Param {
 			p.Doc, p.Sample, p.Min, p.Max = "a number from 1", uint64(0), 1, maxVersion
 		case paramProposal:
 			p.Doc, p.Pattern = "of a proposal", "^p_[0-9A-HJKMNP-TV-Z]{26}$"
+		case paramTx:
+			p.Doc, p.Pattern = "of a receipt", "^tx_[0-7][0-9A-HJKMNP-TV-Z]{25}$"
 		case paramKid:
 			p.Doc, p.Pattern = "of a root key", namePattern
 		case paramSchema:
@@ -102,7 +107,10 @@ func problems(r *Route) []int {
 		http.StatusRequestTimeout, http.StatusRequestURITooLong, http.StatusExpectationFailed,
 		http.StatusRequestHeaderFieldsTooLarge, http.StatusNotImplemented)
 	if guarded(r) {
-		out = append(out, http.StatusServiceUnavailable, http.StatusGatewayTimeout)
+		out = append(out, http.StatusServiceUnavailable)
+	}
+	if guarded(r) && r.Service != serviceWallet { // which says 503
+		out = append(out, http.StatusGatewayTimeout)
 	}
 	if protected(r) {
 		out = append(out, http.StatusUnauthorized, http.StatusForbidden)
@@ -146,7 +154,7 @@ func (s *Server) frontProblem(status int, reason, detail string) (http.Header, [
 	case http.StatusRequestTimeout:
 		p.Retryable = true
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		p.Retryable, p.RetryAfter = true, s.retryAfter(s.live.Load(), waitBusy, nil)
+		p.Retryable, p.RetryAfter = true, s.retryAfter(s.live.Load(), serviceNode, waitBusy, nil)
 	}
 	body, _ := encode(p) // plain strings and numbers only: cannot fail
 	h := http.Header{corrHeader: one(id)}

@@ -57,7 +57,7 @@ func TestDrainRetryAfterCountsDown(t *testing.T) {
 		want  int
 	}{{0, 10}, {2 * time.Second, 8}, {time.Minute, 5}} {
 		now = time.Unix(1000, 0).Add(tt.after)
-		if got := r.retryAfter(r.live.Load(), waitDrain, nil); got != tt.want {
+		if got := r.retryAfter(r.live.Load(), serviceNode, waitDrain, nil); got != tt.want {
 			t.Errorf("%s into the drain: Retry-After %d, want %d", tt.after, got, tt.want)
 		}
 	}

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,8 +23,32 @@ func authorize(s *Server, b *bound, next handler) handler {
 		if c.actor, err = s.identify(c, b.route); err != nil {
 			return err
 		}
+		if err := s.oneOf(c, b.route); err != nil {
+			return err
+		}
 		return next(c)
 	}
+}
+
+// oneOf wants one of several scopes, where a route has them.
+func (s *Server) oneOf(c *call, r *Route) error {
+	if len(r.AnyOf) == 0 || slices.ContainsFunc(r.AnyOf, c.actor.May) {
+		return nil
+	}
+	scope := strings.Join(r.AnyOf, "|")
+	s.d.Metrics.Counter("auth_failures_total", r.Service, "stage", "caveat", "scope", scope, "surface", c.surface())(1)
+	return &auth.DeniedError{
+		TID: c.actor.CapID, Kid: c.actor.Kid, Tenant: c.actor.Tenant, Scope: scope, Fingerprint: c.actor.Fingerprint,
+		Reasons: []string{"holds none of the scopes " + strings.Join(r.AnyOf, ", ")},
+	}
+}
+
+// surface is the label of how a caller came.
+func (c *call) surface() string {
+	if c.peer.Socket {
+		return "uds"
+	}
+	return "tcp"
 }
 
 // identify lets a peer of the admin socket do what the uid map gives it, and a TCP peer what its token says. A socket

@@ -44,7 +44,7 @@ func bypassing(r *Route) bool  { return r.Class == ClassBypass }
 func deprecated(r *Route) bool { return r.Deprecated != nil }
 func guarded(r *Route) bool    { return r.Class != ClassBypass && r.Class != ClassStatic }
 func takesPlace(r *Route) bool { return guarded(r) && r.Class != ClassStream }
-func protected(r *Route) bool  { return guarded(r) && r.Scope != "" }
+func protected(r *Route) bool  { return guarded(r) && (r.Scope != "" || len(r.AnyOf) > 0) }
 func takesBody(r *Route) bool  { return guarded(r) && r.Body != NoBody }
 
 // fit wraps the handler of b in its stages.

@@ -138,8 +138,10 @@ func TestEveryRouteIsWhole(t *testing.T) {
 			t.Errorf("%s lacks a handler or a service", key)
 		case route.Class != ClassStream && route.Deadline <= 0:
 			t.Errorf("%s has no deadline", key)
-		case route.Class == ClassWrite && (route.Scope == "" || route.Endpoint == ""):
+		case route.Class == ClassWrite && (!protected(&route) || route.Endpoint == ""):
 			t.Errorf("%s writes without a scope or an endpoint", key)
+		case route.Scope != "" && len(route.AnyOf) > 0:
+			t.Errorf("%s asks for a scope and for one of several", key)
 		case guarded(&route) && route.Endpoint == "":
 			t.Errorf("%s can be full and has no endpoint to count it under", key)
 		case route.Admin != strings.HasPrefix(route.Pattern, "/admin/v1/") || route.Class == ClassAdmin && !route.Admin:

@@ -47,7 +47,7 @@ func (s *Server) endLines(l *lines, err error, line func(*wire.Problem) any) err
 	if l.c.status == 0 {
 		return err
 	}
-	r := s.classify(err)
+	r := s.classify(l.c.route.Service, err)
 	s.d.Log.Warn("http.late_failure", "corr_id", l.c.corrID, "route", l.c.route.Pattern, "reason", r.reason, "error", err)
 	l.write(line(s.problem(l.c, r, err)))
 	return nil

@@ -11,8 +11,11 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/engines"
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/record"
 	"ronbox/engines/registry"
-	"ronbox/engines/registry/record"
+	regrecord "ronbox/engines/registry/record"
+	"ronbox/engines/wallet"
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/wire"
 )
@@ -89,11 +92,11 @@ type RegistryReader interface {
 // RegistryWriter takes the writes of /registry; each waits for an answer of the pipeline until ctx ends.
 type RegistryWriter interface {
 	Propose(ctx context.Context, by engines.Actor, payload []byte, wantB3, corrID string) (registry.Proposed, error)
-	Approve(ctx context.Context, by engines.Actor, id string, a record.Approval, corrID string) (registry.Approved, error)
+	Approve(ctx context.Context, by engines.Actor, id string, a regrecord.Approval, corrID string) (registry.Approved, error)
 	Commit(ctx context.Context, by engines.Actor, id, corrID string) (registry.Committed, error)
 	Withdraw(ctx context.Context, by engines.Actor, id, corrID string) error
 	Genesis(
-		ctx context.Context, by engines.Actor, payload []byte, approvals []record.Approval, corrID string,
+		ctx context.Context, by engines.Actor, payload []byte, approvals []regrecord.Approval, corrID string,
 	) (registry.Committed, error)
 }
 
@@ -111,12 +114,55 @@ type Registry interface {
 	RegistryEvents
 }
 
+// WalletWriter takes what changes the ledger. key is the Idempotency-Key; each call waits for its outcome until ctx ends, and gives
+// the exact bytes to answer with.
+type WalletWriter interface {
+	// WriteReady says why writes cannot be taken now, nil if they can. It does not wait.
+	WriteReady() error
+	Post(ctx context.Context, by engines.Actor, key, corrID string, r wallet.Request) (wallet.Answer, error)
+	Batch(ctx context.Context, by engines.Actor, key, corrID string, atomic bool, ops []wallet.Request) (wallet.Answer, error)
+	DeclareAsset(ctx context.Context, by engines.Actor, key, corrID, asset string) (wallet.Answer, error)
+}
+
+// WalletReader answers the reads of /v1 that are about accounts.
+type WalletReader interface {
+	Balance(ctx context.Context, by engines.Actor, account, asset string, minSeq uint64) (wallet.Balance, error)
+	Account(ctx context.Context, by engines.Actor, account string) (wallet.Account, error)
+	Assets(ctx context.Context, by engines.Actor) ([]ledger.AssetView, error)
+	Tx(ctx context.Context, by engines.Actor, id record.TxID) ([]byte, error)
+	History(ctx context.Context, by engines.Actor, q ledger.HistoryQuery) (ledger.Page, error)
+}
+
+// LedgerReader answers those about the ledger as a whole.
+type LedgerReader interface {
+	Roots(ctx context.Context, by engines.Actor, since uint64, n int) ([]record.Batch, error)
+	Head(ctx context.Context, by engines.Actor) (record.Head, error)
+	Proof(ctx context.Context, by engines.Actor, id record.TxID, at uint64) (record.Proof, error)
+	Consistency(ctx context.Context, by engines.Actor, from, to uint64) (record.Consistency, error)
+}
+
+// LedgerFeed gives the ledger's records out.
+type LedgerFeed interface {
+	Head(ctx context.Context, by engines.Actor) (record.Head, error)
+	Export(ctx context.Context, by engines.Actor, from, to uint64, follow bool, fn func(record.Line) error) error
+	Events(consumer string) *flow.Subscription[ledger.Committed]
+}
+
+// Wallet is the engine as the routes see it.
+type Wallet interface {
+	WalletWriter
+	WalletReader
+	LedgerReader
+	LedgerFeed
+}
+
 // Authority decides what a token allows.
 type Authority interface {
 	Check(token string, r auth.Request) (engines.Actor, error)
 }
 
-// Deps are the server's neighbours. All are needed, but Metrics, Log, Catalog, Tracer and Inherited may be nil.
+// Deps are the server's neighbours. All are needed, but Metrics, Log, Catalog, Tracer and Inherited may be nil, and so may the services
+// that are off: those have no routes.
 type Deps struct {
 	Version   string // of the program
 	Catalog   *flow.Catalog
@@ -127,6 +173,7 @@ type Deps struct {
 	Auth      Authority
 	Node      Node
 	Registry  Registry
+	Wallet    Wallet
 	Lifecycle *flow.Watch[flow.Phase]
 	Now       func() time.Time
 	Inherited map[string]net.Listener // from the service manager, by name

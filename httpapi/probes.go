@@ -31,8 +31,12 @@ func (s *Server) getReadyz(c *call) error {
 	}
 	s.applyGate(c, &r, plane)
 	body := readyBody(r)
-	head := s.d.Registry.Head()
-	body.Incarnation, body.Version, body.HeadB3 = head.Incarnation, head.Head.Version, head.Head.Hash.String()
+	if s.d.Registry != nil {
+		head := s.d.Registry.Head()
+		body.Incarnation, body.Version, body.HeadB3 = head.Incarnation, head.Head.Version, head.Head.Hash.String()
+	} else {
+		body.Incarnation = s.d.Node.Version().Incarnation
+	}
 	if r.Ready {
 		return respond(c, http.StatusOK, body)
 	}
@@ -51,7 +55,7 @@ func (s *Server) applyGate(c *call, r *obs.Report, plane string) {
 	r.ReadReady = r.ReadReady && g == GateDraining
 	r.Ready = r.Ready && plane == "read" && g == GateDraining
 	if g != GateStarting {
-		r.RetryAfter = s.retryAfter(c.live, waitDrain, nil)
+		r.RetryAfter = s.retryAfter(c.live, serviceNode, waitDrain, nil)
 	} else if r.RetryAfter == 0 {
 		r.RetryAfter = degradedRetry
 	}

@@ -56,6 +56,7 @@ const (
 	reasonStoreFull    = "store_full"
 	reasonCommitUnsure = "commit_unknown"
 	reasonInternal     = "internal"
+	reasonLimits       = "limits_exceeded"
 )
 
 // Hints that several rows share.
@@ -72,7 +73,7 @@ type wait int
 const (
 	waitNone     wait = iota
 	waitBusy          // 1 or 2 s, so that the refused do not come back together
-	waitDegraded      // 5 s
+	waitDegraded      // 5 s, of the wallet 2 s
 	waitToken         // until the bucket that refused has a token, at least 1 s
 	waitDrain         // what is left of the drain, and 5 s to start again
 )
@@ -80,12 +81,13 @@ const (
 // details is what a problem says beyond its reason.
 type details = map[string]any
 
-// A row tells one kind of error. Here and nowhere else an error becomes a status.
+// A row tells one kind of error. Here, and for the wallet in walletproblem.go, an error becomes a status, and nowhere else.
 type row struct {
 	is     func(error) bool
+	coded  bool // status, reason, code and retry are the wallet's to say, by the error
 	status int
 	reason string
-	code   string // registry's and the node's spelling
+	code   string // registry's and the node's spelling, or the wallet's of what it alone refuses
 	title  string
 	retry  bool
 	wait   wait
@@ -96,7 +98,8 @@ type row struct {
 
 // problemRows are tried in order; the first that knows an error tells it. An error that none knows is internal.
 func problemRows() []row {
-	out := requestRows()
+	out := walletRows() // first: they say more than the causes they hold
+	out = append(out, requestRows()...)
 	out = append(out, accessRows()...)
 	out = append(out, nodeRows()...)
 	out = append(out, recordRows()...)

@@ -249,6 +249,11 @@ func TestUnauthenticatedIsChallenged(t *testing.T) {
 var notTold = map[string]string{
 	"flow.ErrEnded":                 "of a task, for the supervisor",
 	"flow.PanicError":               "internal",
+	"flow.ErrFlightFull":            "is wallet.ErrInFlight",
+	"flow.ErrFenceMoved":            "is record.IdemConflict",
+	"wallet.IndexError":             "is what it holds",
+	"ledger.OpError":                "internal: the wallet checks before",
+	"ledger.ErrUnavailable":         "is wallet.OutcomeError",
 	"registry.GuardError":           "is record.ErrChainMismatch",
 	"store.ErrBusy":                 "is flow.ErrBusy",
 	"store.ErrClosed":               "is flow.ErrClosed",
@@ -268,13 +273,18 @@ var notTold = map[string]string{
 }
 
 func TestEveryErrorOfTheEnginesHasARow(t *testing.T) {
-	src, err := os.ReadFile("problem.go")
-	if err != nil {
-		t.Fatal(err)
+	var src []byte
+	for _, name := range []string{"problem.go", "walletproblem.go"} {
+		part, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		src = append(src, part...)
 	}
 	for pkg, dir := range map[string]string{
 		"store": "../store", "flow": "../appliance/flow", "record": "../engines/registry/record",
 		"registry": "../engines/registry", "auth": "auth", "engines": "../engines", "inflate": "inflate",
+		"wallet": "../engines/wallet", "ledger": "../engines/ledger",
 	} {
 		names := exportedErrors(t, dir)
 		if len(names) == 0 {

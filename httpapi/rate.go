@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"math/rand/v2"
+	"strconv"
 	"time"
 
 	"ronbox/httpapi/limit"
@@ -62,7 +63,7 @@ func (s *Server) rest(c *call) {
 
 // limitCaller takes a token of who the token says is calling. It stands behind auth, which alone knows.
 func limitCaller(s *Server, b *bound, next handler) handler {
-	sv := s.services[b.route.Service]
+	sv, tells := s.services[b.route.Service], b.route.Service == serviceWallet
 	return func(c *call) error {
 		if t := c.actor.Tenant; t != "" {
 			if err := take(sv.byTenant, t, c.started); err != nil {
@@ -70,12 +71,29 @@ func limitCaller(s *Server, b *bound, next handler) handler {
 			}
 		}
 		if p := c.actor.Principal; p != "" {
-			if err := take(sv.byName, p, c.started); err != nil {
-				return err
+			ok, wait, left, limited := sv.byName.TakeLeft(p, c.started)
+			if tells && limited {
+				c.tellRate(left)
+			}
+			if !ok {
+				return &rateError{wait}
 			}
 		}
 		return next(c)
 	}
+}
+
+// Headers that tell a caller how much of its own rate is left.
+const (
+	rateLimitHeader = "Ratelimit-Limit"
+	rateLeftHeader  = "Ratelimit-Remaining"
+	rateResetHeader = "Ratelimit-Reset"
+)
+
+func (c *call) tellRate(left limit.Left) {
+	c.set(rateLimitHeader, strconv.Itoa(left.Burst))
+	c.set(rateLeftHeader, strconv.Itoa(left.Tokens))
+	c.set(rateResetHeader, strconv.Itoa(int((left.Full+time.Second-1)/time.Second)))
 }
 
 func take[K comparable](t *limit.Keyed[K], key K, now time.Time) error {

@@ -17,6 +17,7 @@ const (
 	cacheAsk       = "no-cache"
 	cacheForever   = "public, max-age=31536000, immutable"
 	typeJSON       = "application/json"
+	typeCBOR       = "application/cbor"
 	typeLines      = "application/x-ndjson"
 	typeEvents     = "text/event-stream"
 	typeBytes      = "application/octet-stream"

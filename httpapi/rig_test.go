@@ -172,11 +172,11 @@ type fakeAuth struct{}
 func (fakeAuth) Check(token string, r auth.Request) (engines.Actor, error) {
 	if who, ok := strings.CutPrefix(token, "good "); ok {
 		name, tenant, _ := strings.Cut(who, "@")
-		return engines.Actor{CapID: "tid", Principal: name, Tenant: tenant}, nil
+		return engines.Actor{CapID: "tid", Principal: name, Tenant: tenant, Scopes: append(batchScopes(), r.Scope)}, nil
 	}
 	switch token {
 	case "good":
-		return engines.Actor{CapID: "tid", Principal: "alice"}, nil
+		return engines.Actor{CapID: "tid", Principal: "alice", Scopes: append(batchScopes(), r.Scope)}, nil
 	case "bad":
 		return engines.Actor{}, &auth.DeniedError{Scope: r.Scope, Reasons: []string{"scope"}}
 	}
@@ -187,6 +187,7 @@ type rig struct {
 	*Server
 	t       testing.TB
 	reg     *fakeRegistry
+	wal     *fakeWallet
 	node    *fakeNode
 	metrics *obs.Metrics
 	phase   *flow.Watch[flow.Phase]
@@ -201,7 +202,7 @@ type rig struct {
 func testSettings() Settings {
 	cfg := Settings{
 		Server: front.DefaultConfig(), TLS: front.DefaultTLSConfig(), UDS: front.DefaultUDSConfig(),
-		Limits:   map[string]Limits{serviceRegistry: {Inflight: 1024}},
+		Limits:   map[string]Limits{serviceRegistry: {Inflight: 1024}, serviceWallet: {Inflight: 1024}},
 		SSE:      registry.SSEConfig{Ping: unit.Duration(time.Minute), MaxClients: 256, MaxPerIP: 8, ReplayMax: 1000},
 		DrainCap: 5 * time.Second,
 	}
@@ -222,9 +223,10 @@ func newRig(t testing.TB, change ...func(*Settings, *Deps)) *rig {
 	phase := flow.NewWatch(cat, flow.Spec{
 		Service: "node", Name: "lifecycle", Cap: 1, Policy: flow.LastWins, Producers: []string{"supervisor"}, Consumers: []string{"http"},
 	}, flow.Running)
-	node := newFakeNode(cat)
+	node, wal := newFakeNode(cat), newFakeWallet(cat)
 	d := Deps{
-		Version: "v0", Catalog: cat, Metrics: m, Board: obs.NewBoard(m), Auth: fakeAuth{}, Node: node, Registry: reg, Lifecycle: phase,
+		Version: "v0", Catalog: cat, Metrics: m, Board: obs.NewBoard(m), Auth: fakeAuth{}, Node: node, Registry: reg, Wallet: wal,
+		Lifecycle: phase,
 	}
 	cfg := testSettings()
 	for _, f := range change {
@@ -235,7 +237,7 @@ func newRig(t testing.TB, change ...func(*Settings, *Deps)) *rig {
 		t.Fatal(err)
 	}
 	s.SetGate(GateOpen)
-	return &rig{Server: s, t: t, reg: reg, node: node, metrics: m, phase: phase}
+	return &rig{Server: s, t: t, reg: reg, wal: wal, node: node, metrics: m, phase: phase}
 }
 
 // listening starts the rig's tasks, joined at the end of the test.
@@ -289,6 +291,7 @@ func (r *rig) as(p *front.Peer, method, target, content string, h header) *httpt
 	if content != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
+	keyed(req)
 	for k, v := range h {
 		req.Header.Set(k, v)
 	}
@@ -298,10 +301,21 @@ func (r *rig) as(p *front.Peer, method, target, content string, h header) *httpt
 // ask sends the route a request without a body, changed to what a test wants of it.
 func (r *rig) ask(p *front.Peer, route *Route, change func(*http.Request)) *httptest.ResponseRecorder {
 	req := httptest.NewRequest(route.Method, route.target(), nil)
+	keyed(req)
 	if change != nil {
 		change(req)
 	}
 	return r.answer(p, req)
+}
+
+// someKey is the Idempotency-Key of tests that are about something else.
+const someKey = "key-1"
+
+// keyed gives the writes of the wallet their key.
+func keyed(req *http.Request) {
+	if req.Method == http.MethodPost && strings.HasPrefix(req.URL.Path, walletPrefix) {
+		req.Header.Set(idemHeader, someKey)
+	}
 }
 
 // answer runs req as a request of p, and looks at the answer.

@@ -28,6 +28,7 @@ const (
 	JSONBody               // application/json, up to the body cap
 	SizedJSON              // the same, and its length must be told ahead
 	OptionJSON             // JSON, or nothing at all
+	EitherBody             // JSON, or the same as CBOR
 )
 
 // Route is one row of the table that feeds the router, the metric labels, the scopes, the limits, the document and the
@@ -36,7 +37,8 @@ type Route struct {
 	Method   string          // HEAD comes with every GET
 	Pattern  string          // also the metric label: /registry/:v/payload
 	Service  string          // whose limits and codes apply
-	Scope    string          // a token's; "" is public
+	Scope    string          // a token's; "" is public, but for AnyOf
+	AnyOf    []string        // scopes of which one lets in; the engine judges further
 	Class    Class           //
 	Deadline time.Duration   // of the work; a caller may shorten it
 	Body     Body            //
@@ -48,6 +50,7 @@ type Route struct {
 	Summary    string
 	Headers    []openapi.Param // of the request, that only some routes know
 	In         any             // zero value of the body
+	Reloads    bool            // the deadline is the wallet's, which a reload may change
 	Answers    []openapi.Answer
 	Problems   []int        // statuses of refusals of its own, beside those of its class
 	Deprecated *Deprecation // nil: it stays

@@ -29,6 +29,7 @@ func (e *methodError) Error() string { return "method not allowed" }
 const (
 	registryPrefix = "/registry/"
 	adminPrefix    = "/admin/v1/"
+	walletPrefix   = "/v1/"
 	catchAll       = "*path"
 
 	unmatched = "unmatched" // the label of what has no row
@@ -113,6 +114,8 @@ func handPrefix(b *bound) string {
 		return adminPrefix
 	case strings.HasPrefix(b.route.Pattern, registryPrefix) && b.route.Method == http.MethodGet:
 		return registryPrefix
+	case strings.HasPrefix(b.route.Pattern, walletPrefix):
+		return walletPrefix
 	}
 	return ""
 }
@@ -129,7 +132,7 @@ func set(all map[string]*templates, key string) *templates {
 // addMissing binds the pseudo-rows of requests that have none, one for each service. Their methods are a closed set,
 // since they are labels.
 func (rt *router) addMissing() {
-	for _, service := range []string{serviceNode, serviceRegistry} {
+	for _, service := range rt.s.served() {
 		route := &Route{
 			Method: http.MethodGet, Pattern: unmatched, Service: service, Class: ClassStatic, Deadline: bypassDeadline, handle: rt.refuse,
 		}
@@ -160,14 +163,22 @@ func (rt *router) refuse(c *call) error {
 const otherMethod = "other"
 
 func (rt *router) missing(r *http.Request) *bound {
-	service := serviceNode
-	if strings.HasPrefix(r.URL.Path, registryPrefix) {
-		service = serviceRegistry
-	}
+	service := rt.s.serviceOf(r.URL.Path)
 	if b, ok := rt.none[service+r.Method]; ok {
 		return b
 	}
 	return rt.none[service+otherMethod]
+}
+
+// serviceOf is whose a path is that has no row.
+func (s *Server) serviceOf(path string) string {
+	switch {
+	case s.d.Registry != nil && strings.HasPrefix(path, registryPrefix):
+		return serviceRegistry
+	case s.d.Wallet != nil && strings.HasPrefix(path, walletPrefix):
+		return serviceWallet
+	}
+	return serviceNode
 }
 
 // allowed lists the methods that have a row for the path of c which is not hidden from its peer.
@@ -259,8 +270,16 @@ func validParam(name, v string) bool {
 		return isProposalID(v)
 	case paramKid, paramSchema, paramProfile:
 		return isName(v)
+	case paramTx:
+		return isTx(v)
 	}
 	return false
+}
+
+// isTx tells "tx_" and a ULID.
+func isTx(s string) bool {
+	id, ok := strings.CutPrefix(s, "tx_")
+	return ok && isULID(id)
 }
 
 // isProposalID tells "p_" and a ULID.

@@ -64,7 +64,7 @@ func TestEveryRouteAsksForItsScope(t *testing.T) {
 		}
 		a := &asker{}
 		r := newRig(t, func(c *Settings, d *Deps) { c.Server.AdminOnTCP, d.Auth = true, a })
-		path := strings.NewReplacer(":id", proposal, ":kid", "k1").Replace(route.Pattern)
+		path := strings.NewReplacer(":id", proposal, ":kid", "k1", ":txid", txid).Replace(route.Pattern)
 		method := route.Method
 		if route.Class == ClassStream {
 			method = http.MethodHead

@@ -19,6 +19,7 @@ import (
 const (
 	serviceNode     = "node"
 	serviceRegistry = "registry"
+	serviceWallet   = "wallet"
 
 	bypassInflight = 64
 	adminInflight  = 64
@@ -39,6 +40,7 @@ type Server struct {
 	services     map[string]*service
 	streams      *streams // of the registry
 	auditStreams *streams
+	exports      *streams      // of the ledger
 	expanding    chan struct{} // a place for each body that is decompressed
 	refusals     sync.Map      // service and reason to the counter of rejected_total
 
@@ -55,10 +57,11 @@ func New(cfg Settings, d Deps) (*Server, error) {
 	s := &Server{
 		d: d, rows: problemRows(), gate: newGate(), bypass: newLimiter(bypassInflight), scrapes: newLimiter(maxScrapes),
 		services: map[string]*service{}, streams: newStreams(d.Catalog), auditStreams: newStreams(d.Catalog),
+		exports:   newStreams(d.Catalog),
 		expanding: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
 	s.live.Store(now)
-	for _, name := range []string{serviceNode, serviceRegistry} {
+	for _, name := range s.served() {
 		s.services[name] = newService(limitsOf(cfg, name))
 	}
 	d.Metrics.Declare(obs.Family{
@@ -72,6 +75,18 @@ func New(cfg Settings, d Deps) (*Server, error) {
 	}
 	s.front = front.New(cfg.Server, cfg.TLS, cfg.UDS, s.frontOptions())
 	return s, nil
+}
+
+// served are the services that are on.
+func (s *Server) served() []string {
+	out := []string{serviceNode}
+	if s.d.Registry != nil {
+		out = append(out, serviceRegistry)
+	}
+	if s.d.Wallet != nil {
+		out = append(out, serviceWallet)
+	}
+	return out
 }
 
 func withDefaults(d Deps) Deps {

@@ -20,6 +20,8 @@ type Settings struct {
 	Limits   map[string]Limits  // by service
 	SSE      registry.SSEConfig // bounds of the event streams
 	DrainCap time.Duration      // the longest drain of any service
+
+	WalletTimeout time.Duration // of the wallet's writes; 0: 5 s
 }
 
 // Limits bound what reaches one service. A rate of 0 is no limit.
@@ -52,6 +54,8 @@ type live struct {
 	peers        *auth.PeerMap
 	sse          registry.SSEConfig
 	drainCap     time.Duration
+
+	walletTimeout time.Duration
 }
 
 // newLive fails on what Validate of the parts refuses too.
@@ -68,6 +72,7 @@ func newLive(s Settings) (*live, error) {
 		read: s.Server.ReadTimeout.D(), write: s.Server.WriteTimeout.D(), maxBody: s.Server.MaxBody.Bytes(),
 		ratio: s.Server.RatioCap, maxInflated: s.Server.AbsCap.Bytes(), metricsAllow: allow, adminOnTCP: s.Server.AdminOnTCP,
 		hsts: s.Server.HSTS, cors: newCORS(s.Server.CORS), peers: peers, sse: s.SSE, drainCap: s.DrainCap,
+		walletTimeout: s.WalletTimeout,
 	}, nil
 }
 

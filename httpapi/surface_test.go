@@ -16,7 +16,7 @@ import (
 
 // target is a path of the route with values that its parameters can have.
 func (r *Route) target() string {
-	return strings.NewReplacer(":v", "2", ":epoch", "1", ":id", proposal, ":kid", "k1", ":profile", "heap", ":name", "Head").Replace(r.Pattern)
+	return strings.NewReplacer(":v", "2", ":epoch", "1", ":id", proposal, ":kid", "k1", ":profile", "heap", ":name", "Head", ":txid", txid).Replace(r.Pattern)
 }
 
 // refuses asks a route and wants a 400 that names field.
@@ -102,6 +102,14 @@ func TestEveryBodyIsReadStrictly(t *testing.T) {
 // value is JSON that a member can hold by its type, and JSON that it cannot.
 type value struct{ good, bad string }
 
+// wellSpelt are members whose spelling is looked at before what stands behind them is.
+func wellSpelt() map[string]string {
+	return map[string]string{
+		"amount_minor": `"5"`, "from": `"alice"`, "to": `"bob"`, "asset": `"ron"`, "hold": `"` + txid + `"`, "mode": `"atomic"`,
+		"valid_until": `"2100-01-01T00:00:00Z"`, "account": `"alice"`,
+	}
+}
+
 // plain gives values for the members of a body as its schema has them.
 func plain(t *testing.T, r *rig, name string) map[string]value {
 	t.Helper()
@@ -123,8 +131,11 @@ func plain(t *testing.T, r *rig, name string) map[string]value {
 		out[member] = map[string]value{
 			"string": {`"x"`, "1"}, "integer": {"1", `"x"`}, "boolean": {"true", `"x"`}, "array": {"[]", "1"}, "object": {"{}", "1"},
 		}[p.Type]
-		if p.Type == "" {
+		switch good := wellSpelt()[member]; {
+		case p.Type == "":
 			out[member] = value{"{}", ""}
+		case good != "":
+			out[member] = value{good, out[member].bad}
 		}
 	}
 	return out

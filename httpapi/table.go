@@ -18,6 +18,7 @@ const (
 	paramKid      = "kid"
 	paramProfile  = "profile"
 	paramSchema   = "name"
+	paramTx       = "txid"
 )
 
 const (
@@ -34,12 +35,19 @@ const (
 	endpointRead = "read"
 )
 
-// table is every route of the node.
+// table is every route of the node. A service that is off has none.
 func (s *Server) table() []Route {
 	out := s.bypassRoutes()
 	out = append(out, s.staticRoutes()...)
-	out = append(out, s.registryReads()...)
-	out = append(out, s.registryWrites()...)
+	if s.d.Registry != nil {
+		out = append(out, s.registryReads()...)
+		out = append(out, s.registryWrites()...)
+	}
+	if s.d.Wallet != nil {
+		out = append(out, s.walletReads()...)
+		out = append(out, s.walletWrites()...)
+		out = append(out, s.ledgerRoutes()...)
+	}
 	return append(out, s.adminRoutes()...)
 }
 

@@ -101,17 +101,24 @@ func (s *Server) fileRoutes() []Route {
 	snapshot.Deadline = snapshotDeadline
 	check := adminRow(post, "db/check", "Verify a copy of the file", s.postCheck, lines(wire.CheckLine{}))
 	check.Deadline = snapshotDeadline
-	genesis := adminRow(post, "registry/genesis", "Begin the registry's log", postGenesis(s.d.Registry), committed()...).takes(wire.Genesis{})
-	genesis.Service, genesis.Deadline, genesis.Socket, genesis.Endpoint = serviceRegistry, commitDeadline, true, "genesis"
-	genesis.Problems = writeProblems()
-	return []Route{
+	out := []Route{
 		adminRow(get, "db/info", "What the file says of itself", s.getDBInfo, answers(http.StatusOK, wire.DBInfo{})),
 		adminRow(get, "db/stats", "What the file and its committer are doing", s.getDBStats, answers(http.StatusOK, wire.DBStats{})),
 		snapshot,
 		check,
 		adminRow(post, "db/accept-restore", "Let a restored node write", s.postAcceptRestore, answersNothing("writes are let in")),
-		genesis,
 	}
+	if s.d.Registry != nil {
+		out = append(out, s.genesisRoute())
+	}
+	return out
+}
+
+func (s *Server) genesisRoute() Route {
+	r := adminRow(http.MethodPost, "registry/genesis", "Begin the registry's log", postGenesis(s.d.Registry), committed()...).takes(wire.Genesis{})
+	r.Service, r.Deadline, r.Socket, r.Endpoint = serviceRegistry, commitDeadline, true, "genesis"
+	r.Problems = writeProblems()
+	return r
 }
 
 func (s *Server) auditRoutes() []Route {

@@ -15,19 +15,30 @@ import (
 // degradedRetry is the Retry-After, in seconds, of a node that cannot do something for now.
 const degradedRetry = 5
 
-// classify finds the row that knows err.
-func (s *Server) classify(err error) row {
-	for _, r := range s.rows {
-		if r.is(err) {
-			return r
+// walletRetry is that of the wallet, which looks after its ledger every 25 ms.
+const walletRetry = 2
+
+// classify finds the row that knows err, in the words of a service.
+func (s *Server) classify(service string, err error) row {
+	r := internalRow()
+	for _, known := range s.rows {
+		if known.is(err) {
+			r = known
+			break
 		}
 	}
-	return internalRow()
+	if r.coded {
+		return r.byCode(err)
+	}
+	if service == serviceWallet {
+		return r.inWallet()
+	}
+	return r
 }
 
 // tell answers the call with the problem that err is, and counts it. It returns false when an answer had begun.
 func (s *Server) tell(c *call, b *bound, err error) bool {
-	r := s.classify(err)
+	r := s.classify(b.route.Service, err)
 	c.reason = r.reason
 	s.rejected(b.route.Service, r.reason)
 	if r.status == http.StatusTooManyRequests && b.busy != nil {
@@ -85,7 +96,7 @@ func (s *Server) problem(c *call, r row, err error) *wire.Problem {
 	p := &wire.Problem{
 		Type: problemType(service, r.reason), Title: r.title, Status: r.status,
 		Detail: r.hint, Instance: instance(c.corrID), Code: r.code, Reason: r.reason, Service: service,
-		Retryable: r.retry, CorrID: c.corrID, RetryAfter: s.retryAfter(c.live, r.wait, err),
+		Retryable: r.retry, CorrID: c.corrID, RetryAfter: s.retryAfter(c.live, service, r.wait, err),
 	}
 	switch {
 	case r.hint != "":
@@ -109,11 +120,14 @@ func instance(corrID string) string {
 }
 
 // retryAfter is in seconds, 0 for none.
-func (s *Server) retryAfter(l *live, w wait, err error) int {
+func (s *Server) retryAfter(l *live, service string, w wait, err error) int {
 	switch w {
 	case waitBusy:
 		return 1 + rand.IntN(2)
 	case waitDegraded:
+		if service == serviceWallet {
+			return walletRetry
+		}
 		return degradedRetry
 	case waitDrain:
 		left := l.drainCap - s.gate.draining(s.now())

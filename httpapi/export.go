@@ -1,0 +1,183 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"ronbox/appliance/flow"
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/record"
+	"ronbox/httpapi/wire"
+)
+
+const (
+	consumerExport = "export"
+	exportChunk    = 64 << 10 // bytes that are sent at a time
+)
+
+// errGone ends an export whose client has left, or takes nothing.
+var errGone = errors.New("the client is gone")
+
+// exporter is one client of the ledger's export, fed by the goroutine of its connection.
+type exporter struct {
+	s    *Server
+	c    *call
+	sub  *flow.Subscription[ledger.Committed] // nil: ends with what there is
+	out  *rolling
+	buf  []byte
+	next uint64 // the record to give next
+	to   uint64 // the last one to give, 0 for no end
+
+	begun bool // a line was given
+}
+
+// getExport serves GET /v1/ledger/export. It reads in slices, so a slow client holds up nothing, and each chunk has a deadline
+// of its own.
+func (s *Server) getExport(c *call) error {
+	e := &exporter{s: s, c: c, out: newRolling(c)}
+	if err := e.read(); err != nil {
+		return err
+	}
+	if !s.exports.enter(c.peer, c.live.sse) {
+		return errStreams
+	}
+	defer s.exports.leave(c.peer)
+	if c.query.Get("follow") == "1" {
+		e.sub = s.d.Wallet.Events(consumerExport) // before the first read: what is committed meanwhile is told
+		defer e.sub.Close()
+	}
+	err := e.run()
+	if err == nil || errors.Is(err, errGone) {
+		return nil
+	}
+	if c.status == 0 {
+		return err
+	}
+	return s.endLines(&lines{c: c, out: e.out}, err, func(p *wire.Problem) any { return wire.ExportEnd{Problem: p} })
+}
+
+// read takes the query.
+func (e *exporter) read() (err error) {
+	if v := e.c.query.Get("follow"); e.c.query.Has("follow") && v != "0" && v != "1" {
+		return &QueryError{"follow", "must be 0 or 1"}
+	}
+	if e.next, err = e.c.number("from_seq", 1, maxVersion); err != nil {
+		return err
+	}
+	e.to, err = e.c.number("to_seq", 0, maxVersion)
+	if err == nil && e.to != 0 && e.to < e.next {
+		return &QueryError{"to_seq", "must not be before from_seq"}
+	}
+	return err
+}
+
+// run gives what there is, and then what comes, to the end asked for or of the node.
+func (e *exporter) run() error {
+	for {
+		if err := e.slice(); err != nil {
+			return err
+		}
+		if e.sub == nil || e.to != 0 && e.next > e.to || e.c.r.Method == http.MethodHead {
+			return nil
+		}
+		if more := e.wait(); !more {
+			return nil
+		}
+	}
+}
+
+// slice gives all records from the next to the newest.
+func (e *exporter) slice() error {
+	ctx := e.c.context()
+	head, err := e.s.d.Wallet.Head(ctx, e.c.actor)
+	if err != nil {
+		return err
+	}
+	to := head.Seq
+	if e.to != 0 {
+		to = min(to, e.to)
+	}
+	e.open()
+	if e.c.r.Method == http.MethodHead || e.next > to {
+		return e.flush()
+	}
+	if err := e.s.d.Wallet.Export(ctx, e.c.actor, e.next, to, false, e.line); err != nil {
+		if errors.Is(context.Cause(ctx), context.Canceled) {
+			return errGone
+		}
+		return errors.Join(err, e.flush())
+	}
+	e.next = to + 1
+	return e.flush()
+}
+
+// open writes the headers, once.
+func (e *exporter) open() {
+	if e.c.status == 0 {
+		e.c.set("Content-Type", typeLines)
+		e.c.set("Cache-Control", cacheNone)
+		e.c.WriteHeader(http.StatusOK)
+	}
+}
+
+// line adds one line, and sends what has come together.
+func (e *exporter) line(l record.Line) error {
+	if e.s.ended() {
+		return errGone
+	}
+	if l.Kind == record.LineFormat && e.begun {
+		return nil // one is enough, however many reads it takes
+	}
+	e.begun = true
+	e.buf = l.Append(e.buf)
+	if len(e.buf) < exportChunk {
+		return nil
+	}
+	return e.flush()
+}
+
+func (e *exporter) flush() error {
+	if len(e.buf) == 0 {
+		return nil
+	}
+	_, err := e.out.Write(e.buf)
+	e.buf = e.buf[:0]
+	if err != nil {
+		return errGone
+	}
+	return nil
+}
+
+// ended tells whether streams are over.
+func (s *Server) ended() bool {
+	select {
+	case <-s.gate.closed:
+		return true
+	default:
+	}
+	phase, _ := s.d.Lifecycle.Load()
+	return ends(phase)
+}
+
+// wait returns when more was committed; false says that there is no more to wait for. Events that were missed do not matter: they
+// only say that there is something to read.
+func (e *exporter) wait() (more bool) {
+	for {
+		phase, changed := e.s.d.Lifecycle.Load()
+		if ends(phase) || e.sub.Closed() {
+			return false
+		}
+		select {
+		case <-e.c.context().Done():
+			return false
+		case <-e.s.gate.closed:
+			return false
+		case <-changed:
+		case <-e.sub.Ready():
+			if ev, lost, ok := e.sub.Next(); ok && (lost > 0 || ev.Last >= e.next) {
+				return true
+			}
+		}
+	}
+}

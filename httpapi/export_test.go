@@ -1,0 +1,213 @@
+package httpapi
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"ronbox/appliance/flow"
+	"ronbox/appliance/unit"
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/record"
+	"ronbox/engines/registry"
+	"ronbox/engines/wallet"
+	"ronbox/httpapi/client"
+	"ronbox/httpapi/wire"
+)
+
+// exportOf is what an export of records from one to another holds.
+func exportOf(from, to uint64) []byte {
+	first := record.Line{Kind: record.LineFormat, From: from}
+	out := first.Append(nil)
+	for seq := from; seq <= to; seq++ {
+		l := recordLine(seq)
+		b := record.Line{Kind: record.LineBatch, Batch: record.Batch{No: seq, First: seq, Count: 1, At: ledgerNow}}
+		out = b.Append(l.Append(out))
+	}
+	return out
+}
+
+func TestExport(t *testing.T) {
+	for query, want := range map[string][]byte{
+		"": exportOf(1, 3), "?from_seq=2": exportOf(2, 3), "?from_seq=2&to_seq=2&follow=0": exportOf(2, 2), "?to_seq=9": exportOf(1, 3),
+		"?from_seq=4": nil, "?from_seq=2&to_seq=2&follow=1": exportOf(2, 2),
+	} {
+		r := newRig(t)
+		w := r.do("GET", "/v1/ledger/export"+query, "", writer)
+		if w.Code != 200 || w.Header().Get("Content-Type") != typeLines || !bytes.Equal(w.Body.Bytes(), want) {
+			t.Errorf("%s: %d %s, want %s", query, w.Code, w.Body, want)
+		}
+		if head := r.do("HEAD", "/v1/ledger/export"+query, "", writer); head.Code != 200 || head.Body.Len() != 0 {
+			t.Errorf("HEAD %s: %d %q", query, head.Code, head.Body)
+		}
+	}
+	r := newRig(t)
+	for query, field := range map[string]string{"to_seq=1&from_seq=2": "to_seq", "follow=yes": "follow", "from_seq=0": "from_seq", "from=1": "from"} {
+		if p := problemIn(t, r.do("GET", "/v1/ledger/export?"+query, "", writer).Body.String()); p.Code != "BAD_REQUEST" || p.Details["field"] != field {
+			t.Errorf("%s: %+v", query, p)
+		}
+	}
+}
+
+// An export that is larger than a chunk comes whole, and one that fails ends with why.
+func TestExportInChunks(t *testing.T) {
+	r := newRig(t)
+	r.wal.seq = 700
+	if got := r.do("GET", "/v1/ledger/export", "", writer).Body.Bytes(); len(got) < 2*exportChunk || !bytes.Equal(got, exportOf(1, 700)) {
+		t.Errorf("%d bytes", len(got))
+	}
+	r.wal.broken = 600
+	got := r.do("GET", "/v1/ledger/export", "", writer).Body.Bytes()
+	rest, whole := bytes.CutPrefix(got, exportOf(1, 599))
+	if p := problemIn(t, strings.TrimSuffix(strings.TrimPrefix(string(rest), `{"problem":`), "}\n")); !whole || p.Code != "UPSTREAM_UNAVAILABLE" || p.CorrID == "" {
+		t.Errorf("ends with %s", rest)
+	}
+	r.wal.set(wallet.ErrForbidden)
+	if w := r.do("GET", "/v1/ledger/export", "", writer); w.Code != 403 || problemIn(t, w.Body.String()).Code != "FORBIDDEN" {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// follower reads an export that stays, over the network.
+type follower struct {
+	t    *testing.T
+	resp *http.Response
+	in   *bufio.Reader
+}
+
+func (r *rig) follow(t *testing.T, ctx context.Context, query string) *follower {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, "GET", r.url+"/v1/ledger/export?follow=1"+query, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer good")
+	resp, err := r.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	return &follower{t, resp, bufio.NewReader(resp.Body)}
+}
+
+// want reads lines and compares them.
+func (f *follower) want(lines []byte) {
+	f.t.Helper()
+	for _, want := range bytes.SplitAfter(lines, []byte("\n")) {
+		if len(want) == 0 {
+			continue
+		}
+		got, err := f.in.ReadBytes('\n')
+		if err != nil || !bytes.Equal(got, want) {
+			f.t.Fatalf("%s %v, want %s", got, err, want)
+		}
+	}
+}
+
+// Who follows gets what there is, then each batch as it is committed, whatever events were lost, in one piece.
+func TestExportFollows(t *testing.T) {
+	r := newRig(t).listening(t)
+	f := r.follow(t, t.Context(), "")
+	f.want(exportOf(1, 3))
+	r.wal.commit()
+	rest, _ := bytes.CutPrefix(exportOf(1, 4), exportOf(1, 3))
+	f.want(rest)
+	for range 40 { // more than the bus holds
+		r.wal.commit()
+	}
+	rest, _ = bytes.CutPrefix(exportOf(1, 44), exportOf(1, 4))
+	f.want(rest)
+	r.SetGate(GateClosed)
+	if rest, err := f.in.ReadBytes('\n'); err == nil || len(rest) != 0 {
+		t.Errorf("after the end: %q %v", rest, err)
+	}
+}
+
+// An export ends with the range that was asked for, with the node, and with its client; its place is free then.
+func TestExportEnds(t *testing.T) {
+	one := func(c *Settings, _ *Deps) {
+		c.SSE = registry.SSEConfig{Ping: unit.Duration(time.Minute), MaxClients: 1, MaxPerIP: 1}
+	}
+	for doc, end := range map[string]func(r *rig, leave context.CancelFunc){
+		"range": func(r *rig, _ context.CancelFunc) { r.wal.commit() }, "client": func(_ *rig, leave context.CancelFunc) { leave() },
+		"node": func(r *rig, _ context.CancelFunc) { r.phase.Store(flow.Stopping) }, "bus": func(r *rig, _ context.CancelFunc) { r.wal.bus.Close() },
+	} {
+		r := newRig(t, one).listening(t)
+		ctx, leave := context.WithCancel(t.Context())
+		f := r.follow(t, ctx, "&to_seq=4")
+		f.want(exportOf(1, 3))
+		if w := r.do("GET", "/v1/ledger/export", "", writer); w.Code != 429 || problemIn(t, w.Body.String()).Code != "BUSY" {
+			t.Errorf("%s: a second one: %d", doc, w.Code)
+		}
+		end(r, leave)
+		waitFor(t, doc+" to end it", func() bool { return r.exports.count() == 0 })
+		leave()
+	}
+}
+
+// A client that takes nothing is dropped after the write timeout.
+func TestExportToAStalledClient(t *testing.T) {
+	r := newRig(t, func(c *Settings, _ *Deps) { c.Server.WriteTimeout = unit.Duration(100 * time.Millisecond) }).listening(t)
+	r.wal.seq = 100_000 // 70 MB: more than any socket holds
+	c := r.dial(t)
+	if _, err := c.Write([]byte("GET /v1/ledger/export HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "export to begin", func() bool { return r.exports.count() == 1 })
+	waitFor(t, "export to be dropped", func() bool { return r.exports.count() == 0 })
+}
+
+func TestTheClientExports(t *testing.T) {
+	w, c := newWitness(t)
+	var got []byte
+	add := func(line []byte) error { got = append(append(got, line...), '\n'); return nil }
+	if err := c.ExportLedger(t.Context(), 2, 0, false, add); err != nil || !bytes.Equal(got, exportOf(2, 3)) {
+		t.Errorf("%v %s", err, got)
+	}
+	n := 0
+	err := c.ExportLedger(t.Context(), 0, 0, true, func([]byte) error {
+		if n++; n == 7 {
+			w.wal.commit()
+		}
+		if n == 9 {
+			return client.ErrStop
+		}
+		return nil
+	})
+	if err != nil || n != 9 {
+		t.Errorf("followed %d lines: %v", n, err)
+	}
+	w.wal.broken = 2
+	err = c.ExportLedger(t.Context(), 0, 0, false, add)
+	if p, ok := errors.AsType[*wire.Problem](err); !ok || p.Code != "UPSTREAM_UNAVAILABLE" || !client.Retryable(err) {
+		t.Errorf("broken: %v", err)
+	}
+}
+
+// The client gives the bytes of receipts as they are, and says what was there before.
+func TestTheClientPosts(t *testing.T) {
+	w, c := newWitness(t)
+	w.wal.replay = true
+	p, err := c.Transfer(t.Context(), "k.1", transfer())
+	if err != nil || !p.Replayed || !bytes.Equal(p.Raw, receiptOf(w.wal.order, "k.1")) || p.Receipt.TxID != txid || p.Receipt.AmountMinor != "5" {
+		t.Errorf("%v %+v", err, p)
+	}
+	w.wal.status = http.StatusMultiStatus
+	b, err := c.Batch(t.Context(), "k.2", wire.Batch{Mode: "independent", Ops: []wire.BatchOp{{Op: wire.OpRelease, Hold: txid}}})
+	if err != nil || !b.Replayed || len(b.Answer.Results) != 2 || b.Answer.Results[1].Status != 409 || len(b.Raw) == 0 {
+		t.Errorf("%v %+v", err, b)
+	}
+	w.wal.set(&wallet.OutcomeError{Unknown: true, Cause: ledger.ErrUnavailable})
+	_, err = c.Transfer(t.Context(), "k.1", transfer())
+	if p, ok := errors.AsType[*wire.Problem](err); !ok || !p.Unknown() || !client.Retryable(err) {
+		t.Errorf("unknown: %v", err)
+	}
+	if _, err = c.Transfer(t.Context(), "no key", transfer()); client.Retryable(err) {
+		t.Errorf("a wrong key: %v", err)
+	}
+}

@@ -1,0 +1,346 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"ronbox/appliance/flow"
+	"ronbox/engines"
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/record"
+	"ronbox/engines/wallet"
+	"ronbox/httpapi/inflate"
+	"ronbox/httpapi/wire"
+	"ronbox/store"
+)
+
+// toldCase is one way to meet a row of the wallet's table of codes.
+type toldCase struct {
+	doc     string
+	ask     func(*rig) *httptest.ResponseRecorder
+	status  int
+	code    string
+	reason  string
+	retry   bool
+	details details // exactly
+	says    string  // part of the detail text
+}
+
+// payWith pays while the wallet answers with err.
+func payWith(err error) func(*rig) *httptest.ResponseRecorder {
+	return func(r *rig) *httptest.ResponseRecorder {
+		r.wal.set(err)
+		return r.do("POST", "/v1/transfer", someTransfer, writer)
+	}
+}
+
+func refusedBy(code record.Result) error {
+	return fmt.Errorf("post: %w", &ledger.Reject{Code: code})
+}
+
+// asked is a request that no engine sees.
+func asked(method, path, body string, h header) func(*rig) *httptest.ResponseRecorder {
+	return func(r *rig) *httptest.ResponseRecorder { return r.do(method, path, body, h) }
+}
+
+func gated(g Gate) func(*rig) *httptest.ResponseRecorder {
+	return func(r *rig) *httptest.ResponseRecorder {
+		r.SetGate(g)
+		return r.do("POST", "/v1/transfer", someTransfer, writer)
+	}
+}
+
+// twice pays within limits, and again.
+func twice(l Limits) func(*rig) *httptest.ResponseRecorder {
+	return func(r *rig) *httptest.ResponseRecorder {
+		r.services[serviceWallet].set(l)
+		r.do("POST", "/v1/transfer", someTransfer, writer)
+		return r.do("POST", "/v1/transfer", someTransfer, writer)
+	}
+}
+
+func badCases() []toldCase {
+	bad := func(doc, field, reason string, ask func(*rig) *httptest.ResponseRecorder) toldCase {
+		c := toldCase{doc: doc, ask: ask, status: 400, code: "BAD_REQUEST", reason: reason}
+		if field != "" {
+			c.details = details{"field": field}
+			c.says = field
+		}
+		return c
+	}
+	noKey := header{"Authorization": "Bearer good", idemHeader: ""}
+	media := bad("another media type", "", reasonMediaType, asked("POST", "/v1/transfer", "x", header{"Authorization": "Bearer good", "Content-Type": "text/plain"}))
+	media.status = 415
+	return []toldCase{
+		bad("no JSON", "", reasonSchema, asked("POST", "/v1/transfer", "{", writer)),
+		bad("an unknown member", "x", reasonSchema, asked("POST", "/v1/transfer", `{"x":1}`, writer)),
+		bad("a wrong amount", "amount_minor", reasonSchema, asked("POST", "/v1/transfer", `{"amount_minor":5}`, writer)),
+		bad("a wrong nonce", "nonce", reasonSchema, asked("POST", "/v1/transfer", `{"nonce":0}`, writer)),
+		bad("a wrong account", "from", reasonSchema, asked("POST", "/v1/transfer", `{"from":"a b"}`, writer)),
+		bad("from is to", "to", reasonSchema, asked("POST", "/v1/transfer", strings.Replace(someTransfer, "bob", "alice", 1), writer)),
+		bad("no key", idemHeader, reasonBadHeader, asked("POST", "/v1/transfer", someTransfer, noKey)),
+		bad("a wrong query", "account", reasonMalformed, asked("GET", "/v1/account?account=a%20b", "", writer)),
+		bad("no such parameter", "user", reasonMalformed, asked("GET", "/v1/account?user=a", "", writer)),
+		bad("valid_until is past", "valid_until", "expired", payWith(refusedBy(record.Expired))),
+		bad("no such asset", "asset", "asset_unknown", payWith(refusedBy(record.AssetUnknown))),
+		bad("what the wallet finds", "to", "malformed", payWith(&wallet.FieldError{Field: "to", Reason: "is odd"})),
+		bad("a cursor of another query", "cursor", "malformed", func(r *rig) *httptest.ResponseRecorder {
+			r.wal.set(ledger.ErrCursor)
+			return r.do("GET", "/v1/history?account=a&asset=ron&cursor=x", "", writer)
+		}),
+		bad("beyond the ledger", "", "malformed", func(r *rig) *httptest.ResponseRecorder {
+			r.wal.set(fmt.Errorf("consistency: %w", ledger.ErrRange))
+			return r.do("GET", "/v1/ledger/consistency?from=1&to=99", "", writer)
+		}),
+		bad("a body that inflates by too much", "", reasonRatioCap, func(r *rig) *httptest.ResponseRecorder {
+			body := `{"memo":"` + strings.Repeat("a", 100_000) + `"}`
+			return r.do("POST", "/v1/transfer", gzipped(r.t, body), header{"Authorization": "Bearer good", "Content-Encoding": "gzip"})
+		}),
+		media,
+	}
+}
+
+func deniedCases() []toldCase {
+	return []toldCase{
+		{doc: "no token", ask: asked("POST", "/v1/transfer", someTransfer, nil), status: 401, code: "UNAUTHORIZED", reason: reasonUnauth},
+		{doc: "a token of another scope", ask: asked("POST", "/v1/transfer", someTransfer, header{"Authorization": "Bearer bad"}), status: 403,
+			code: "FORBIDDEN", reason: reasonForbidden},
+		{doc: "another account", ask: payWith(&engines.GrantError{Caveat: "account", Reason: "is another one"}), status: 403, code: "FORBIDDEN",
+			reason: reasonForbidden},
+		{doc: "a system account", ask: payWith(fmt.Errorf("to: %w", wallet.ErrForbidden)), status: 403, code: "FORBIDDEN", reason: reasonForbidden},
+	}
+}
+
+func limitCases() []toldCase {
+	limit := func(doc, reason, which string, status int, ask func(*rig) *httptest.ResponseRecorder) toldCase {
+		return toldCase{doc: doc, ask: ask, status: status, code: "LIMITS_EXCEEDED", reason: reason, details: details{"limit": which}}
+	}
+	reject := func(code record.Result, which string) func(*rig) *httptest.ResponseRecorder {
+		return payWith(&ledger.Reject{Code: code, Limit: which})
+	}
+	return []toldCase{
+		limit("one operation", "limit_op", "per_op", 403, reject(record.LimitOp, "per_op")),
+		limit("a day", "limit_daily", "daily", 403, reject(record.LimitDaily, "daily")),
+		limit("a day of the token", "limit_daily", "token_daily", 403, reject(record.LimitDaily, "token_daily")),
+		limit("the receiver", "limit_total", "account_total", 403, reject(record.LimitTotal, "account_total")),
+		limit("open holds", "limit_holds", "open_holds", 403, reject(record.LimitHolds, "open_holds")),
+		limit("the token's ceiling", reasonLimits, "ceiling", 403, payWith(&engines.GrantError{Caveat: "ceiling", Reason: "is lower"})),
+		limit("the wallet's own", reasonLimits, "batch_max_ops", 403, payWith(&wallet.LimitError{Limit: "batch_max_ops"})),
+		limit("a batch", reasonLimits, "batch_max_ops", 403, asked("POST", "/v1/batch", batchOf("atomic", maxBatchOps+1), writer)),
+		limit("a body", reasonBodyCap, "body", 413, asked("POST", "/v1/transfer", `{"memo":"`+strings.Repeat("a", 2<<20)+`"}`, writer)),
+	}
+}
+
+func conflictCases() []toldCase {
+	id, _ := record.ParseTxID(txid)
+	clash := func(doc, code, reason string, retry bool, d details, err error) toldCase {
+		return toldCase{doc: doc, ask: payWith(err), status: 409, code: code, reason: reason, retry: retry, details: d}
+	}
+	other := func(scope string, g *engines.Grant, err error) func(*rig) *httptest.ResponseRecorder {
+		return func(r *rig) *httptest.ResponseRecorder {
+			r.d.Auth = granted{[]string{scope}, g}
+			r.wal.set(err)
+			return r.do("POST", "/v1/batch", batchOf("atomic", 2), writer)
+		}
+	}
+	reused := &ledger.Reject{Code: record.NonceReused, Expected: 7, Committed: id}
+	taken := clash("a key of another request", "IDEMPOTENCY_CONFLICT", "idem_conflict", false, nil, refusedBy(record.IdemConflict))
+	taken.status = 422
+	inBatch := func(err error) error { return &wallet.IndexError{Index: 1, Err: err} }
+	return []toldCase{
+		clash("too little", "INSUFFICIENT_FUNDS", "insufficient_funds", false, details{"asset": "ron"}, refusedBy(record.InsufficientFunds)),
+		clash("a nonce again", "NONCE_CONFLICT", "nonce_reused", false,
+			details{"field": "nonce", "expected_nonce": 7.0, "committed_txid": txid}, reused),
+		clash("a nonce ahead", "NONCE_CONFLICT", "nonce_gap", true, details{"field": "nonce", "expected_nonce": 7.0},
+			&ledger.Reject{Code: record.NonceGap, Expected: 7}),
+		{doc: "a nonce of someone else's account", ask: other("wallet.transfer", grantOf("bob"), inBatch(reused)), status: 409,
+			code: "NONCE_CONFLICT", reason: "nonce_reused", details: details{"field": "nonce", "index": 1.0}},
+		{doc: "a nonce by who may not pay", ask: other("wallet.burn", nil, inBatch(reused)), status: 409,
+			code: "NONCE_CONFLICT", reason: "nonce_reused", details: details{"field": "nonce", "index": 1.0}},
+		{doc: "a nonce in a batch", ask: other("wallet.transfer", grantOf("alice"), inBatch(reused)), status: 409, code: "NONCE_CONFLICT",
+			reason: "nonce_reused", details: details{"field": "nonce", "index": 1.0, "expected_nonce": 7.0, "committed_txid": txid}},
+		clash("a hold again", "HOLD_CLOSED", "hold_closed", false, nil, refusedBy(record.HoldClosed)),
+		clash("a hold too late", "HOLD_EXPIRED", "hold_expired", false, nil, refusedBy(record.HoldExpired)),
+		clash("a flag", "ACCOUNT_LOCKED", "account_locked", false, nil, refusedBy(record.AccountLocked)),
+		clash("the same key under way", "IDEMPOTENCY_IN_FLIGHT", "idem_in_flight", true, nil, wallet.ErrInFlight),
+		taken,
+	}
+}
+
+func laterCases() []toldCase {
+	busy := func(doc, reason string, ask func(*rig) *httptest.ResponseRecorder) toldCase {
+		return toldCase{doc: doc, ask: ask, status: 429, code: "BUSY", reason: reason, retry: true}
+	}
+	later := func(doc, reason string, d details, ask func(*rig) *httptest.ResponseRecorder) toldCase {
+		return toldCase{doc: doc, ask: ask, status: 503, code: "RETRY_LATER", reason: reason, retry: true, details: d}
+	}
+	none := func(cause string) details { return details{"cause": cause, "outcome": "none"} }
+	return []toldCase{
+		busy("work_tx is full", reasonBusy, payWith(fmt.Errorf("post: %w", flow.ErrBusy))),
+		busy("too many in flight", reasonInflight, func(r *rig) *httptest.ResponseRecorder {
+			r.services[serviceWallet].set(Limits{})
+			return r.do("POST", "/v1/transfer", someTransfer, writer)
+		}),
+		busy("too many a second", reasonRate, twice(Limits{Inflight: 9, PerPrincipal: Rate{1, 1}})),
+		later("not ready", reasonDegraded, none(wallet.CauseLedger), func(r *rig) *httptest.ResponseRecorder {
+			r.wal.notReady = &wallet.NotReadyError{Cause: wallet.CauseLedger}
+			return r.do("POST", "/v1/transfer", someTransfer, writer)
+		}),
+		later("too late in the queue", reasonDegraded, none(wallet.CauseDeadline), payWith(&wallet.NotReadyError{Cause: wallet.CauseDeadline})),
+		later("the ledger loads", reasonDegraded, none(wallet.CauseStarting), payWith(ledger.ErrLoading)),
+		later("the deadline", reasonTimeout, details{"outcome": "none"}, payWith(context.DeadlineExceeded)),
+		later("the client went", reasonCanceled, details{"outcome": "none"}, payWith(context.Canceled)),
+		later("the queue is closed", reasonDraining, nil, payWith(flow.ErrClosed)),
+		later("draining", reasonDraining, nil, gated(GateDraining)),
+		later("starting", reasonDegraded, details{"cause": "starting"}, func(r *rig) *httptest.ResponseRecorder {
+			r.gate = newGate()
+			return r.do("GET", "/v1/balance?account=a&asset=ron", "", writer)
+		}),
+		later("restored", reasonRestored, details{"cause": reasonRestored}, payWith(store.ErrRestored)),
+	}
+}
+
+func gravestCases() []toldCase {
+	gone := func(doc, outcome string, err error) toldCase {
+		return toldCase{doc: doc, ask: payWith(err), status: 503, code: "UPSTREAM_UNAVAILABLE", reason: "upstream", retry: true,
+			details: details{"outcome": outcome}}
+	}
+	unsure := gone("the store's word is out", "unknown", flow.ErrUnknown)
+	unsure.reason, unsure.says = reasonCommitUnsure, "same request again"
+	failed := gone("the store failed", "unknown", store.ErrPoisoned)
+	failed.reason, failed.says = reasonStoreFailed, "same request"
+	unknown := gone("no answer of the ledger", "unknown", &wallet.OutcomeError{Unknown: true, Cause: context.DeadlineExceeded})
+	unknown.says = "same Idempotency-Key"
+	lost := gone("no answer below", "unknown", &ledger.UnavailableError{Unknown: true, Cause: context.DeadlineExceeded})
+	lost.says = "same Idempotency-Key"
+	absent := func(doc, code, reason string, ask func(*rig) *httptest.ResponseRecorder) toldCase {
+		return toldCase{doc: doc, ask: ask, status: 404, code: code, reason: reason}
+	}
+	return []toldCase{
+		unsure, failed, unknown, lost,
+		gone("the breaker is open", "none", &wallet.OutcomeError{Cause: ledger.ErrUnavailable}),
+		gone("retries are spent", "none", &ledger.UnavailableError{Cause: context.DeadlineExceeded}),
+		gone("safe mode", "none", ledger.ErrSafeMode),
+		absent("no such txid", "NOT_FOUND", reasonNotFound, func(r *rig) *httptest.ResponseRecorder {
+			r.wal.set(fmt.Errorf("tx: %w", wallet.ErrNotFound))
+			return r.do("GET", "/v1/tx/"+txid, "", writer)
+		}),
+		absent("no txid at all", "NOT_FOUND", reasonNotFound, asked("GET", "/v1/tx/tx_x", "", writer)),
+		absent("no such path", "NOT_FOUND", reasonNotFound, asked("POST", "/v1/mint", "", writer)),
+		absent("no such hold", "HOLD_NOT_FOUND", "hold_unknown", payWith(refusedBy(record.HoldUnknown))),
+		{doc: "no room", ask: payWith(ledger.ErrFull), status: 507, code: "STORE_FULL", reason: reasonStoreFull, retry: true},
+		{doc: "no room below", ask: payWith(store.ErrFull), status: 507, code: "STORE_FULL", reason: reasonStoreFull, retry: true},
+		{doc: "a bug", ask: payWith(fmt.Errorf("secret: %w", store.ErrCorrupt)), status: 500, code: "INTERNAL_ERROR", reason: reasonInternal},
+		{doc: "a panic", ask: func(r *rig) *httptest.ResponseRecorder {
+			r.d.Auth = nil
+			return r.do("POST", "/v1/transfer", someTransfer, writer)
+		}, status: 500, code: "INTERNAL_ERROR", reason: reasonInternal},
+	}
+}
+
+// theCodes are those that a caller of the wallet can meet.
+func theCodes() []string {
+	return []string{
+		"ACCOUNT_LOCKED", "BAD_REQUEST", "BUSY", "FORBIDDEN", "HOLD_CLOSED", "HOLD_EXPIRED", "HOLD_NOT_FOUND", "IDEMPOTENCY_CONFLICT",
+		"IDEMPOTENCY_IN_FLIGHT", "INSUFFICIENT_FUNDS", "INTERNAL_ERROR", "LIMITS_EXCEEDED", "NONCE_CONFLICT", "NOT_FOUND", "RETRY_LATER", "STORE_FULL",
+		"UNAUTHORIZED", "UPSTREAM_UNAVAILABLE",
+	}
+}
+
+// Every code is met through the handlers, told as it should be, counted once, and no other is ever told.
+func TestEveryCodeOfTheWallet(t *testing.T) {
+	all := slices.Concat(badCases(), deniedCases(), limitCases(), conflictCases(), laterCases(), gravestCases())
+	met := map[string]bool{}
+	for _, tt := range all {
+		r := newRig(t)
+		w := tt.ask(r)
+		p := problemIn(t, w.Body.String())
+		met[p.Code] = true
+		if w.Code != tt.status || p.Status != tt.status || p.Code != tt.code || p.Reason != tt.reason || p.Retryable != tt.retry || p.Service != serviceWallet {
+			t.Errorf("%s: %d %+v, want %d %s %s retry %v", tt.doc, w.Code, p, tt.status, tt.code, tt.reason, tt.retry)
+		}
+		if want := map[string]any(tt.details); !reflect.DeepEqual(p.Details, want) && len(p.Details)+len(want) > 0 {
+			t.Errorf("%s: details %v, want %v", tt.doc, p.Details, want)
+		}
+		if p.Detail == "" || !strings.Contains(p.Detail, tt.says) || strings.Contains(w.Body.String(), "secret") {
+			t.Errorf("%s: %q, want %q in it", tt.doc, p.Detail, tt.says)
+		}
+		if n := sum(t, r.metrics, "rejected_total", "service", "wallet", "reason", tt.reason); n != 1 {
+			t.Errorf("%s: counted %v times", tt.doc, n)
+		}
+		checkRetryAfter(t, tt.doc, w, p)
+	}
+	for _, code := range theCodes() {
+		if !met[code] {
+			t.Errorf("%s: no case meets it", code)
+		}
+		delete(met, code)
+	}
+	for code := range met {
+		t.Errorf("%s is no code of the wallet", code)
+	}
+}
+
+// checkRetryAfter: whole seconds from 1 on wherever it makes sense to come again, the same outside the body as in it, none elsewhere.
+func checkRetryAfter(t *testing.T, doc string, w *httptest.ResponseRecorder, p wire.Problem) {
+	t.Helper()
+	want := w.Code == 429 || w.Code == 503 || w.Code == 507 || p.Code == "IDEMPOTENCY_IN_FLIGHT"
+	given := w.Header().Get("Retry-After")
+	if n, _ := strconv.Atoi(given); want != (n >= 1) || given != "" && n != p.RetryAfter {
+		t.Errorf("%s: Retry-After %q, in the body %d", doc, given, p.RetryAfter)
+	}
+	if (w.Header().Get("WWW-Authenticate") != "") != (w.Code == http.StatusUnauthorized) {
+		t.Errorf("%s: challenged as %q", doc, w.Header().Get("WWW-Authenticate"))
+	}
+}
+
+// Whatever the ledger's rules refuse, and whatever any service can meet, has its words on a route of the wallet, and no status
+// that the table does not have.
+func TestNoOtherStatusOnTheWallet(t *testing.T) {
+	var all []error
+	for code := record.IdemConflict; code.Known(); code++ {
+		all = append(all, refusedBy(code))
+	}
+	for _, c := range problemCases() {
+		all = append(all, c.err)
+	}
+	all = append(all, inflate.ErrRatio)
+	for _, err := range all {
+		r := newRig(t)
+		r.undescribed = true
+		r.wal.set(err)
+		w := r.do("POST", "/v1/transfer", someTransfer, writer)
+		p := problemIn(t, w.Body.String())
+		if p.Service != serviceWallet || w.Code == http.StatusGatewayTimeout || w.Code == 503 && w.Header().Get("Retry-After") == "" && p.Retryable {
+			t.Errorf("%v: %d %+v", err, w.Code, p)
+		}
+		registry := strings.HasPrefix(p.Type, "urn:ronbox:problem:registry")
+		if registry || strings.ToUpper(p.Code) != p.Code {
+			t.Errorf("%v: told as %+v", err, p)
+		}
+		if p.Code == "INTERNAL_ERROR" && strings.HasPrefix(err.Error(), "post: ledger: refused") {
+			t.Errorf("%v is told as a bug", err)
+		}
+	}
+}
+
+// A deadline that ends in the wallet is told as what it is: nothing was done.
+func TestTheDeadlineEndsAWrite(t *testing.T) {
+	r := newRig(t)
+	r.wal.wait = true
+	w := r.do("POST", "/v1/transfer", someTransfer, header{"Authorization": "Bearer good", "Request-Timeout": "0.02"})
+	if p := problemIn(t, w.Body.String()); w.Code != 503 || p.Code != "RETRY_LATER" || p.Details["outcome"] != "none" {
+		t.Errorf("%d %+v", w.Code, p)
+	}
+	if r.wal.until > time.Second {
+		t.Errorf("%s to the deadline", r.wal.until)
+	}
+}
