@@ -52,4 +52,3 @@ type Client interface {
 	// Close ends the intake and waits for the calls under way until ctx ends.
 	Close(ctx context.Context) error
 }
-

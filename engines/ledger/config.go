@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"ronbox/appliance/unit"
+	"ronbox/engines/ledger/idem"
 )
 
 // Values of Config.VerifyOnOpen.
@@ -24,6 +25,10 @@ type Config struct {
 	SlotWidth        unit.Duration `toml:"slot_width" reload:"r"`         // time a slot of the idempotency index covers
 	SlotMax          int           `toml:"slot_max" reload:"r"`           // keys after which a slot ends early
 	VerifyOnOpen     string        `toml:"verify_on_open" reload:"x"`     // none, tail, full
+
+	// KeyTTL is how long idempotency keys count: a slot is dropped once all its keys are older. It is not a key of this section; the
+	// owner takes it from whoever sets it on the ops.
+	KeyTTL unit.Duration `toml:"-" reload:"-"`
 }
 
 // DefaultConfig gives every default.
@@ -36,8 +41,11 @@ func DefaultConfig() Config {
 		SlotWidth:        unit.Duration(15 * time.Minute),
 		SlotMax:          524_288,
 		VerifyOnOpen:     VerifyTail,
+		KeyTTL:           unit.Duration(24 * time.Hour),
 	}
 }
+
+func (c *Config) cut() idem.Cut { return idem.Cut{Width: c.SlotWidth.D(), Max: c.SlotMax} }
 
 // Validate joins every fault of c.
 func (c Config) Validate() error {

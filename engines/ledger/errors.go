@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"ronbox/engines/ledger/record"
+	"ronbox/engines/ledger/tables"
 )
 
 // What a caller can meet, beside the causes of its context.
@@ -18,7 +19,7 @@ var (
 	// ErrNotFound: there is no such record.
 	ErrNotFound = errors.New("ledger: not found")
 	// ErrCursor: the cursor is not one of this query.
-	ErrCursor = errors.New("ledger: cursor does not belong to this query")
+	ErrCursor = tables.ErrCursor
 	// ErrRange: the batch or range asked for is not in the log.
 	ErrRange = errors.New("ledger: range is not in the log")
 	// ErrLoading: Recover has not ended.

@@ -17,7 +17,7 @@ type layer[K comparable, V any] struct {
 	spread  func(K) uint64
 	changed []*cell[K, V]     // by the running group; owned by the committer
 	undo    []undo[K, V]      // of the running command; owned by the committer
-	fresh   int               // cells that the running command made dirty; owned by the committer
+	soiled  int               // cells that the running command made dirty; owned by the committer
 	queue   ring[*cell[K, V]] // every cell once, for eviction; owned by the committer
 	dirty   atomic.Int64      // cells that wait to be flushed, as of the last group
 }
@@ -84,6 +84,15 @@ func (l *layer[K, V]) enter(k K, v V) *cell[K, V] {
 	return c
 }
 
+// fresh is the cell of a row that the file cannot have.
+func (l *layer[K, V]) fresh(k K) *cell[K, V] {
+	if c := l.find(k); c != nil {
+		return c
+	}
+	var v V
+	return l.enter(k, v)
+}
+
 // change opens c to a change by the record seq. The caller sets c.cur.v next.
 func (l *layer[K, V]) change(c *cell[K, V], seq uint64) {
 	l.undo = append(l.undo, undo[K, V]{c, c.cur})
@@ -93,8 +102,18 @@ func (l *layer[K, V]) change(c *cell[K, V], seq uint64) {
 	}
 	if c.cur.since == 0 {
 		c.cur.since = seq
-		l.fresh++
+		l.soiled++
 	}
+}
+
+// redo sets what a row is after the record seq, at a boot.
+func (l *layer[K, V]) redo(c *cell[K, V], v V, seq uint64) {
+	if c.cur.since == 0 {
+		c.cur.since = seq
+		l.dirty.Add(1)
+	}
+	c.cur.v = v
+	c.pub = c.cur
 }
 
 // flushed notes that the value of c is on its way into the file.
@@ -102,6 +121,9 @@ func (l *layer[K, V]) flushed(c *cell[K, V]) {
 	l.change(c, c.cur.since)
 	c.cur.since = 0
 }
+
+// mark is where the command's changes stand.
+func (l *layer[K, V]) mark() int { return len(l.undo) }
 
 // back undoes the command's changes down to mark.
 func (l *layer[K, V]) back(mark int) {
@@ -115,7 +137,7 @@ func (l *layer[K, V]) back(mark int) {
 // keep makes the command's changes the group's.
 func (l *layer[K, V]) keep() {
 	clear(l.undo)
-	l.undo, l.fresh = l.undo[:0], 0
+	l.undo, l.soiled = l.undo[:0], 0
 }
 
 // publish shows readers the group's changes.

@@ -1,4 +1,160 @@
 package ledger
 
-// Local is the ledger over the node's store.
-type Local struct{}
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+	"ronbox/appliance/obs"
+	"ronbox/engines/ledger/idem"
+	"ronbox/engines/ledger/tables"
+	"ronbox/store"
+)
+
+// service is the ledger's name in metrics, logs, probes and the catalogue.
+const service = "ledger"
+
+// Task names.
+const (
+	taskFlusher = "flusher"
+	taskSealer  = "sealer"
+	taskExpirer = "expirer"
+)
+
+// How often the tasks look, where the configuration does not say.
+const (
+	sealEvery   = time.Second
+	expireEvery = time.Second
+)
+
+// Deps is what a Local is built on. Metrics, Log and Board may be nil.
+type Deps struct {
+	Catalog *flow.Catalog
+	Store   *store.Store
+	Metrics *obs.Metrics
+	Log     hclog.Logger
+	Board   *obs.Board
+	Now     func() time.Time // wall clock; nil: time.Now
+	// Progress is told of a long Recover at each of its steps; a total of 0 is not known. It must not wait. nil: nobody is.
+	Progress func(stage string, done, total int64)
+}
+
+// Local is the ledger over the node's store. New builds it, Recover reads the file; then its methods may be called from any goroutine.
+type Local struct {
+	boot     Config                 // what only a restart changes is read from here
+	reloaded atomic.Pointer[Config] // what Reload changes
+	store    *store.Store
+	board    *obs.Board
+	log      hclog.Logger
+	now      func() time.Time
+	progress func(stage string, done, total int64)
+	m        *metrics
+
+	books *books
+	keyed atomic.Pointer[b3.Mode] // hashes dedupe keys; nil until the ledger has begun
+	key   tables.StoreKey         // of keyed, which is stored after it
+	refs  *refCache
+	left  *pending
+	calls calls
+	safe  atomic.Pointer[string] // why nothing is written; nil: it is
+	bus   *flow.Broadcast[Committed]
+
+	flushTick  *flow.Ticker
+	sealTick   *flow.Ticker
+	expireTick *flow.Ticker
+}
+
+var _ Client = (*Local)(nil)
+
+// New wires a ledger and declares its buckets, its bus, metrics and probes. It does no I/O and starts nothing.
+func New(cfg Config, d Deps) *Local {
+	l := &Local{boot: cfg, store: d.Store, board: d.Board, log: d.Log, now: d.Now, refs: newRefCache(), left: newPending()}
+	l.reloaded.Store(&cfg)
+	if l.now == nil {
+		l.now = time.Now
+	}
+	if l.progress = d.Progress; l.progress == nil {
+		l.progress = func(string, int64, int64) {}
+	}
+	if l.log == nil {
+		l.log = hclog.NewNullLogger()
+	}
+	l.log = l.log.Named(service)
+	l.books = newBooks(idem.New(layerShards, cfg.cut()), l)
+	d.Store.Declare(service, tables.Buckets()...)
+	d.Store.RegisterGroup(l.books)
+	l.declareChannels(d.Catalog, cfg)
+	l.m = newMetrics(d.Metrics, l)
+	d.Board.Add(l.probes()...)
+	return l
+}
+
+func (l *Local) declareChannels(c *flow.Catalog, cfg Config) {
+	l.bus = flow.NewBroadcast[Committed](c, flow.Spec{
+		Service: service, Name: "ledger_bus", Cap: 1024, Policy: flow.DropOldest, Producers: []string{"store.committer"}, Consumers: []string{"*"},
+		Doc: "one event a batch of the ledger, after its sync; a reader that is overrun takes everything for changed",
+	})
+	every := func(name, task, doc string, d time.Duration) *flow.Ticker {
+		return flow.Every(c, flow.Spec{Service: service, Name: name, Consumers: []string{task}, Doc: doc}, d)
+	}
+	l.flushTick = every("flush_tick", taskFlusher, "one slice of changed rows", cfg.FlushEvery.D())
+	l.sealTick = every("seal_tick", taskSealer, "closed slots of the idempotency index are sealed, old ones dropped", sealEvery)
+	l.expireTick = every("expire_tick", taskExpirer, "holds whose time is over", expireEvery)
+}
+
+// Tasks lists the ledger's tasks for the supervisor.
+func (l *Local) Tasks() []flow.Task {
+	task := func(name, doc string, run func(context.Context) error) flow.Task {
+		return flow.Task{Service: service, Name: name, Count: 1, Restart: flow.Always, Background: true, Doc: doc, Run: run}
+	}
+	return []flow.Task{
+		task(taskFlusher, "writes changed rows behind, in key order", l.runFlusher),
+		task(taskSealer, "seals and drops slots of the idempotency index", l.runSealer),
+		task(taskExpirer, "ends holds whose time is over", l.runExpirer),
+	}
+}
+
+// Reload puts a valid configuration in force. Keys that need a restart keep the value they had. It does not wait.
+func (l *Local) Reload(cfg Config) {
+	l.reloaded.Store(&cfg)
+	l.books.idem.Reload(cfg.cut())
+	l.flushTick.Set(cfg.FlushEvery.D())
+}
+
+// live is the configuration in force.
+func (l *Local) live() *Config { return l.reloaded.Load() }
+
+// Events gives a cursor over the batches committed from now on.
+func (l *Local) Events(consumer string) *flow.Subscription[Committed] {
+	return l.bus.Subscribe(consumer)
+}
+
+// committed tells of a group's batches, in the committer.
+func (l *Local) committed(events []Committed) {
+	for _, e := range events {
+		l.bus.Publish(e)
+	}
+	l.m.commits(len(events))
+	l.m.roots(len(events))
+}
+
+// began lets go of calls that the group before has left behind.
+func (l *Local) began() { l.left.sweep() }
+
+// ready says why writes cannot be taken now, or nil.
+func (l *Local) ready() error {
+	switch {
+	case !l.books.loaded.Load():
+		return &UnavailableError{Cause: ErrLoading}
+	case l.safe.Load() != nil:
+		return ErrSafeMode
+	}
+	return nil
+}
+
+// Close ends the intake and waits for the calls under way until ctx ends.
+func (l *Local) Close(ctx context.Context) error { return l.calls.close(ctx) }

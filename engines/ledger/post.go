@@ -23,11 +23,15 @@ func (m *move) post(seq uint64) engines.Amount {
 		m.settle(amount)
 	case record.OpRelease, record.OpExpire:
 		m.settle(engines.Amount{})
-		amount = m.hold.amount
+		amount = m.hold.Amount
 	}
 	from.LastSeq, to.LastSeq = seq, seq
 	if m.nonce != 0 && spends(m.code) {
-		m.from.account.LastNonce, m.from.account.LastNonceSeq = m.nonce, seq
+		a := m.from.account
+		a.LastNonce, a.LastNonceSeq, a.LastSeq = m.nonce, seq, seq
+	}
+	if resolves(m.code) {
+		m.hold.Closed, m.hold.Closing = m.code, seq
 	}
 	m.assertConserved(before)
 	return amount
@@ -42,13 +46,9 @@ func (m *move) spend() {
 // settle ends the hold, of which taken is paid; the rest goes back, to the day's ceiling too while it is still the day of the hold.
 func (m *move) settle(taken engines.Amount) {
 	from, to := m.from.state, m.to.state
-	from.DebitsHeld, to.CreditsHeld = minus(from.DebitsHeld, m.hold.amount), minus(to.CreditsHeld, m.hold.amount)
-	if held := uint32(m.hold.at / nsPerDay); held == m.day() && from.Day == held {
-		from.DayDebits = minus(from.DayDebits, minus(m.hold.amount, taken))
-	}
-	m.hold.status = holdClosed
-	if m.code == record.OpExpire {
-		m.hold.status = holdExpired
+	from.DebitsHeld, to.CreditsHeld = minus(from.DebitsHeld, m.hold.Amount), minus(to.CreditsHeld, m.hold.Amount)
+	if held := uint32(m.hold.At / nsPerDay); held == m.day() && from.Day == held {
+		from.DayDebits = minus(from.DayDebits, minus(m.hold.Amount, taken))
 	}
 }
 

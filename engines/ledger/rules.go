@@ -3,6 +3,7 @@ package ledger
 import (
 	"ronbox/engines"
 	"ronbox/engines/ledger/record"
+	"ronbox/engines/ledger/tables"
 )
 
 // The rules judge one op on values and change those values: no state of the ledger, no clock, no I/O. Apply and Preview share them.
@@ -22,36 +23,16 @@ type move struct {
 	daily    engines.Amount
 	asset    uint32 // 0: not declared
 	from, to side
-	hold     *hold // capture, release, expire: nil is not known
-	open     uint64
-	held     int64 // the time until which a new hold is held
+	hold     *tables.Hold // capture, release, expire: nil is not known
+	open     uint64       // holds of the whole ledger
 }
 
 // side is one account of a move. An account that is not there yet is one with zero values.
 type side struct {
-	account *record.Account
+	account *tables.Account
 	state   *record.State
 	issues  bool // it is the asset's issuance account: it alone may owe
 }
-
-// hold is an amount set aside. It is resolved at most once.
-type hold struct {
-	from, to uint64
-	asset    uint32
-	amount   engines.Amount
-	at       int64
-	expires  int64
-	status   holdStatus
-}
-
-type holdStatus uint8
-
-const (
-	holdNone holdStatus = iota // not a hold, or never made
-	holdOpen
-	holdClosed  // captured or released
-	holdExpired // by the sweep
-)
 
 // spends tells the ops that take a nonce and count against the day of the debited side.
 func spends(op record.Op) bool {
@@ -114,7 +95,7 @@ func (m *move) judgeParties() *Reject {
 	switch {
 	case m.code == record.OpAsset || m.code == record.OpFlags:
 		return nil
-	case resolves(m.code) && (m.hold == nil || m.hold.status == holdNone):
+	case resolves(m.code) && m.hold == nil:
 		return refuse(record.HoldUnknown)
 	case m.code == record.OpRelease || m.code == record.OpExpire:
 		return nil
@@ -149,11 +130,11 @@ func (m *move) judgeHold() *Reject {
 		return &Reject{Code: record.LimitHolds, Limit: LimitOpenHolds}
 	case !resolves(m.code):
 		return nil
-	case m.hold.status == holdClosed:
+	case m.hold.Closed == record.OpCapture || m.hold.Closed == record.OpRelease:
 		return refuse(record.HoldClosed)
-	case m.hold.status == holdExpired, m.code != record.OpExpire && m.at >= m.hold.expires:
+	case m.hold.Closed == record.OpExpire, m.code != record.OpExpire && m.at >= m.hold.Expires:
 		return refuse(record.HoldExpired)
-	case m.code == record.OpExpire && m.at < m.hold.expires:
+	case m.code == record.OpExpire && m.at < m.hold.Expires:
 		return refuse(record.HoldClosed) // the sweep's own slip; no caller asks for it
 	}
 	return nil
@@ -163,9 +144,9 @@ func (m *move) judgeHold() *Reject {
 func (m *move) judgeFunds() *Reject {
 	if m.code == record.OpCapture {
 		if m.amount.IsZero() {
-			m.amount = m.hold.amount
+			m.amount = m.hold.Amount
 		}
-		if m.hold.amount.Less(m.amount) {
+		if m.hold.Amount.Less(m.amount) {
 			return refuse(record.InsufficientFunds)
 		}
 		return nil

@@ -40,12 +40,12 @@ type Op struct {
 	Idem      string // as the receipt shows it; at most record.MaxIdem bytes
 
 	Dedupe      DedupeKey
-	Fingerprint b3.Digest     // of what was asked; the same key with another one is refused
-	TTL         time.Duration // how long the key counts, from the record on
-	Principal   string        // who asked; the journal keeps a hash of it
-	CapID       string        // by which token, likewise
-	ValidUntil  int64         // Unix ns after which the op is refused; 0: never
-	Limits      *Limits       // shared, immutable; nil: none
+	Fingerprint b3.Digest      // of what was asked; the same key with another one is refused
+	TTL         time.Duration  // how long the key counts, from the record on
+	Principal   string         // who asked; the journal keeps a hash of it
+	CapID       string         // by which token, likewise
+	ValidUntil  int64          // Unix ns after which the op is refused; 0: never
+	Limits      *Limits        // shared, immutable; nil: none
 	Daily       engines.Amount // the token's own daily ceiling; zero: none
 
 	Atomic bool // of a batch: all its ops or none

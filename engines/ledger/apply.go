@@ -1,0 +1,277 @@
+package ledger
+
+import (
+	"ronbox/engines/ledger/record"
+	"ronbox/engines/ledger/tables"
+	"ronbox/store"
+)
+
+// post is the command that moves money: independent ops, batches among them, or one settlement. It is decided before it is queued, but for
+// what only the state can tell.
+type post struct {
+	ops     []action
+	once    *once // a settlement: its ops are all done or none
+	seed    uint64
+	size    int // of the records it may write, bytes
+	flush   flushRule
+	touched []AcctAsset
+	ticket  *ticket
+}
+
+var _ store.Command[*posted] = (*post)(nil)
+
+// Kind is stored by no one and counted by many.
+func (*post) Kind() string { return "ledger.post/1" }
+
+// Size is what the command weighs in its group.
+func (c *post) Size() int { return c.size }
+
+// Apply runs the ops in turn. If nothing came of them the error is a refusal, which has their results.
+func (c *post) Apply(r store.Reader, at store.Stamp, w *store.Writes) (*posted, error) {
+	b := store.GroupOf[*books](r)
+	x := b.start(r, at, w, c.seed)
+	b.enlist(c.ticket)
+	out := &posted{seed: c.seed, results: make([]result, 0, len(c.ops))}
+	if c.once != nil {
+		out.results = append(out.results, x.settle(c))
+	} else {
+		for i := range c.ops {
+			out.results = append(out.results, x.do(&c.ops[i], plain))
+		}
+	}
+	c.ticket.has(out)
+	if len(x.raws) == 0 {
+		return nil, refusal{out}
+	}
+	out.batch = x.seal()
+	out.root = b.cur.LastRoot
+	c.flush.behind(x)
+	b.event = Committed{First: out.batch.First, Last: out.batch.Last(), Batch: out.batch.No, Root: out.root, At: out.batch.At, Touched: c.touched}
+	w.Then(b.keep)
+	return out, nil
+}
+
+// place is where an op stands: alone, in a batch, in a settlement.
+type place struct {
+	flags    uint16 // of its record
+	unnonced bool
+}
+
+var plain = place{}
+
+// do decides one op and, if nothing speaks against it, writes its record.
+func (x *run) do(a *action, p place) result {
+	if a.keyed {
+		if res, done := x.again(a); done {
+			return res
+		}
+	}
+	var res result
+	switch a.op.Code {
+	case record.OpBatch:
+		res = x.batch(a)
+	case record.OpAsset:
+		res = x.declare(a, p)
+	case record.OpFlags:
+		res = x.flag(a, p)
+	default:
+		res = x.move(a, p)
+	}
+	if a.keyed && res.code == record.Accepted && res.seq != 0 {
+		x.remember(a.key, res.seq)
+	}
+	return res
+}
+
+// again finds what was done under the op's key, while the key counts.
+func (x *run) again(a *action) (result, bool) {
+	seq := x.known.Get(a.key)
+	if seq == 0 {
+		var ok bool
+		if seq, ok = x.b.idem.Lookup(x.r, a.key, a.checked, x.at-int64(a.op.TTL)); !ok {
+			seq = a.found
+		}
+	}
+	if seq == 0 {
+		return result{}, false
+	}
+	raw := x.raw(seq)
+	if raw == nil {
+		return result{}, false
+	}
+	var rec record.Record
+	if err := rec.Decode(raw); err != nil {
+		panic(&store.RowError{Bucket: "ledger/journal", Cause: err})
+	}
+	switch {
+	case rec.At <= x.at-int64(a.op.TTL):
+		return result{}, false
+	case rec.Dedupe.Fingerprint != a.op.Fingerprint:
+		return refused(refuse(record.IdemConflict)), true
+	}
+	return replay(seq), true
+}
+
+// party is one side of a move as the books have it. Rows that are not there are nil.
+type party struct {
+	ref     uint64
+	account *cell[uint64, tables.Account]
+	state   *cell[tables.StateKey, balance]
+}
+
+func (x *run) party(ref uint64, asset uint32) (p party) {
+	if p.ref = ref; ref != 0 {
+		p.account = x.b.account(x.r, ref)
+		if asset != 0 {
+			p.state = x.b.state(x.r, tables.StateKey{Account: ref, Asset: asset})
+		}
+	}
+	return p
+}
+
+// side shows a party to the rules.
+func (x *run) side(p party, issuer uint64) side {
+	s := side{account: &x.nobody, state: &x.none, issues: p.ref != 0 && p.ref == issuer}
+	if p.account != nil {
+		s.account = &p.account.cur.v
+	}
+	if p.state != nil {
+		s.state = &p.state.cur.v.State
+	}
+	return s
+}
+
+// move decides an op that moves money, or sets it aside, or frees it.
+func (x *run) move(a *action, p place) result {
+	o := a.op
+	m := &x.m
+	*m = move{
+		code: o.Code, at: x.at, amount: o.Amount, nonce: o.Nonce, unnonced: p.unnonced, until: o.ValidUntil, limits: o.Limits, daily: o.Daily,
+		asset: a.asset, open: x.b.cur.OpenHolds,
+	}
+	from, to, held, issuer := x.parties(a, m)
+	m.from, m.to = x.side(from, issuer), x.side(to, issuer)
+	if r := m.judge(); r != nil {
+		if r.Code == record.NonceReused && o.Nonce == m.from.account.LastNonce {
+			return result{code: r.Code, reject: r, seq: m.from.account.LastNonceSeq}
+		}
+		return refused(r)
+	}
+	from, to = x.opened(from, o.From, p), x.opened(to, o.To, p)
+	return accepted(x.post(a, p, from, to, held, issuer))
+}
+
+// parties finds who pays and who is paid.
+func (x *run) parties(a *action, m *move) (from, to party, held *cell[uint64, tables.Hold], issuer uint64) {
+	o := a.op
+	if resolves(o.Code) {
+		if held = x.held(a.hold); held == nil {
+			return from, to, nil, 0
+		}
+		h := &held.cur.v
+		m.asset, m.hold = h.Asset, h
+		return x.party(h.From, h.Asset), x.party(h.To, h.Asset), held, x.b.cur.assets.of(h.Asset).issuer
+	}
+	declared := x.b.cur.assets.of(a.asset)
+	if declared == nil {
+		declared = x.b.cur.assets.get(o.Asset)
+	}
+	if declared == nil {
+		return from, to, nil, 0
+	}
+	m.asset = declared.ref
+	fromRef, toRef := declared.issuer, declared.issuer
+	if o.Code != record.OpIssue {
+		fromRef = x.ref(a.from, o.From)
+	}
+	if o.Code != record.OpBurn {
+		toRef = x.ref(a.to, o.To)
+	}
+	return x.party(fromRef, m.asset), x.party(toRef, m.asset), nil, declared.issuer
+}
+
+func (x *run) ref(known uint64, name string) uint64 {
+	if known != 0 {
+		return known
+	}
+	return x.b.ref(x.r, name)
+}
+
+// held is the hold of an id, nil if there is none.
+func (x *run) held(seq uint64) *cell[uint64, tables.Hold] {
+	if seq == 0 || seq >= x.next() {
+		return nil
+	}
+	if c := x.b.hold(x.r, seq); c.cur.v.From != 0 {
+		return c
+	}
+	return nil
+}
+
+// post writes a move that was judged good, and its record.
+func (x *run) post(a *action, p place, from, to party, held *cell[uint64, tables.Hold], issuer uint64) uint64 {
+	b, o, m, seq := x.b, a.op, &x.m, x.next()
+	if from.state == nil { // opened just now
+		from.state = b.states.fresh(tables.StateKey{Account: from.ref, Asset: m.asset})
+	}
+	if to.state == nil {
+		to.state = b.states.fresh(tables.StateKey{Account: to.ref, Asset: m.asset})
+	}
+	x.images[0].Prev, x.images[1].Prev = from.state.cur.v.State.LastSeq, to.state.cur.v.State.LastSeq
+	b.states.change(from.state, seq)
+	b.states.change(to.state, seq)
+	if spends(o.Code) && m.nonce != 0 {
+		b.accounts.change(from.account, seq)
+	}
+	if held != nil {
+		b.holds.change(held, seq)
+	}
+	m.from, m.to = x.side(from, issuer), x.side(to, issuer)
+	rec := x.record(o.Code)
+	rec.Amount = m.post(seq)
+	for i, side := range [...]party{from, to} {
+		v := &side.state.cur.v
+		v.Postings++
+		if mark, ok := v.Mark(side.state.key); ok {
+			v.marks = append(v.marks, mark)
+		}
+		im := &x.images[i]
+		im.Account, im.Asset, im.State = side.ref, m.asset, v.State
+	}
+	rec.Asset, rec.From, rec.To, rec.Images = m.asset, from.ref, to.ref, x.images[:]
+	if spends(o.Code) {
+		rec.Nonce = m.nonce
+	}
+	x.holds(o, rec, seq)
+	if resolves(o.Code) {
+		rec.Hold = a.hold
+	}
+	x.asked(rec, a, p)
+	return x.write(rec)
+}
+
+// holds enters a new hold, and counts those that are open.
+func (x *run) holds(o *Op, rec *record.Record, seq uint64) {
+	switch {
+	case o.Code == record.OpHold:
+		rec.Expires = x.at + int64(o.ExpiresIn)
+		c := x.b.holds.fresh(seq)
+		x.b.holds.change(c, seq)
+		c.cur.v = tables.Hold{From: rec.From, To: rec.To, Asset: rec.Asset, Amount: rec.Amount, At: x.at, Expires: rec.Expires}
+		x.b.cur.OpenHolds++
+	case resolves(o.Code):
+		x.b.cur.OpenHolds--
+	}
+}
+
+// asked notes who asked and how.
+func (x *run) asked(rec *record.Record, a *action, p place) {
+	rec.Flags = p.flags
+	rec.Idem, rec.Memo = a.op.Idem, a.op.Memo
+	if p.flags&record.FlagInner == 0 {
+		rec.Principal, rec.CapID = a.principal, a.capID
+	}
+	if a.keyed {
+		rec.Dedupe = record.Dedupe{Kind: record.DedupeKey, Key: a.key, Fingerprint: a.op.Fingerprint}
+	}
+}

@@ -1,0 +1,192 @@
+package ledger
+
+import (
+	"cmp"
+	"slices"
+
+	"ronbox/engines/ledger/record"
+	"ronbox/engines/ledger/tables"
+	"ronbox/store"
+)
+
+// flushPass lists the rows that had changed when it was made, in the order of the file. It is immutable; the hand goes along it, and once it
+// is through, every row has seen the records up to seq.
+type flushPass struct {
+	seq     uint64
+	batches uint64
+	assets  []*asset
+	states  []tables.StateKey // asset 0: the account itself
+	names   []string
+	holds   []uint64
+	onces   []tables.OnceKey
+}
+
+// hand is how far a pass has come; a nil pass is none.
+type hand struct {
+	pass *flushPass
+	at   int
+	low  tables.Flushed // where the last whole pass was
+}
+
+// len is how many rows the pass writes, beside the nodes of the log.
+func (p *flushPass) len() int {
+	return len(p.assets) + len(p.states) + len(p.names) + len(p.holds) + len(p.onces)
+}
+
+// newPass collects what waits to be written behind, for readers' eyes: it may be called from anywhere. nil is nothing.
+func (b *books) newPass() *flushPass {
+	v := b.view.Load() // before the rows: what its records changed is dirty below
+	p := &flushPass{seq: v.Seq, batches: v.Batches}
+	for _, a := range v.assets.byRef {
+		if a.seq > v.hand.low.Seq {
+			p.assets = append(p.assets, a)
+		}
+	}
+	for _, ref := range b.accounts.dirtyKeys() {
+		p.states = append(p.states, tables.StateKey{Account: ref})
+	}
+	p.states = append(p.states, b.states.dirtyKeys()...)
+	p.names, p.holds, p.onces = b.names.dirtyKeys(), b.holds.dirtyKeys(), b.onces.dirtyKeys()
+	if p.len() == 0 && v.hand.low.Seq == v.Seq {
+		return nil
+	}
+	slices.SortFunc(p.states, func(a, b tables.StateKey) int {
+		return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Asset, b.Asset))
+	})
+	slices.Sort(p.names)
+	slices.Sort(p.holds)
+	slices.SortFunc(p.onces, func(a, b tables.OnceKey) int { return slices.Compare(a.Key[:], b.Key[:]) })
+	return p
+}
+
+// logSlice is how many nodes of the log a slice writes at most: they are appended, so they cost little.
+const logSlice = 4096
+
+// flush is the command that writes a slice of a pass behind. A pass that is under way goes on; else the given one begins.
+type flush struct {
+	pass *flushPass
+	rows int
+}
+
+var _ store.Command[bool] = flush{}
+
+// Kind names the command.
+func (flush) Kind() string { return "ledger.flush/1" }
+
+// Size is what the command weighs in its group.
+func (f flush) Size() int { return f.rows * 128 }
+
+// Apply tells whether the pass is through.
+func (f flush) Apply(r store.Reader, at store.Stamp, w *store.Writes) (bool, error) {
+	b := store.GroupOf[*books](r)
+	x := b.start(r, at, w, 0)
+	if b.cur.hand.pass == nil {
+		b.cur.hand.pass, b.cur.hand.at = f.pass, 0
+	}
+	if b.cur.hand.pass == nil {
+		return true, refusal{&posted{}}
+	}
+	x.slice(f.rows)
+	w.Then(b.keep)
+	return b.cur.hand.pass == nil, nil
+}
+
+// flushRule is when a burst writes behind too: it travels in the command, like every limit.
+type flushRule struct{ rows, dirtyMax int }
+
+// behind writes as many rows as the command has soiled, but a slice at least, while too many wait.
+func (f flushRule) behind(x *run) {
+	b := x.b
+	if f.dirtyMax == 0 || b.dirty() < f.dirtyMax || b.cur.hand.pass == nil {
+		return
+	}
+	x.slice(max(f.rows, b.states.soiled+b.accounts.soiled))
+}
+
+// dirty is how many rows wait to be written behind.
+func (b *books) dirty() int {
+	return int(b.states.dirty.Load() + b.accounts.dirty.Load() + b.names.dirty.Load() + b.holds.dirty.Load() + b.onces.dirty.Load())
+}
+
+// slice writes the next rows of the pass.
+func (x *run) slice(rows int) {
+	h := &x.b.cur.hand
+	end := min(h.pass.len(), h.at+rows)
+	for ; h.at < end; h.at++ {
+		x.row(h.pass, h.at)
+	}
+	logged := x.logNodes(h.pass)
+	if h.at == h.pass.len() && logged {
+		h.low = tables.Flushed{Seq: h.pass.seq, Batches: h.pass.batches}
+		h.pass, h.at = nil, 0
+		tables.PutFlushed(x.w, h.low)
+	}
+}
+
+// row writes row i of a pass, unless another pass or burst has.
+func (x *run) row(p *flushPass, i int) {
+	if i < len(p.assets) {
+		tables.PutAsset(x.w, p.assets[i].ref, p.assets[i].name)
+		return
+	}
+	if i -= len(p.assets); i < len(p.states) {
+		x.flushState(p.states[i])
+		return
+	}
+	if i -= len(p.states); i < len(p.names) {
+		x.flushName(p.names[i])
+		return
+	}
+	if i -= len(p.names); i < len(p.holds) {
+		if c := x.b.holds.find(p.holds[i]); c != nil && c.cur.since != 0 {
+			tables.PutHold(x.w, c.key, c.cur.v)
+			x.b.holds.flushed(c)
+		}
+		return
+	}
+	if c := x.b.onces.find(p.onces[i-len(p.holds)]); c != nil && c.cur.since != 0 {
+		tables.PutOnce(x.w, c.key, c.cur.v)
+		x.b.onces.flushed(c)
+	}
+}
+
+func (x *run) flushState(k tables.StateKey) {
+	if k.Asset == 0 {
+		if c := x.b.accounts.find(k.Account); c != nil && c.cur.since != 0 {
+			tables.PutAccount(x.w, c.key, c.cur.v)
+			x.b.accounts.flushed(c)
+		}
+		return
+	}
+	if c := x.b.states.find(k); c != nil && c.cur.since != 0 {
+		for _, m := range c.cur.v.marks {
+			tables.PutMark(x.w, m)
+		}
+		tables.PutBalance(x.w, k, c.cur.v.Balance)
+		x.b.states.flushed(c)
+		c.cur.v.marks = nil
+	}
+}
+
+func (x *run) flushName(name string) {
+	c := x.b.names.find(name)
+	if c == nil || c.cur.since == 0 {
+		return
+	}
+	tables.PutName(x.w, c.cur.v, name)
+	x.b.names.flushed(c)
+	if byRef := x.b.refs.find(c.cur.v); byRef != nil && byRef.cur.since != 0 {
+		x.b.refs.flushed(byRef)
+	}
+}
+
+// logNodes writes nodes of the log up to the pass's end, and tells whether they are all there.
+func (x *run) logNodes(p *flushPass) bool {
+	l := &x.b.cur.log
+	end := record.LogCount(p.batches)
+	for n := 0; l.base < end && n < logSlice; n++ {
+		tables.PutLogNodes(x.w, record.LogNode{Pos: l.base, Hash: l.nodes[0]})
+		l.base, l.nodes = l.base+1, l.nodes[1:]
+	}
+	return l.base >= end
+}

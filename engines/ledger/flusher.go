@@ -1,0 +1,70 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+
+	"ronbox/store"
+)
+
+// redoMost is how many records a redo should have to go over at most: the flusher does not rest while there are more.
+const redoMost = 200_000
+
+// runFlusher writes changed rows behind, a slice a tick, and without rest while there is much to do. A store that takes nothing now is
+// asked again at the next tick.
+func (l *Local) runFlusher(ctx context.Context) error {
+	defer l.flushTick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-l.flushTick.C():
+		}
+		for more := true; more && ctx.Err() == nil; {
+			_, err := l.flushSlice(ctx)
+			more = err == nil && l.behind()
+		}
+	}
+}
+
+// behind tells whether the flusher must not rest.
+func (l *Local) behind() bool {
+	v := l.books.view.Load()
+	return v.Seq-v.hand.low.Seq > redoMost || l.books.dirty() > l.live().DirtyMaxAccounts/2
+}
+
+// flushSlice writes one slice, and tells whether nothing is left to write.
+func (l *Local) flushSlice(ctx context.Context) (done bool, err error) {
+	if l.ready() != nil {
+		return true, nil
+	}
+	f := flush{rows: l.live().FlushSlice}
+	if l.books.view.Load().hand.pass == nil {
+		if f.pass = l.books.newPass(); f.pass == nil {
+			return true, nil
+		}
+	}
+	_, err = store.Commit(ctx, l.store, store.Bulk, f)
+	var none refusal
+	if errors.As(err, &none) {
+		err = nil
+	}
+	l.noticed(err)
+	return false, err
+}
+
+// noticed puts the ledger into safe mode if a sweep met a row that does not decode.
+func (l *Local) noticed(err error) {
+	if errors.Is(err, store.ErrCorrupt) {
+		l.enterSafeMode(err)
+	}
+}
+
+// Flush writes everything behind, until nothing is left or ctx ends. Without it the next open has more to redo, no more than that.
+func (l *Local) Flush(ctx context.Context) error {
+	for {
+		if done, err := l.flushSlice(ctx); done || err != nil {
+			return err
+		}
+	}
+}

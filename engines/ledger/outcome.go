@@ -1,0 +1,218 @@
+package ledger
+
+import (
+	"context"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines/ledger/record"
+	"ronbox/engines/ledger/tables"
+	"ronbox/store"
+)
+
+// later is an outcome that needs a look at the journal.
+type later struct {
+	out    *Outcome
+	seq    uint64
+	reject bool // out has a Reject that lacks the id of the record seq
+}
+
+// answers turns results into outcomes. What the ops themselves do not say is read from the file at the end, in one view.
+type answers struct {
+	l     *Local
+	later []later
+}
+
+// outcomes are those of actions; find gives an action's result and the command it is of.
+func (l *Local) outcomes(ctx context.Context, actions []action, find func(i int) (result, *posted)) ([]Outcome, error) {
+	s := answers{l: l}
+	outs := make([]Outcome, len(actions))
+	for i := range actions {
+		res, p := find(i)
+		s.one(&outs[i], &actions[i], &res, p)
+	}
+	if len(s.later) == 0 {
+		return outs, nil
+	}
+	if err := l.view(ctx, s.read); err != nil {
+		return nil, &UnavailableError{Unknown: true, Cause: err} // it is in the journal; the same call finds it
+	}
+	return outs, nil
+}
+
+func (s *answers) one(out *Outcome, a *action, res *result, p *posted) {
+	out.Reject = res.reject
+	switch {
+	case res.code == record.Replayed:
+		out.Replayed = true
+		s.later = append(s.later, later{out: out, seq: res.seq})
+	case a.op.Code == record.OpBatch:
+		s.batch(out, a, res, p)
+	case res.code.Refused():
+		if res.seq != 0 {
+			s.later = append(s.later, later{out: out, seq: res.seq, reject: true})
+		}
+	case spends(a.op.Code):
+		out.Receipt = p.receipt(a.op, res.seq)
+	default:
+		s.later = append(s.later, later{out: out, seq: res.seq})
+	}
+}
+
+func (s *answers) batch(out *Outcome, a *action, res *result, p *posted) {
+	out.Batch, out.Atomic = true, a.op.Atomic
+	if res.inner == nil {
+		return
+	}
+	out.Results = make([]Outcome, len(a.inner))
+	for i := range a.inner {
+		s.one(&out.Results[i], &a.inner[i], &res.inner[i], p)
+	}
+}
+
+// receipt is that of an op which the command has accepted, as the record in the journal would give it.
+func (p *posted) receipt(o *Op, seq uint64) record.Receipt {
+	return record.Receipt{
+		TxID: record.NewTxID(p.batch.At, seq, randOf(p.seed, seq)), Op: o.Code, From: o.From, To: o.To, Asset: o.Asset, Amount: o.Amount,
+		Nonce: o.Nonce, Idem: o.Idem, At: p.batch.At, Seq: seq, Batch: p.batch.No, Root: p.root, Version: record.ReceiptVersion,
+	}
+}
+
+// read looks into the journal for what comes later. It may run again.
+func (s *answers) read(r store.Reader) error {
+	for _, w := range s.later {
+		if w.reject {
+			if rec, known := tables.Record(r, w.seq); known {
+				w.out.Reject.Committed = rec.TxID()
+			}
+			continue
+		}
+		replayed := w.out.Replayed
+		out, err := s.l.outcomeAt(r, w.seq)
+		if err != nil {
+			return err
+		}
+		if *w.out = out; replayed {
+			w.out.replay()
+		}
+	}
+	return nil
+}
+
+// replay marks o as done before.
+func (o *Outcome) replay() {
+	o.Replayed = true
+	for i := range o.Results {
+		o.Results[i].Replayed = o.Results[i].Reject == nil
+	}
+}
+
+// outcomeAt is the outcome of the record seq, and of what came with it. ErrNotFound is no such record.
+func (l *Local) outcomeAt(r store.Reader, seq uint64) (Outcome, error) {
+	rec, known := tables.Record(r, seq)
+	if !known {
+		return Outcome{}, ErrNotFound
+	}
+	head, known := tables.Batch(r, rec.Batch)
+	if !known {
+		return Outcome{}, &store.RowError{Bucket: "ledger/batches", Cause: errNoHeader}
+	}
+	root := head.Root()
+	switch rec.Op {
+	case record.OpBatch:
+		return l.batchAt(r, &rec, root)
+	case record.OpOnce:
+		return l.settledAt(r, &rec, &head)
+	}
+	return l.single(r, &rec, root)
+}
+
+// single is the outcome of one record alone.
+func (l *Local) single(r store.Reader, rec *record.Record, root b3.Digest) (Outcome, error) {
+	n, err := l.namesOf(r, rec)
+	if err != nil {
+		return Outcome{}, err
+	}
+	return Outcome{Receipt: rec.Receipt(n, root), Memo: rec.Memo, Parties: Parties{n.From, n.To}}, nil
+}
+
+// namesOf are what a record's refs stand for.
+func (l *Local) namesOf(r store.Reader, rec *record.Record) (n record.Names, err error) {
+	if rec.From != 0 {
+		if n.From, err = l.nameOf(r, rec.From); err != nil {
+			return n, err
+		}
+	}
+	if rec.To != 0 {
+		if n.To, err = l.nameOf(r, rec.To); err != nil {
+			return n, err
+		}
+	}
+	if rec.Asset != 0 {
+		a := l.books.view.Load().assets.of(rec.Asset)
+		if a == nil {
+			return n, errStale
+		}
+		n.Asset = a.name
+	}
+	if rec.Hold != 0 {
+		hold, known := tables.Record(r, rec.Hold)
+		if !known {
+			return n, ErrNotFound
+		}
+		n.Hold = hold.TxID()
+	}
+	return n, nil
+}
+
+// batchAt is the outcome of a batch: rec is a part of its results, which stand behind the records of its ops.
+func (l *Local) batchAt(r store.Reader, rec *record.Record, root b3.Digest) (Outcome, error) {
+	first := rec.Seq - uint64(rec.Part)
+	var codes []byte
+	for part := range uint64(rec.Parts) {
+		p, known := tables.Record(r, first+part)
+		if !known || p.Op != record.OpBatch {
+			return Outcome{}, ErrNotFound
+		}
+		codes = append(codes, p.Results...)
+	}
+	out := Outcome{Batch: true, Atomic: rec.Flags&record.FlagAtomic != 0, Memo: rec.Memo, Results: make([]Outcome, len(codes))}
+	seq := first
+	for i := len(codes) - 1; i >= 0; i-- {
+		code := record.Result(codes[i])
+		if code.Refused() {
+			out.Results[i].Reject = refuse(code)
+			continue
+		}
+		for seq--; ; seq-- {
+			inner, known := tables.Record(r, seq)
+			if !known {
+				return Outcome{}, ErrNotFound
+			}
+			if inner.Op == record.OpOpen {
+				continue
+			}
+			var err error
+			if out.Results[i], err = l.single(r, &inner, root); err != nil {
+				return Outcome{}, err
+			}
+			break
+		}
+	}
+	return out, nil
+}
+
+// settledAt is the outcome of a settlement: its ops are what follows the record of its id in its batch.
+func (l *Local) settledAt(r store.Reader, rec *record.Record, head *record.Batch) (Outcome, error) {
+	out := Outcome{Batch: true, Atomic: true}
+	for _, op := range tables.Records(r, rec.Seq+1, head.Last()+1) {
+		if op.Op == record.OpOpen {
+			continue
+		}
+		one, err := l.single(r, op, head.Root())
+		if err != nil {
+			return Outcome{}, err
+		}
+		out.Results = append(out.Results, one)
+	}
+	return out, nil
+}

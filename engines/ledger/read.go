@@ -1,0 +1,229 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines/ledger/record"
+	"ronbox/engines/ledger/tables"
+	"ronbox/store"
+)
+
+// readable says why nothing can be read, or nil.
+func (l *Local) readable(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if !l.books.loaded.Load() {
+		return &UnavailableError{Cause: ErrLoading}
+	}
+	return nil
+}
+
+// Find looks for what a dedupe key did since notBefore; see Client.
+func (l *Local) Find(ctx context.Context, k DedupeKey, fingerprint b3.Digest, notBefore int64) (out Outcome, found bool, err error) {
+	if err := l.readable(ctx); err != nil {
+		return out, false, err
+	}
+	mode := l.keyed.Load()
+	if mode == nil || k.Key == "" {
+		return out, false, nil
+	}
+	seq, found, err := l.books.idem.Find(l.hash(mode, k), notBefore, func(fn func(store.Reader) error) error { return l.view(ctx, fn) })
+	if err != nil || !found {
+		return out, false, l.readError(err)
+	}
+	err = l.view(ctx, func(r store.Reader) (err error) {
+		rec, known := tables.Record(r, seq)
+		switch {
+		case !known || rec.At <= notBefore:
+			found = false
+			return nil
+		case rec.Dedupe.Fingerprint != fingerprint:
+			out = Outcome{Reject: refuse(record.IdemConflict)}
+			return nil
+		}
+		out, err = l.outcomeAt(r, seq)
+		out.replay()
+		return err
+	})
+	return out, found, l.readError(err)
+}
+
+// readError words an error of a view for the ledger's callers.
+func (l *Local) readError(err error) error {
+	if err == errStale {
+		return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+	}
+	return err
+}
+
+// Balance reads an account, from memory if it was changed lately, else from the file; see Client.
+func (l *Local) Balance(ctx context.Context, account, asset string, minSeq uint64) (BalanceView, error) {
+	if err := l.readable(ctx); err != nil {
+		return BalanceView{}, err
+	}
+	if err := l.reach(ctx, minSeq); err != nil {
+		return BalanceView{}, err
+	}
+	v := l.books.view.Load() // before the row: the row is at least as new
+	out := BalanceView{Account: account, Asset: asset, At: v.At, Seq: v.Seq}
+	ref, err := l.lookUp(ctx, account)
+	if err != nil || ref == 0 {
+		return out, err
+	}
+	out.Known = true
+	declared := v.assets.get(asset)
+	if declared == nil {
+		return out, nil
+	}
+	state, err := l.balanceOf(ctx, tables.StateKey{Account: ref, Asset: declared.ref})
+	out.show(&state.State)
+	return out, err
+}
+
+// reach waits until the record seq was published.
+func (l *Local) reach(ctx context.Context, seq uint64) error {
+	if l.books.view.Load().Seq >= seq {
+		return nil
+	}
+	news := l.bus.Subscribe("balance")
+	defer news.Close()
+	for l.books.view.Load().Seq < seq {
+		if _, _, err := news.Recv(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// show fills in what a state says.
+func (v *BalanceView) show(s *record.State) {
+	v.Held = s.DebitsHeld
+	posted, ok := s.Balance()
+	if !ok {
+		v.Issued, _ = s.DebitsPosted.Sub(s.CreditsPosted)
+		return
+	}
+	v.Posted = posted
+	v.Available, _ = s.Available()
+}
+
+// lookUp is the ref of an account, 0 if nobody has the name.
+func (l *Local) lookUp(ctx context.Context, name string) (ref uint64, err error) {
+	if ref = l.refInMemory(name); ref != 0 {
+		return ref, nil
+	}
+	err = l.view(ctx, func(r store.Reader) error {
+		ref = l.refOf(r, name)
+		return nil
+	})
+	if ref != 0 {
+		l.refs.add(name, ref)
+	}
+	return ref, l.readError(err)
+}
+
+func (l *Local) balanceOf(ctx context.Context, k tables.StateKey) (b balance, err error) {
+	if b, ok := l.books.states.read(k); ok {
+		return b, nil
+	}
+	err = l.view(ctx, func(r store.Reader) error {
+		b.Balance, _ = tables.GetBalance(r, k.Account, k.Asset)
+		return nil
+	})
+	return b, l.readError(err)
+}
+
+func (l *Local) accountOf(ctx context.Context, ref uint64) (a tables.Account, err error) {
+	if a, ok := l.books.accounts.read(ref); ok {
+		return a, nil
+	}
+	err = l.view(ctx, func(r store.Reader) error {
+		a, _ = tables.GetAccount(r, ref)
+		return nil
+	})
+	return a, l.readError(err)
+}
+
+// Account reads what an account has besides balances.
+func (l *Local) Account(ctx context.Context, account string) (AccountView, error) {
+	out := AccountView{Account: account}
+	if err := l.readable(ctx); err != nil {
+		return out, err
+	}
+	ref, err := l.lookUp(ctx, account)
+	if err != nil || ref == 0 {
+		return out, err
+	}
+	a, err := l.accountOf(ctx, ref)
+	if err != nil {
+		return out, err
+	}
+	out.Known, out.LastNonce, out.Flags, out.OpenedSeq = true, a.LastNonce, a.Flags, a.OpenedSeq
+	err = l.view(ctx, func(r store.Reader) error {
+		if rec, known := tables.Record(r, a.OpenedSeq); known {
+			out.OpenedAt = rec.At
+		}
+		if rec, known := tables.Record(r, a.LastNonceSeq); known && a.LastNonceSeq != 0 {
+			out.LastTx = rec.TxID()
+		}
+		return nil
+	})
+	return out, l.readError(err)
+}
+
+// Assets lists what was declared, in order.
+func (l *Local) Assets(ctx context.Context) ([]AssetView, error) {
+	if err := l.readable(ctx); err != nil {
+		return nil, err
+	}
+	var out []AssetView
+	for _, a := range l.books.view.Load().assets.byRef {
+		state, err := l.balanceOf(ctx, tables.StateKey{Account: a.issuer, Asset: a.ref})
+		if err != nil {
+			return nil, err
+		}
+		v := AssetView{Asset: a.name, Seq: a.seq}
+		v.Issued, _ = state.State.DebitsPosted.Sub(state.State.CreditsPosted)
+		err = l.view(ctx, func(r store.Reader) error {
+			if rec, known := tables.Record(r, a.seq); known {
+				v.DeclaredAt = rec.At
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, l.readError(err)
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+// Tx reads one record's outcome; see Client.
+func (l *Local) Tx(ctx context.Context, id record.TxID) (out Outcome, err error) {
+	if err := l.readable(ctx); err != nil {
+		return out, err
+	}
+	err = l.view(ctx, func(r store.Reader) (err error) {
+		if _, err = l.given(r, id); err == nil {
+			out, err = l.outcomeAt(r, id.Seq())
+		}
+		return err
+	})
+	return out, l.readError(err)
+}
+
+// given is the record of an id, ErrNotFound for one that was not given out.
+func (l *Local) given(r store.Reader, id record.TxID) (record.Record, error) {
+	seq := id.Seq()
+	if seq == 0 || seq > l.books.view.Load().Seq {
+		return record.Record{}, ErrNotFound // beyond the head a view may see what a power cut takes back
+	}
+	rec, known := tables.Record(r, seq)
+	if !known || rec.TxID() != id {
+		return record.Record{}, ErrNotFound
+	}
+	return rec, nil
+}

@@ -1,0 +1,172 @@
+package ledger
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines"
+	"ronbox/engines/ledger/record"
+	"ronbox/engines/ledger/tables"
+	"ronbox/store"
+)
+
+// Recover reads the file and redoes what was not written behind. Call it once, after the store was opened and its committer runs. A journal
+// that does not follow itself is no error: it puts the ledger into safe mode, in which it is read.
+func (l *Local) Recover(ctx context.Context) error {
+	begun := time.Now()
+	if err := l.recover(ctx); err != nil {
+		if !damaged(err) {
+			return fmt.Errorf("recover the ledger: %w", err)
+		}
+		l.enterSafeMode(err)
+	}
+	l.books.show()
+	l.books.loaded.Store(true)
+	v := l.books.view.Load()
+	l.log.Info("recovery.done", "seq", v.Seq, "batches", v.Batches, "redone", v.Seq-min(v.Seq, v.hand.low.Seq), "dirty", l.books.dirty(),
+		"latency_ms", time.Since(begun).Milliseconds())
+	return nil
+}
+
+// damaged tells what of the journal's own state keeps a ledger from being written from what keeps it from being read.
+func damaged(err error) bool {
+	var damage *damageError
+	return errors.As(err, &damage) || errors.Is(err, store.ErrCorrupt)
+}
+
+// damageError says where the journal does not follow itself.
+type damageError struct{ cause error }
+
+func (e *damageError) Error() string { return "the journal does not check: " + e.cause.Error() }
+
+// Unwrap gives the cause.
+func (e *damageError) Unwrap() error { return e.cause }
+
+func damage(format string, args ...any) error { return &damageError{fmt.Errorf(format, args...)} }
+
+func (l *Local) recover(ctx context.Context) error {
+	if err := l.store.View(ctx, l.readHead); err != nil {
+		return err
+	}
+	if l.keyed.Load() == nil {
+		if err := l.found(ctx); err != nil {
+			l.log.Warn("not_begun", "reason", err.Error()) // a file without room: the first write tries again
+		}
+	}
+	begun := time.Now()
+	if err := l.redo(ctx); err != nil {
+		return err
+	}
+	l.m.redo(time.Since(begun).Seconds())
+	if err := l.verify(ctx); err != nil {
+		return err
+	}
+	return l.loadKeys(ctx)
+}
+
+// readHead takes over where the file says that the journal ends.
+func (l *Local) readHead(r store.Reader) error {
+	if f, known := tables.GetFormat(r); known && f != tables.Format {
+		return fmt.Errorf("the ledger has the format %d, this program knows %d: %w", f, tables.Format, store.ErrSchema)
+	}
+	if key, known := tables.GetStoreKey(r); known {
+		l.useKey(key)
+	}
+	b := l.books
+	b.cur.Head, _ = tables.GetHead(r)
+	b.cur.hand.low = tables.GetFlushed(r)
+	b.cur.log.base = record.LogCount(b.cur.hand.low.Batches)
+	if seq, no := tables.LastSeq(r), tables.LastBatch(r); seq != b.cur.Seq || no != b.cur.Batches {
+		return damage("it ends with record %d and batch %d, its head says %d and %d", seq, no, b.cur.Seq, b.cur.Batches)
+	}
+	if low := b.cur.hand.low; low.Seq > b.cur.Seq || low.Batches > b.cur.Batches {
+		return damage("rows were written up to record %d, it ends with %d", low.Seq, b.cur.Seq)
+	}
+	if h, known := tables.Batch(r, b.cur.Batches); b.cur.Batches != 0 && (!known || h.Root() != b.cur.LastRoot) {
+		return damage("the root of batch %d is not the one of its head", b.cur.Batches)
+	}
+	return l.readAssets(r)
+}
+
+// readAssets takes over the assets that were flushed; what declares an asset follows on what opens its issuance account.
+func (l *Local) readAssets(r store.Reader) error {
+	for ref, name := range tables.Assets(r) {
+		issuer, known := tables.Ref(r, engines.IssuanceAccount(name))
+		account, opened := tables.GetAccount(r, issuer)
+		if !known || !opened {
+			return damage("the asset %s has no issuance account", name)
+		}
+		l.books.cur.assets = l.books.cur.assets.with(&asset{ref: ref, name: name, issuer: issuer, seq: account.OpenedSeq + 1})
+	}
+	return nil
+}
+
+func (l *Local) useKey(key tables.StoreKey) {
+	l.key = key
+	l.keyed.Store(b3.Keyed([b3.Size]byte(key)))
+}
+
+// genesis is the command that gives a ledger the key of its idempotency keys' hashes.
+type genesis struct{ key tables.StoreKey }
+
+// Kind names the command.
+func (genesis) Kind() string { return "ledger.begin/1" }
+
+// Apply answers the key in force: the first one that came.
+func (c genesis) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (tables.StoreKey, error) {
+	if key, known := tables.GetStoreKey(r); known {
+		return key, nil
+	}
+	tables.PutGenesis(w, c.key)
+	return c.key, nil
+}
+
+// found begins a ledger.
+func (l *Local) found(ctx context.Context) error {
+	var c genesis
+	_, _ = rand.Read(c.key[:]) // never fails
+	key, err := store.Commit(ctx, l.store, store.Work, c)
+	if err == nil {
+		l.useKey(key)
+	}
+	return err
+}
+
+// keysSlice is how many records one view of the boot reads for their keys.
+const keysSlice = 8192
+
+// loadKeys reads the idempotency index: what is sealed, then the journal behind it as far as its keys may still count.
+func (l *Local) loadKeys(ctx context.Context) error {
+	b := l.books
+	loader := b.idem.Loader()
+	for done := false; !done; {
+		if err := l.store.View(ctx, func(r store.Reader) error { done = loader.Step(r); return nil }); err != nil {
+			return err
+		}
+	}
+	for _, first := range loader.Half() {
+		if _, err := store.Commit(ctx, l.store, store.Bulk, drop{first}); err != nil {
+			l.log.Warn("half_sealed", "first_seq", first, "reason", err.Error()) // sealing it anew drops it too
+		}
+	}
+	oldest := l.now().UnixNano() - int64(l.live().KeyTTL)
+	at, end := loader.From(), b.cur.Seq+1
+	err := l.store.View(ctx, func(r store.Reader) error {
+		at = max(at, tables.Since(r, oldest))
+		return nil
+	})
+	for err == nil && at < end {
+		l.progress("read idempotency keys", int64(at), int64(end))
+		err = l.store.View(ctx, func(r store.Reader) error { at = b.idem.Read(r, at, end, keysSlice, oldest); return nil })
+		if err == nil && b.idem.Closed() > 1 {
+			if e := l.seal(ctx); e != nil {
+				l.log.Warn("not_sealed", "reason", e.Error()) // they stay in memory; the sealer tries again
+			}
+		}
+	}
+	return err
+}

@@ -1,0 +1,180 @@
+package ledger
+
+import (
+	"context"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines"
+	"ronbox/engines/ledger/idem"
+	"ronbox/engines/ledger/record"
+	"ronbox/engines/ledger/tables"
+	"ronbox/store"
+)
+
+// resolver turns ops into actions in their caller's goroutine: names into refs, keys into hashes, ids of holds into seqs, and keys that are
+// sealed into records. It opens a view only for what memory does not have.
+type resolver struct {
+	l       *Local
+	ctx     context.Context
+	key     *b3.Mode
+	checked uint64
+	assets  *assets
+	now     int64
+	size    int
+	touched []AcctAsset
+
+	who     DedupeKey // whose hashes are at hand: a burst often has one principal
+	whoHash [2][8]byte
+	misses  []miss // names that are not in memory
+	holds   []*action
+}
+
+// miss is a name to be looked up in the file.
+type miss struct {
+	name string
+	ref  *uint64
+}
+
+// opSize is about what an op's record weighs, key and images included, bytes.
+const opSize = 420
+
+func (l *Local) resolver(ctx context.Context) *resolver {
+	return &resolver{
+		l: l, ctx: ctx, key: l.keyed.Load(), checked: l.books.idem.Checked(), assets: l.books.view.Load().assets, now: l.now().UnixNano(),
+	}
+}
+
+// resolve makes a command's actions of ops.
+func (s *resolver) resolve(ops []Op) ([]action, error) {
+	s.touched = make([]AcctAsset, 0, 2*len(ops))
+	actions, err := s.each(ops)
+	if err == nil && len(s.misses)+len(s.holds) > 0 {
+		err = s.l.store.View(s.ctx, s.read)
+	}
+	return actions, err
+}
+
+func (s *resolver) each(ops []Op) ([]action, error) {
+	actions := make([]action, len(ops))
+	for i := range ops {
+		if err := s.one(&actions[i], &ops[i]); err != nil {
+			return nil, err
+		}
+	}
+	return actions, nil
+}
+
+func (s *resolver) one(a *action, o *Op) (err error) {
+	a.op = o
+	s.size += opSize
+	s.hashWho(a)
+	if o.Dedupe.Key != "" {
+		if err = s.find(a); err != nil {
+			return err
+		}
+	}
+	switch o.Code {
+	case record.OpBatch:
+		a.inner, err = s.each(o.Ops)
+		return err
+	case record.OpCapture, record.OpRelease:
+		s.holds = append(s.holds, a)
+		return nil
+	case record.OpFlags:
+		s.name(o.From, &a.from)
+		return nil
+	case record.OpAsset:
+		return nil
+	}
+	if known := s.assets.get(o.Asset); known != nil {
+		a.asset = known.ref
+	}
+	s.side(o.From, o.Asset, &a.from)
+	s.side(o.To, o.Asset, &a.to)
+	return nil
+}
+
+// side resolves a party; "" is the issuance account, which the asset knows.
+func (s *resolver) side(name, asset string, ref *uint64) {
+	if name == "" {
+		s.touched = append(s.touched, AcctAsset{engines.IssuanceAccount(asset), asset})
+		return
+	}
+	s.name(name, ref)
+	s.touched = append(s.touched, AcctAsset{name, asset})
+}
+
+func (s *resolver) name(name string, ref *uint64) {
+	if *ref = s.l.refInMemory(name); *ref == 0 {
+		s.misses = append(s.misses, miss{name, ref})
+	}
+}
+
+// hashWho hashes who asked and by which token.
+func (s *resolver) hashWho(a *action) {
+	o := a.op
+	if who := (DedupeKey{o.Principal, o.CapID}); who != s.who {
+		s.who, s.whoHash = who, [2][8]byte{hash8(o.Principal), hash8(o.CapID)}
+	}
+	a.principal, a.capID = s.whoHash[0], s.whoHash[1]
+}
+
+// hash8 stands for a word in the journal, which is handed out: the word itself is not. "" is zero.
+func hash8(word string) (h [8]byte) {
+	if word == "" {
+		return h
+	}
+	d := b3.Sum([]byte(word))
+	copy(h[:], d[:])
+	return h
+}
+
+// find hashes the key, and looks for it in what is sealed, so that Apply need not.
+func (s *resolver) find(a *action) (err error) {
+	a.key, a.keyed, a.checked = s.l.hash(s.key, a.op.Dedupe), true, s.checked
+	a.found, _, err = s.l.books.idem.Find(a.key, s.now-int64(a.op.TTL), s.view)
+	return err
+}
+
+func (s *resolver) view(fn func(store.Reader) error) error { return s.l.store.View(s.ctx, fn) }
+
+// hash is the key under which the index knows k.
+func (l *Local) hash(m *b3.Mode, k DedupeKey) idem.Key {
+	buf := make([]byte, 0, 160)
+	buf = append(append(append(buf, k.Scope...), 0), k.Key...)
+	return idem.Key(digest16(m.Sum(buf)))
+}
+
+// read looks into the file for what memory did not have.
+func (s *resolver) read(r store.Reader) error {
+	for _, m := range s.misses {
+		if *m.ref, _ = tables.Ref(r, m.name); *m.ref != 0 {
+			s.l.refs.add(m.name, *m.ref)
+		}
+	}
+	var rec record.Record
+	for _, a := range s.holds {
+		if seq := a.op.Hold.Seq(); tables.ReadRecord(r, seq, &rec) && rec.Op == record.OpHold && rec.TxID() == a.op.Hold {
+			a.hold = seq
+			if err := s.parties(r, &rec); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// parties notes whom the end of a hold will touch.
+func (s *resolver) parties(r store.Reader, hold *record.Record) error {
+	asset := s.assets.of(hold.Asset)
+	for _, ref := range []uint64{hold.From, hold.To} {
+		name, err := s.l.nameOf(r, ref)
+		if err != nil {
+			return err
+		}
+		if asset != nil {
+			s.touched = append(s.touched, AcctAsset{name, asset.name})
+		}
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+package ledger
+
+import (
+	"errors"
+	"time"
+
+	"ronbox/appliance/obs"
+)
+
+// enterSafeMode ends writing, for good: what was read contradicts itself, and only a verification can tell how far the journal holds.
+func (l *Local) enterSafeMode(cause error) {
+	why := cause.Error()
+	if !l.safe.CompareAndSwap(nil, &why) {
+		return
+	}
+	l.m.gaps(1)
+	l.m.safeMode(1)
+	l.log.Error("safe_mode", "reason", why)
+	l.board.Set(service, keySafeMode, ErrSafeMode)
+}
+
+// SafeMode is why nothing is written, "" while it is.
+func (l *Local) SafeMode() string {
+	if why := l.safe.Load(); why != nil {
+		return *why
+	}
+	return ""
+}
+
+// Readiness keys.
+const (
+	keyLoaded   = "loaded"    // soft: the journal was read
+	keySafeMode = "safe_mode" // soft: it checked
+)
+
+// probeEvery is the least time between two looks at a readiness key.
+const probeEvery = 250 * time.Millisecond
+
+func (l *Local) probes() []obs.Probe {
+	return []obs.Probe{
+		{Service: service, Key: keyLoaded, Plane: obs.WritePlane, Every: probeEvery, Bad: 1, Good: 1, Func: func() error {
+			if !l.books.loaded.Load() {
+				return ErrLoading
+			}
+			return nil
+		}},
+		{Service: service, Key: keySafeMode, Plane: obs.WritePlane, Every: probeEvery, Bad: 1, Good: 1, Func: func() error {
+			if why := l.SafeMode(); why != "" {
+				return errors.New(why)
+			}
+			return nil
+		}},
+	}
+}

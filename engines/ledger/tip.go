@@ -1,0 +1,77 @@
+package ledger
+
+import (
+	"ronbox/appliance/b3"
+	"ronbox/engines/ledger/record"
+	"ronbox/engines/ledger/tables"
+	"ronbox/store"
+)
+
+// tip is where the ledger ends: the head, the assets, and the newest nodes of the log of batch roots. It is a value; what it points to is
+// only added to.
+type tip struct {
+	tables.Head
+	assets *assets
+	log    logTail
+	hand   hand
+}
+
+// logTail are the nodes of the log that are not flushed: those from the position base on.
+type logTail struct {
+	base  uint64
+	nodes []b3.Digest
+}
+
+// node reads a node, from the file if it was flushed.
+func (l *logTail) node(r store.Reader) record.ReadNode {
+	return func(pos uint64) (b3.Digest, error) {
+		if pos >= l.base && pos-l.base < uint64(len(l.nodes)) {
+			return l.nodes[pos-l.base], nil
+		}
+		return tables.LogNodes(r)(pos)
+	}
+}
+
+// add appends the nodes that a batch root brings as leaf number size.
+func (l *logTail) add(r store.Reader, size uint64, root b3.Digest) error {
+	nodes, err := record.LogNodes(size, root, l.node(r))
+	if err != nil {
+		return err
+	}
+	for i := range nodes {
+		l.nodes = append(l.nodes, nodes[i].Hash)
+	}
+	return nil
+}
+
+// assets are the declared assets, immutable.
+type assets struct {
+	byName map[string]*asset
+	byRef  []*asset // by ref - 1
+}
+
+// asset is one of them.
+type asset struct {
+	ref    uint32
+	name   string
+	issuer uint64 // ref of its issuance account
+	seq    uint64 // of the record that declared it
+}
+
+func (a *assets) get(name string) *asset { return a.byName[name] }
+
+func (a *assets) of(ref uint32) *asset {
+	if ref == 0 || int(ref) > len(a.byRef) {
+		return nil
+	}
+	return a.byRef[ref-1]
+}
+
+// with is a and one more.
+func (a *assets) with(n *asset) *assets {
+	next := &assets{byName: make(map[string]*asset, len(a.byName)+1), byRef: append(a.byRef[:len(a.byRef):len(a.byRef)], n)}
+	for _, each := range next.byRef {
+		next.byName[each.name] = each
+	}
+	return next
+}
