@@ -1,0 +1,156 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"ronbox/appliance/flow"
+	"ronbox/appliance/obs"
+	"ronbox/engines"
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/ledgertest"
+	"ronbox/engines/ledger/record"
+	"ronbox/store"
+)
+
+// rig is a ledger on a real store in a temporary file, under a supervisor.
+type rig struct {
+	t       testing.TB
+	path    string
+	cfg     ledger.Config
+	clock   *ledgertest.Clock // nil: the wall clock
+	metrics *obs.Metrics
+	board   *obs.Board
+	store   *store.Store
+	sup     *flow.Supervisor
+	l       *ledger.Local
+	stopped bool
+}
+
+func newRig(t testing.TB, clock *ledgertest.Clock, change ...func(*ledger.Config)) *rig {
+	t.Helper()
+	r := &rig{t: t, path: filepath.Join(t.TempDir(), "ronbox.db"), cfg: ledger.DefaultConfig(), clock: clock}
+	for _, f := range change {
+		f(&r.cfg)
+	}
+	if err := r.cfg.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	id, err := store.NewIdentity(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Create(r.path, id); err != nil {
+		t.Fatal(err)
+	}
+	r.open()
+	t.Cleanup(r.stop)
+	return r
+}
+
+func (r *rig) now() time.Time {
+	if r.clock == nil {
+		return time.Now()
+	}
+	return r.clock.Now()
+}
+
+func (r *rig) ctx() context.Context { return context.Background() }
+
+// open is a boot: all but the ledger's tasks run after it.
+func (r *rig) open() {
+	r.t.Helper()
+	r.metrics = obs.NewMetrics()
+	r.board = obs.NewBoard(r.metrics)
+	catalog := flow.NewCatalog(r.metrics, nil)
+	r.store = store.New(store.DefaultConfig(), store.Options{Path: r.path, Catalog: catalog, Metrics: r.metrics, Now: r.now})
+	r.l = ledger.New(r.cfg, ledger.Deps{Catalog: catalog, Store: r.store, Metrics: r.metrics, Board: r.board, Now: r.now})
+	r.sup = flow.NewSupervisor(r.ctx(), catalog, flow.Hooks{})
+	if err := errors.Join(r.store.Open(r.ctx()), r.store.Prepare(r.ctx())); err != nil {
+		r.t.Fatalf("open: %v", err)
+	}
+	r.sup.Start(r.store.Tasks()...)
+	if err := r.l.Recover(r.ctx()); err != nil {
+		r.t.Fatalf("recover: %v", err)
+	}
+	r.stopped = false
+}
+
+// start runs the ledger's tasks.
+func (r *rig) start() *rig {
+	r.sup.Start(r.l.Tasks()...)
+	return r
+}
+
+// stop ends everything; what was not flushed stays so.
+func (r *rig) stop() {
+	if r.stopped {
+		return
+	}
+	r.stopped = true
+	r.sup.CancelBackground()
+	r.sup.Drain("ledger", 5*time.Second, time.Second)
+	if err := r.l.Close(r.ctx()); err != nil {
+		r.t.Errorf("close the ledger: %v", err)
+	}
+	r.store.CloseLanes()
+	r.sup.Drain("store", 5*time.Second, time.Second)
+	r.sup.Close()
+	if err := r.store.Close(); err != nil && r.store.Err() == nil {
+		r.t.Errorf("close: %v", err)
+	}
+}
+
+// reopen is a stop without a flush, and a boot.
+func (r *rig) reopen() {
+	r.stop()
+	r.open()
+}
+
+func (r *rig) commit(ops ...ledger.Op) []ledger.Outcome {
+	r.t.Helper()
+	outs, err := r.l.Commit(r.ctx(), ops)
+	if err != nil {
+		r.t.Fatalf("commit: %v", err)
+	}
+	return outs
+}
+
+func (r *rig) accept(ops ...ledger.Op) []ledger.Outcome {
+	r.t.Helper()
+	outs := r.commit(ops...)
+	for i, o := range outs {
+		if o.Reject != nil {
+			r.t.Fatalf("op %d: %v", i, o.Reject)
+		}
+	}
+	return outs
+}
+
+func (r *rig) declare(assets ...string) *rig {
+	r.t.Helper()
+	if err := r.l.DeclareAssets(r.ctx(), assets); err != nil {
+		r.t.Fatalf("declare: %v", err)
+	}
+	return r
+}
+
+func amount(n uint64) engines.Amount { return engines.AmountOf(0, n) }
+
+func issue(to string, n, nonce uint64) ledger.Op {
+	return ledger.Op{Code: record.OpIssue, To: to, Asset: "ron", Amount: amount(n), Nonce: nonce}
+}
+
+func transfer(from, to string, n, nonce uint64) ledger.Op {
+	return ledger.Op{Code: record.OpTransfer, From: from, To: to, Asset: "ron", Amount: amount(n), Nonce: nonce}
+}
+
+// keyed is o under an idempotency key.
+func keyed(o ledger.Op, key string) ledger.Op {
+	o.Dedupe, o.TTL, o.Idem = ledger.DedupeKey{Scope: "alice", Key: key}, time.Hour, key
+	o.Fingerprint[0], o.Fingerprint[1] = byte(o.Code), byte(o.Nonce)
+	return o
+}
