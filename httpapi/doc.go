@@ -2,7 +2,8 @@
 //
 // A row of the table is all there is to a route: the router, the metric labels, the scopes, the limits, the stages a
 // request passes, the OpenAPI document and the tests are made from it. A handler decodes, calls an engine once and
-// responds; what it returns as an error becomes a problem in problem.go, the only file that knows statuses.
+// responds; what it returns as an error becomes a problem in problem.go and walletproblem.go, the only files that know
+// statuses. The wallet has its own words for what every service refuses.
 //
 // # Invariants
 //
@@ -14,7 +15,7 @@
 //  4. A path is a row's or no one's: nothing is cleaned, folded or redirected, and a number has one spelling. What is
 //     hidden from a peer is answered like a path that nothing has.
 //  5. Bodies are bounded as they are sent and, if they are compressed, as they unfold; they are sent within the read
-//     timeout, and strict: an unknown, repeated, null or wrongly typed member is refused by name.
+//     timeout, and strict: an unknown, repeated, null or wrongly typed member is refused by name, in JSON as in CBOR.
 //  6. Every write to a client has a deadline: the route's and the write timeout, for streams and long answers the write
 //     timeout per chunk.
 //  7. A stream subscribes before it reads where its log stands and skips what that covers, so it neither misses nor
@@ -25,14 +26,17 @@
 //     places are the services', and change for all at once. A reload that fails changes nothing.
 //  10. A label value never comes from a request.
 //  11. What a route answers, the document describes; every answer that a test gets is held against it.
-//  12. Every answer tells browsers to do nothing with it but read it; pages of other origins may not even do that, unless
+//  12. What the wallet answers is sent as it is, to the byte; whoever cannot be told what became of a payment is told how to
+//     find out, and that the same request is safe.
+//  13. An export gives each record once and in order, whatever its bus loses.
+//  14. Every answer tells browsers to do nothing with it but read it; pages of other origins may not even do that, unless
 //     they are listed, and none may read the metrics.
 //
 // # Tasks and queues
 //
 // The tasks http and admin_http, of httpapi/front, accept connections; net/http serves each connection on a goroutine of
-// its own. There is no queue here: admission is the TrySend of an engine. Each stream reads the engine's bus, or the
-// audit bus of the node, from a cursor of its own.
+// its own. There is no queue here: admission is the TrySend of an engine. Each stream and
+// each export that follows reads the engine's bus, or the audit bus of the node, from a cursor of its own.
 //
 // # Lock order
 //

@@ -146,6 +146,52 @@ func TestNeverMoreThanItsRate(t *testing.T) {
 	})
 }
 
+// What is left is what a bucket would give at once, and says when it is full.
+func TestLeft(t *testing.T) {
+	table := NewKeyed[string](2, 2, 3)
+	for i, tt := range []struct {
+		at     time.Duration
+		ok     bool
+		tokens int
+		full   time.Duration
+	}{
+		{0, true, 2, 500 * time.Millisecond}, {0, true, 1, time.Second}, {0, true, 0, 1500 * time.Millisecond}, {0, false, 0, 1500 * time.Millisecond},
+		{500 * time.Millisecond, true, 0, 1500 * time.Millisecond}, {time.Minute, true, 2, 500 * time.Millisecond},
+	} {
+		ok, wait, left, limited := table.TakeLeft("x", noon.Add(tt.at))
+		if ok != tt.ok || ok != (wait == 0) || !limited || left != (Left{Tokens: tt.tokens, Burst: 3, Full: tt.full}) {
+			t.Errorf("step %d: %v, %s, %+v, %v", i, ok, wait, left, limited)
+		}
+	}
+	table.Set(0, 0)
+	if ok, _, _, limited := table.TakeLeft("x", noon); !ok || limited {
+		t.Error("off, and refuses or limits")
+	}
+}
+
+// Whoever is told that tokens are left can take that many, and no more.
+func TestLeftIsTrue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		table := NewKeyed[int](1, rapid.Float64Range(.1, 5000).Draw(t, "rps"), rapid.IntRange(1, 50).Draw(t, "burst"))
+		now := noon
+		for _, step := range rapid.SliceOfN(rapid.Int64Range(0, int64(time.Second)), 1, 30).Draw(t, "steps") {
+			now = now.Add(time.Duration(step))
+			_, _, left, _ := table.TakeLeft(1, now)
+			for range left.Tokens {
+				if ok, _ := table.Take(1, now); !ok {
+					t.Fatalf("%+v, and less", left)
+				}
+			}
+			if ok, _ := table.Take(1, now); ok {
+				t.Fatalf("%+v, and more", left)
+			}
+			if left.Tokens > left.Burst-1 {
+				t.Fatalf("%+v after one was taken", left)
+			}
+		}
+	})
+}
+
 func TestKeyed(t *testing.T) {
 	table := NewKeyed[string](2, 1, 2)
 	take := func(key string, want bool) {
