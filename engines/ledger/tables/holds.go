@@ -89,7 +89,12 @@ func getHold(b []byte, h *Hold) error {
 	h.Amount = engines.AmountLE(b[20:])
 	h.At, h.Expires = int64(le.Uint64(b[36:])), int64(le.Uint64(b[44:]))
 	h.Closed, h.Closing = record.Op(b[52]), le.Uint64(b[53:])
-	if h.At < 0 || h.Expires < 0 || (h.Closed == 0) != (h.Closing == 0) {
+	switch h.Closed {
+	case 0, record.OpCapture, record.OpRelease, record.OpExpire:
+	default:
+		return errNumber
+	}
+	if h.At < 0 || h.Expires < 0 || h.Open() != (h.Closing == 0) {
 		return errNumber
 	}
 	return nil

@@ -36,8 +36,9 @@ type Walk struct {
 	back    cursor // oldest first: the next posting to read, towards at
 	high    uint64 // oldest first: the last posting of the chunk; 0: no chunk is begun
 	chunk   []Posting
-	placed  bool // at is where the page begins
-	trusted bool // what is read was reached from Top or a mark, not from a cursor that may be of another time
+	passed  record.Record // oldest first: one above the chunk, on the way to it
+	placed  bool          // at is where the page begins
+	trusted bool          // what is read was reached from Top or a mark, not from a cursor that may be of another time
 	page    []Posting
 	next    string
 	reads   int // left in this step
@@ -133,8 +134,8 @@ func (w *Walk) down(r store.Reader) (done bool, err error) {
 		if w.reads <= 0 {
 			return false, nil
 		}
-		p, err := w.read(r, &w.at)
-		if err != nil {
+		p := Posting{N: w.at.posting}
+		if p.Image, err = w.read(r, &w.at, &p.Record); err != nil {
 			return true, err
 		}
 		if p.Record.At < w.q.Since {
@@ -161,12 +162,15 @@ func (w *Walk) forth(r store.Reader) (done bool, err error) {
 			if w.reads <= 0 {
 				return false, nil
 			}
-			p, err := w.read(r, &w.back)
+			if w.back.posting > w.high {
+				_, err = w.read(r, &w.back, &w.passed)
+			} else {
+				w.chunk = append(w.chunk, Posting{N: w.back.posting})
+				p := &w.chunk[len(w.chunk)-1]
+				p.Image, err = w.read(r, &w.back, &p.Record)
+			}
 			if err != nil {
 				return true, err
-			}
-			if p.N <= w.high {
-				w.chunk = append(w.chunk, p)
 			}
 		}
 		if w.deal() {
@@ -199,18 +203,17 @@ func (w *Walk) deal() (end bool) {
 	return false
 }
 
-// read reads the posting at c and moves c to the one before it.
-func (w *Walk) read(r store.Reader, c *cursor) (p Posting, err error) {
+// read reads the posting at c, and moves c to the one before it. It gives the place of the balance's image.
+func (w *Walk) read(r store.Reader, c *cursor, rec *record.Record) (image int, err error) {
 	w.reads--
-	p.N = c.posting
-	known := ReadRecord(r, c.seq, &p.Record)
-	p.Image = slices.IndexFunc(p.Record.Images, func(im record.Image) bool { return im.Account == w.q.Of.Account && im.Asset == w.q.Of.Asset })
-	if !known || p.Image < 0 || (p.Record.Images[p.Image].Prev == 0) != (c.posting == 1) {
+	known := ReadRecord(r, c.seq, rec)
+	image = slices.IndexFunc(rec.Images, func(im record.Image) bool { return im.Account == w.q.Of.Account && im.Asset == w.q.Of.Asset })
+	if !known || image < 0 || (rec.Images[image].Prev == 0) != (c.posting == 1) {
 		if !w.trusted {
-			return p, ErrCursor
+			return image, ErrCursor
 		}
 		panic(wrong(bJournal, seqKey(c.seq), "it should be posting %d of account %d, asset %d", c.posting, w.q.Of.Account, w.q.Of.Asset))
 	}
-	*c = cursor{c.posting - 1, p.Record.Images[p.Image].Prev}
-	return p, nil
+	*c = cursor{c.posting - 1, rec.Images[image].Prev}
+	return image, nil
 }
