@@ -35,7 +35,7 @@ func (b *books) do(o ledger.Op, at int64, w within) verdict {
 	} else {
 		v = b.doOne(o, at, w)
 	}
-	if v.seq != 0 && o.Dedupe.Key != "" {
+	if v.seq != 0 && !v.replayed && o.Dedupe.Key != "" {
 		b.keys[o.Dedupe] = known{v.seq, at, o.Fingerprint}
 	}
 	return v
@@ -77,11 +77,11 @@ func (b *books) doBatch(o ledger.Op, at int64, w within) verdict {
 	results := make([]verdict, 0, len(o.Ops))
 	for i, inner := range o.Ops {
 		v := b.do(inner, at, w)
-		if results = append(results, v); v.reject == nil {
+		if results = append(results, v); v.reject == nil && !v.replayed {
 			done++
-		} else if o.Atomic {
+		} else if v.reject != nil && o.Atomic {
 			*b = before
-			return aborted(o, i, v.reject)
+			return b.aborted(o, i, *v.reject)
 		}
 	}
 	if done == 0 {
@@ -93,14 +93,17 @@ func (b *books) doBatch(o ledger.Op, at int64, w within) verdict {
 	return verdict{seq: b.writeBatch(o, at, results), results: results, atomic: o.Atomic}
 }
 
-// aborted is the outcome of an atomic batch whose op i was refused.
-func aborted(o ledger.Op, i int, why *ledger.Reject) verdict {
+// aborted is the outcome of an atomic batch whose op i was refused. A record that used its nonce may be gone with the batch.
+func (b *books) aborted(o ledger.Op, i int, why ledger.Reject) verdict {
+	if why.Committed.Seq() > uint64(len(b.entries)) {
+		why.Committed = record.TxID{}
+	}
 	results := make([]verdict, len(o.Ops))
 	for k := range results {
 		results[k].reject = refuse(record.Aborted)
 	}
-	results[i].reject = why
-	whole := *why
+	results[i].reject = &why
+	whole := why
 	whole.Index = i
 	return verdict{reject: &whole, results: results, atomic: true}
 }

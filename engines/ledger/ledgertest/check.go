@@ -33,9 +33,12 @@ func checkOp(o ledger.Op, internal bool) (field, reason string) {
 	}
 	switch o.Code {
 	case record.OpBatch:
+		if len(o.Ops) == 0 {
+			return "ops", "are none"
+		}
 		for _, inner := range o.Ops {
-			if field, reason := checkOp(inner, internal); field != "" || inner.Code == record.OpBatch {
-				return "ops." + field, "a batch in a batch, or " + reason
+			if field, reason := checkOp(inner, internal); field != "" || inner.Code == record.OpBatch || inner.Code == record.OpAsset {
+				return "ops." + field, "no batch and no asset, or " + reason
 			}
 		}
 	case record.OpIssue, record.OpTransfer, record.OpBurn, record.OpHold:

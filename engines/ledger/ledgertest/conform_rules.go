@@ -152,6 +152,8 @@ func malformed(s *suite) {
 		"a hold of no time":     change(func(o *ledger.Op) { o.Code = record.OpHold }),
 		"a batch in a batch":    {Code: record.OpBatch, Ops: []ledger.Op{{Code: record.OpBatch, Ops: []ledger.Op{good}}}},
 		"a bad op in a batch":   {Code: record.OpBatch, Ops: []ledger.Op{good, change(func(o *ledger.Op) { o.To = "alice" })}},
+		"an asset in a batch":   {Code: record.OpBatch, Ops: []ledger.Op{{Code: record.OpAsset, Asset: "gold"}}},
+		"a batch of none":       {Code: record.OpBatch},
 	} {
 		_, err := s.Client.Commit(s.Context(), []ledger.Op{good, bad})
 		if e := (*ledger.OpError)(nil); !errors.As(err, &e) || e.Index != 1 {
