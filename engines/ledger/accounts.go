@@ -49,9 +49,12 @@ func (x *run) flag(a *action, p place) result {
 	return accepted(seq)
 }
 
+// late refuses what its caller no longer wants.
 func (x *run) late(o *Op) *Reject {
-	m := move{code: o.Code, at: x.at, until: o.ValidUntil}
-	return m.judge()
+	if o.ValidUntil != 0 && x.at > o.ValidUntil {
+		return refuse(record.Expired)
+	}
+	return nil
 }
 
 // declare makes an asset and its issuance account. An asset that is there was declared by the record that is answered.
