@@ -55,7 +55,7 @@ func (e *Engine) audit(ev AuditEvent) {
 
 // publish tells what became of j.
 func (e *Engine) publish(j *job, out *ledger.Outcome) {
-	ev := AuditEvent{CorrID: j.corrID, Op: j.op.Code, Asset: j.op.Asset, Amount: j.op.Amount, Count: j.weight, account: j.account}
+	ev := AuditEvent{CorrID: j.corrID, Op: j.op.Code, Asset: j.op.Asset, Amount: j.op.Amount, Count: j.weight, account: j.first().account}
 	if ev.account == "" {
 		ev.account = j.op.From
 	}

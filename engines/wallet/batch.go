@@ -61,7 +61,7 @@ func (e *Engine) newBatchJob(ctx context.Context, by engines.Actor, atomic bool,
 	if len(ops) > set.BatchMaxOps {
 		return nil, &LimitError{"batch_max_ops"}
 	}
-	j := &job{op: ledger.Op{Code: record.OpBatch, Atomic: atomic, Limits: set.limits, Ops: make([]ledger.Op, len(ops))}, weight: len(ops)}
+	j := &job{e: e, op: ledger.Op{Code: record.OpBatch, Atomic: atomic, Limits: set.limits, Ops: make([]ledger.Op, len(ops))}, weight: len(ops)}
 	for i := range ops {
 		op, err := e.newOp(ctx, by, &ops[i])
 		if err != nil {
@@ -69,14 +69,11 @@ func (e *Engine) newBatchJob(ctx context.Context, by engines.Actor, atomic bool,
 		}
 		j.op.Ops[i] = op
 	}
-	j.debits(func(account string, nonce uint64) bool {
-		j.account, j.nonce = account, nonce
-		return false
-	})
+	j.wantsAll(set.limits.Monotonic)
 	if !e.batched.take(len(ops), set.BatchInflightOps) {
 		return nil, flow.ErrBusy
 	}
-	j.release = func() { e.batched.give(len(ops)) }
+	j.room = len(ops)
 	return j, nil
 }
 

@@ -31,21 +31,20 @@ func (b *burst) admit(j *job) {
 	b.weight += j.weight
 }
 
-// holdBack finds the places of j's nonces. It reports true if j has to wait for another burst, or may not any more.
-func (b *burst) holdBack(j *job) (held bool) {
+// holdBack finds the place of j. It reports true if j has to wait for a job in other hands, or may not any more.
+func (b *burst) holdBack(j *job) bool {
 	set := b.e.live()
-	j.debits(func(account string, nonce uint64) bool {
-		switch b.e.nonces.enter(b, j, account, nonce, set) {
+	for i := range j.needs {
+		switch b.e.nonces.enter(b, j, &j.needs[i], set) {
 		case crowded:
 			b.e.refuse(j, flow.ErrBusy)
-			held = true
+			return true
 		case parked:
-			held = true
+			return true
 		case reserved, loose:
 		}
-		return !held
-	})
-	return held
+	}
+	return false
 }
 
 // claim says whether anybody still waits for j.
@@ -113,27 +112,28 @@ func (b *burst) drop(bad *ledger.OpError) {
 
 // settle answers each job with its outcome.
 func (b *burst) settle(outs []ledger.Outcome) {
-	jobs := b.jobs
-	b.jobs = nil
-	for i, j := range jobs {
+	b.leave()
+	for i := range outs {
+		j := b.jobs[0]
 		b.e.check(&b.ops[i], &outs[i])
 		b.e.publish(j, &outs[i])
 		j.answer(&outs[i])
+		b.jobs = b.jobs[1:] // now that nothing can go wrong with it
 	}
 }
 
 // failAll answers every job with err.
 func (b *burst) failAll(err error) {
-	jobs := b.jobs
-	b.jobs = nil
-	for _, j := range jobs {
-		b.e.refuse(j, err)
+	b.leave()
+	for len(b.jobs) > 0 {
+		b.e.refuse(b.jobs[0], err)
+		b.jobs = b.jobs[1:]
 	}
 }
 
 // refuse answers a job with an error and tells of it.
 func (e *Engine) refuse(j *job, err error) {
-	e.audit(AuditEvent{Event: EventRejected, CorrID: j.corrID, Op: j.op.Code, Reason: CodeOf(err).Reason, account: j.account, Asset: j.op.Asset})
+	e.audit(AuditEvent{Event: EventRejected, CorrID: j.corrID, Op: j.op.Code, Reason: CodeOf(err).Reason, account: j.first().account, Asset: j.op.Asset})
 	j.fail(err)
 }
 

@@ -66,6 +66,7 @@ type Engine struct {
 	watchTick *flow.Ticker
 	flights   *flow.Flight[flightKey, b3.Digest, *ledger.Outcome]
 	nonces    *nonces
+	ready     *ready
 	balances  *balances
 	receipts  *receipts
 	batched   room
@@ -101,7 +102,7 @@ func New(cfg Config, d Deps) *Engine {
 		client: d.Ledger, breaker: flow.NewBreaker(cfg.CircuitBreaker.rule()).Counting(d.Catalog, service, upstream),
 		set: e.live, m: e.m, calls: callTable{base: time.Now()}, refused: func(err error) { e.ledgerSaid.Store(&err) },
 	}
-	e.nonces = newNonces(cfg.Shards)
+	e.nonces, e.ready = newNonces(cfg.Shards), newReady()
 	e.flights = flow.NewFlight[flightKey, b3.Digest, *ledger.Outcome](d.Catalog, flow.FlightSpec{
 		Service: service, Name: "request", Shards: cfg.Shards, Waiters: flightWaiters, Calls: flightCalls,
 	})

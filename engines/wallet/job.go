@@ -7,7 +7,6 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/ledger"
-	"ronbox/engines/ledger/record"
 )
 
 // flightKey is a key of a principal.
@@ -24,64 +23,93 @@ const flightWaiters = 8
 
 // job is one request on its way to the ledger. It is answered exactly once, through its call.
 type job struct {
+	e        *Engine
 	call     *call
 	op       ledger.Op
-	account  string // that the first nonce is of; "" if there is none
-	nonce    uint64 // the first
+	needs    []need // by account: the nonces it uses
+	one      [1]need
+	ticket   uint64 // place in the order in which jobs were noted
 	weight   int    // operations
 	deadline time.Time
 	corrID   string
-	release  func() // gives back the room of a batch; nil for none
+	room     int // places taken for the operations of a batch
 }
 
 // order sorts a burst, so that consecutive nonces of an account follow each other.
 func (j *job) order(other *job) int {
-	return cmp.Or(cmp.Compare(j.account, other.account), cmp.Compare(j.nonce, other.nonce))
+	a, b := j.first(), other.first()
+	return cmp.Or(cmp.Compare(a.account, b.account), cmp.Compare(a.lo, b.lo), cmp.Compare(j.ticket, other.ticket))
 }
 
-// debits calls fn for each nonce that j uses, in order, until fn returns false.
-func (j *job) debits(fn func(account string, nonce uint64) bool) {
-	if j.op.Code != record.OpBatch {
-		if j.account != "" {
-			fn(j.account, j.nonce)
-		}
-		return
+// first is what j needs first.
+func (j *job) first() need {
+	if len(j.needs) == 0 {
+		return need{}
 	}
+	return j.needs[0]
+}
+
+// wants notes what j, which is one operation, needs.
+func (j *job) wants(account string, nonce uint64) {
+	if account != "" {
+		j.one[0] = need{account: account, lo: nonce, hi: nonce + 1}
+		j.needs = j.one[:]
+	}
+}
+
+// wantsAll notes what the operations of j need: of each account the nonces that follow each other from the first one on, or up to the
+// highest if nonces may skip.
+func (j *job) wantsAll(skip bool) {
+	at := make(map[string]int, len(j.op.Ops))
+	j.needs = make([]need, 0, len(j.op.Ops))
 	for i := range j.op.Ops {
 		op := &j.op.Ops[i]
-		if account := debited(op.Code, op.From, op.Asset); account != "" && !fn(account, op.Nonce) {
-			return
+		account := debited(op.Code, op.From, op.Asset)
+		if account == "" {
+			continue
+		}
+		k, known := at[account]
+		if !known {
+			at[account] = len(j.needs)
+			j.needs = append(j.needs, need{account: account, lo: op.Nonce, hi: op.Nonce + 1})
+		} else if d := &j.needs[k]; op.Nonce == d.hi || skip && op.Nonce > d.hi {
+			d.hi = op.Nonce + 1
 		}
 	}
-}
-
-// after is the nonce that follows those of j on account, which begin with nonce.
-func (j *job) after(account string, nonce uint64) uint64 {
-	j.debits(func(a string, n uint64) bool {
-		if a == account && n == nonce {
-			nonce++
-		}
-		return true
-	})
-	return nonce
 }
 
 // answer settles j with what the ledger said.
 func (j *job) answer(out *ledger.Outcome) {
-	j.done()
 	j.call.Answer(out)
+	j.done()
 }
 
 // fail settles j with why there is no answer.
 func (j *job) fail(err error) {
-	j.done()
 	j.call.Fail(err)
+	j.done()
 }
 
-// done frees what j holds beside its key.
+// done gives back what j holds beside its key, and lets go on what waits for it.
 func (j *job) done() {
-	if j.release != nil {
-		j.release()
-		j.release = nil
+	if j.room > 0 {
+		j.e.batched.give(j.room)
+		j.room = 0
+	}
+	j.e.wake(j.e.nonces.strike(j))
+}
+
+// wake has jobs look for their places again. When the workers are gone there are none.
+func (e *Engine) wake(jobs []*job) {
+	if len(jobs) == 0 {
+		return
+	}
+	select {
+	case <-e.gone:
+		for _, j := range jobs {
+			j.fail(&NotReadyError{CauseDraining})
+		}
+	default:
+		e.ready.put(jobs)
 	}
 }

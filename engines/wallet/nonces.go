@@ -2,24 +2,30 @@ package wallet
 
 import (
 	"hash/maphash"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
 
-// nonces keep the jobs of an account in the order of their nonces while they are on their way to the ledger: one burst at a time has an
-// account's slot, jobs with the nonces that follow go into the same burst or wait in the slot. A slot lives while a burst has it, so there
-// are never more slots than accounts of jobs in the hands of workers: workers × worker_burst, and batch_inflight_ops of batches.
+// nonces keep the jobs of an account in the order of their nonces while they are on their way to the ledger. A job is noted in the slots of
+// its accounts before it is queued, and struck out when it is answered. In between, jobs whose nonces follow each other go into one burst
+// together, and one that follows a job in other hands waits in the slot until that job is answered. It waits only for jobs that were noted
+// before it, so no two wait for each other.
 //
 // A reservation orders and never refuses. What cannot be reserved goes to the ledger all the same, which alone knows whether a nonce is good;
 // so nothing has to be kept, and nothing is released on a guess, when the outcome of a call is not known.
+//
+// A slot lives while a job is noted in it: there are never more than nonces of jobs in hand, each of which holds a place in the queue, in a
+// burst, or in a slot, and room for its operations if it is a batch.
 type nonces struct {
 	seed   maphash.Seed
 	shards []nonceShard
+	ticket atomic.Uint64
 	live   atomic.Int64 // slots
 }
 
 type nonceShard struct {
-	mu    sync.Mutex // a leaf: covers the map and the members of its slots that say so
+	mu    sync.Mutex // a leaf: covers the map, and the members of its slots that say so
 	slots map[string]*slot
 }
 
@@ -27,19 +33,29 @@ type nonceShard struct {
 type slot struct {
 	account string
 	shard   *nonceShard
-	next    atomic.Uint64 // first nonce after those reserved
-	owner   *burst        // guarded by shard.mu
-	tail    uint64        // first nonce after those that wait; guarded by shard.mu
-	waiting []*job        // guarded by shard.mu
+	next    atomic.Uint64 // first nonce after those that owner has reserved
+	owner   *burst        // that has reserved; guarded by shard.mu, as is all below
+	noted   []span
+	waiting []*job
 }
 
-// place is where a nonce has found its job to belong.
+// span are consecutive nonces of one job: from lo up to hi, without hi.
+type span struct{ lo, hi, ticket uint64 }
+
+// need is what a job wants of one account.
+type need struct {
+	account string
+	lo, hi  uint64
+	slot    *slot // once it is noted
+}
+
+// place is where a job finds itself to belong.
 type place int
 
 const (
 	reserved place = iota // in this burst, and no other job has the nonce
 	loose                 // in this burst, and the ledger will say
-	parked                // behind another burst, which wakes it
+	parked                // behind a job in other hands, whose answer wakes it
 	crowded               // as many wait there as may
 )
 
@@ -51,62 +67,103 @@ func newNonces(shards int) *nonces {
 	return n
 }
 
-func (n *nonces) shard(account string) *nonceShard {
-	return &n.shards[maphash.String(n.seed, account)&uint64(len(n.shards)-1)]
+// note enters j into the slots of its accounts.
+func (n *nonces) note(j *job) {
+	j.ticket = n.ticket.Add(1)
+	for i := range j.needs {
+		d := &j.needs[i]
+		h := &n.shards[maphash.String(n.seed, d.account)&uint64(len(n.shards)-1)]
+		h.mu.Lock()
+		s := h.slots[d.account]
+		if s == nil {
+			s = &slot{account: d.account, shard: h}
+			h.slots[d.account] = s
+			n.live.Add(1)
+		}
+		s.noted = append(s.noted, span{d.lo, d.hi, j.ticket})
+		d.slot = s
+		h.mu.Unlock()
+	}
 }
 
-// enter finds the place of j, which uses nonce on account: in b, if b has the account's slot or nobody has; else behind the burst that has
-// it, if its nonce follows one that is reserved or waits there.
-func (n *nonces) enter(b *burst, j *job, account string, nonce uint64, set *settings) place {
-	h := n.shard(account)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s := h.slots[account]
-	if s == nil {
-		s = &slot{account: account, shard: h, owner: b}
-		s.next.Store(nonce)
-		h.slots[account] = s
-		n.live.Add(1)
-		b.slots = append(b.slots, s)
+// strike takes j out of its slots and returns the jobs that waited there: each is to look for its place again.
+func (n *nonces) strike(j *job) (woken []*job) {
+	for i := range j.needs {
+		s := j.needs[i].slot
+		if s == nil {
+			continue
+		}
+		j.needs[i].slot = nil
+		s.shard.mu.Lock()
+		s.noted = slices.DeleteFunc(s.noted, func(o span) bool { return o.ticket == j.ticket })
+		woken = append(woken, s.waiting...)
+		s.waiting = nil
+		if len(s.noted) == 0 {
+			delete(s.shard.slots, s.account)
+			n.live.Add(-1)
+		}
+		s.shard.mu.Unlock()
 	}
+	return woken
+}
+
+// enter finds j's place by one of its needs: in b, unless a nonce that goes before is in other hands. Then j waits for it in the slot.
+func (n *nonces) enter(b *burst, j *job, d *need, set *settings) place {
+	s := d.slot
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	from := uint64(0) // nonces up to here are in b already, or used
 	if s.owner == b {
-		return s.reserve(nonce, set.limits.Monotonic)
+		from = s.next.Load()
 	}
-	next := s.next.Load()
-	s.tail = max(s.tail, next)
 	switch {
-	case nonce < next, nonce > s.tail && !set.limits.Monotonic:
-		return loose // used up, or ahead of all that is in sight
+	case !s.follows(d.lo, from, j.ticket, set.limits.Monotonic):
 	case len(s.waiting) >= set.NoncePipeline:
 		return crowded
+	default:
+		s.waiting = append(s.waiting, j)
+		return parked
 	}
-	s.waiting = append(s.waiting, j)
-	s.tail = max(s.tail, j.after(account, nonce))
-	return parked
+	if s.owner == nil {
+		s.owner = b
+		s.next.Store(d.lo)
+		b.slots = append(b.slots, s)
+	}
+	if s.owner != b {
+		return loose
+	}
+	return s.reserve(d.lo, d.hi, set.limits.Monotonic)
 }
 
-// reserve takes a nonce: of all who try the same one, one succeeds. In strict order it must be the next; else it may skip some.
-func (s *slot) reserve(nonce uint64, skip bool) place {
-	if s.next.CompareAndSwap(nonce, nonce+1) {
+// follows says whether a nonce that goes before lo, and is not below from, is noted by an earlier job.
+func (s *slot) follows(lo, from, ticket uint64, skip bool) bool {
+	return slices.ContainsFunc(s.noted, func(o span) bool {
+		if o.ticket >= ticket || o.hi <= from || o.lo >= lo {
+			return false
+		}
+		return skip || o.hi >= lo
+	})
+}
+
+// reserve takes nonces: of all who try the same ones, one succeeds. In strict order they must be the next; else they may skip some.
+func (s *slot) reserve(lo, hi uint64, skip bool) place {
+	if s.next.CompareAndSwap(lo, hi) {
 		return reserved
 	}
-	for n := s.next.Load(); skip && n < nonce; n = s.next.Load() {
-		if s.next.CompareAndSwap(n, nonce+1) {
+	for n := s.next.Load(); skip && n < lo; n = s.next.Load() {
+		if s.next.CompareAndSwap(n, hi) {
 			return reserved
 		}
 	}
 	return loose
 }
 
-// leave gives up b's slots and returns the jobs that waited in them.
-func (n *nonces) leave(b *burst) (woken []*job) {
+// leave gives up what b has reserved. Its jobs are answered after that, which wakes those that wait for them.
+func (b *burst) leave() {
 	for _, s := range b.slots {
 		s.shard.mu.Lock()
-		woken = append(woken, s.waiting...)
-		delete(s.shard.slots, s.account)
+		s.owner = nil
 		s.shard.mu.Unlock()
 	}
-	n.live.Add(-int64(len(b.slots)))
 	b.slots = nil
-	return woken
 }

@@ -69,7 +69,9 @@ func (e *Engine) newJob(ctx context.Context, by engines.Actor, r *Request) (*job
 	if err != nil {
 		return nil, err
 	}
-	return &job{op: op, account: r.debited(), nonce: r.Nonce, weight: 1}, nil
+	j := &job{e: e, op: op, weight: 1}
+	j.wants(r.debited(), r.Nonce)
+	return j, nil
 }
 
 // newOp is r as the ledger has it.
@@ -159,6 +161,7 @@ func (e *Engine) begin(ctx context.Context, c *call, a *ask) {
 	j.call, j.corrID = c, a.corrID
 	j.deadline, _ = ctx.Deadline()
 	e.sign(&j.op, a)
+	e.nonces.note(j)
 	if err := e.work.TrySend(j); err != nil {
 		e.full(err)
 		j.fail(joinError(err))

@@ -42,13 +42,16 @@ func (e *Engine) runWorker(ctx context.Context) error {
 // gather waits for a job and takes what else is there, without waiting: while one burst syncs, the next one forms. It reports false when
 // there will be no more.
 func (w *worker) gather(ctx context.Context) (open bool, err error) {
-	if len(w.jobs) == 0 {
+	if w.takeReady(); len(w.jobs) == 0 {
 		select {
 		case <-ctx.Done():
 			return false, context.Cause(ctx)
+		case <-w.e.ready.some:
+			w.takeReady()
 		case j, ok := <-w.e.work.C():
 			if !ok {
-				return false, nil
+				w.takeReady() // of those that were answered last
+				return len(w.jobs) > 0, nil
 			}
 			w.jobs = append(w.jobs, j)
 		}
@@ -72,6 +75,11 @@ func (w *worker) gather(ctx context.Context) (open bool, err error) {
 	return true, nil
 }
 
+// takeReady takes jobs that need not wait for a nonce any more.
+func (w *worker) takeReady() {
+	w.jobs = append(w.jobs, w.e.ready.take(max(w.e.boot.WorkerBurst-len(w.jobs), 0))...)
+}
+
 // work makes one burst of the jobs at hand, or of as many as fit, and has the ledger do it.
 func (w *worker) work(ctx context.Context) {
 	w.e.m.busy.Add(1)
@@ -85,7 +93,7 @@ func (w *worker) work(ctx context.Context) {
 		w.now = nil
 	}
 	w.b.commit(ctx)
-	w.jobs = append(w.jobs, w.e.nonces.leave(w.b)...)
+	w.b.leave()
 	w.b = nil
 }
 
@@ -104,19 +112,23 @@ func (w *worker) end(ctx context.Context) {
 	if ctx.Err() != nil {
 		w.jobs = append(w.jobs, w.e.work.Discard("aborted")...)
 	}
-	for _, j := range w.jobs {
-		w.e.m.canceled(1)
-		w.e.refuse(j, why)
+	for len(w.jobs) > 0 {
+		for _, j := range w.jobs {
+			w.e.m.canceled(1)
+			w.e.refuse(j, why)
+		}
+		if w.jobs = nil; ctx.Err() != nil {
+			w.jobs = w.e.ready.take(flightCalls) // what waited for those
+		}
 	}
 }
 
-// abandon answers the burst in hand, unknown if the ledger has had it, and takes back the jobs that wait for it.
+// abandon answers the burst in hand, unknown if the ledger has had it.
 func (w *worker) abandon(why error) {
 	if w.b.sent {
 		why = &OutcomeError{Unknown: true, Cause: flow.ErrUnknown}
 	}
 	w.b.failAll(why)
-	w.jobs = append(w.jobs, w.e.nonces.leave(w.b)...)
 }
 
 // workerGone counts a worker that has drained. The last one lets the tasks go that serve the workers.

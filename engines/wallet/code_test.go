@@ -1,0 +1,68 @@
+package wallet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"testing"
+
+	"ronbox/appliance/flow"
+	"ronbox/engines"
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/record"
+)
+
+// Every refusal of the ledger has a code of its own reason, so that an op of a batch and a request alone are told the same.
+func TestEveryResultHasACode(t *testing.T) {
+	word := regexp.MustCompile(`^[a-z_]+$`)
+	for r := record.Replayed + 1; r.Known(); r++ {
+		c := RejectCode(r)
+		if c.Reason != r.String() || !word.MatchString(c.Reason) || c.Name == "" || c.Status < 400 || c.Status > 499 {
+			t.Errorf("%s: %+v", r, c)
+		}
+		for _, err := range []error{&ledger.Reject{Code: r}, &IndexError{3, &ledger.Reject{Code: r}}} {
+			if CodeOf(err) != c {
+				t.Errorf("%v: %+v, want %+v", err, CodeOf(err), c)
+			}
+		}
+	}
+}
+
+func TestCodes(t *testing.T) {
+	for _, tt := range []struct {
+		err       error
+		name      string
+		status    int
+		retryable bool
+	}{
+		{&FieldError{"to", "is wrong"}, "BAD_REQUEST", 400, false},
+		{&IndexError{1, &FieldError{"to", "is wrong"}}, "BAD_REQUEST", 400, false},
+		{ledger.ErrCursor, "BAD_REQUEST", 400, false},
+		{fmt.Errorf("x: %w", ledger.ErrRange), "BAD_REQUEST", 400, false},
+		{ErrForbidden, "FORBIDDEN", 403, false},
+		{&engines.GrantError{Caveat: "account"}, "FORBIDDEN", 403, false},
+		{&engines.GrantError{Caveat: "asset"}, "FORBIDDEN", 403, false},
+		{&engines.GrantError{Caveat: "ceiling"}, "LIMITS_EXCEEDED", 403, false},
+		{&engines.GrantError{Caveat: "ceiling_daily"}, "LIMITS_EXCEEDED", 403, false},
+		{&LimitError{"batch_max_ops"}, "LIMITS_EXCEEDED", 403, false},
+		{ErrNotFound, "NOT_FOUND", 404, false},
+		{ErrInFlight, "IDEMPOTENCY_IN_FLIGHT", 409, true},
+		{flow.ErrBusy, "BUSY", 429, true},
+		{errors.New("bug"), "INTERNAL_ERROR", 500, false},
+		{&NotReadyError{CauseClock}, "RETRY_LATER", 503, true},
+		{flow.ErrClosed, "RETRY_LATER", 503, true},
+		{context.DeadlineExceeded, "RETRY_LATER", 503, true},
+		{context.Canceled, "RETRY_LATER", 503, true},
+		{ledger.ErrLoading, "RETRY_LATER", 503, true},
+		{&OutcomeError{Unknown: true, Cause: context.DeadlineExceeded}, "UPSTREAM_UNAVAILABLE", 503, true},
+		{&OutcomeError{Cause: errOpen}, "UPSTREAM_UNAVAILABLE", 503, true},
+		{&OutcomeError{Cause: ledger.ErrSafeMode}, "UPSTREAM_UNAVAILABLE", 503, true},
+		{ledger.ErrFull, "STORE_FULL", 507, true},
+	} {
+		c := CodeOf(tt.err)
+		if c.Name != tt.name || c.Status != tt.status || c.Retryable != tt.retryable {
+			t.Errorf("%v: %+v, want %s %d %v", tt.err, c, tt.name, tt.status, tt.retryable)
+		}
+	}
+}

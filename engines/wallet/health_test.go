@@ -1,0 +1,412 @@
+package wallet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/ledgertest"
+)
+
+// faulty puts a wire between wallet and model that a test can stop.
+func faulty(f **ledgertest.Faulty) option {
+	return over(func(c ledger.Client) ledger.Client {
+		*f = ledgertest.NewFaulty(c, ledgertest.Faults{})
+		return *f
+	})
+}
+
+// A ledger that stands still for 2 s: readiness goes in less than 200 ms, writes are refused, balances are served, and when it moves again
+// what was queued is done and nothing is lost.
+func TestStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var wire *ledgertest.Faulty
+		r := newRig(t, faulty(&wire)).start()
+		r.fund("alice", 1000)
+		if keys := r.failing(); len(keys) != 0 {
+			t.Fatalf("failing at first: %v", keys)
+		}
+		wire.Pause()
+		began := time.Now()
+		done := make(chan error, 20)
+		for i := range 20 {
+			go func() {
+				_, err := r.post("s"+name(i), transfer("alice", "bo", 1, uint64(i+1)))
+				done <- err
+			}()
+			synctest.Wait()
+		}
+		for r.e.WriteReady() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		if took := time.Since(began); took >= 200*time.Millisecond {
+			t.Errorf("unready after %s", took)
+		}
+		if keys := r.failing(); !slices.Equal(keys, []string{keyLedger}) {
+			t.Errorf("failing: %v", keys)
+		}
+		var not *NotReadyError
+		if _, err := r.post("x", transfer("alice", "bo", 1, 1)); !errors.As(err, &not) || not.Cause != CauseLedger || CodeOf(err).Status != 503 {
+			t.Errorf("a write meanwhile: %v", err)
+		}
+		asked := time.Now()
+		if b, err := r.e.Balance(context.Background(), alice, "alice", "ron", 0); err != nil || b.Available.String() != "1000" || time.Since(asked) != 0 {
+			t.Errorf("a balance meanwhile: %+v, %v", b, err)
+		}
+		time.Sleep(2*time.Second - time.Since(began))
+		wire.Resume()
+		resumed := time.Now()
+		for r.e.WriteReady() != nil {
+			time.Sleep(time.Millisecond)
+		}
+		if took := time.Since(resumed); took > 1500*time.Millisecond {
+			t.Errorf("ready again after %s", took)
+		}
+		for range 20 {
+			if err := <-done; err != nil {
+				t.Errorf("of those queued: %v", err)
+			}
+		}
+		if got := r.available("bo"); got != "20" {
+			t.Errorf("bo has %s", got)
+		}
+		r.stop()
+	})
+}
+
+// Twenty failed ops within ten seconds open the breaker: for five seconds nothing reaches the ledger, then the watchdog's probes close it,
+// with no request coming.
+func TestBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var broken atomic.Bool
+		var calls, probes atomic.Int32
+		r := newRig(t, with(func(c *Config) { c.Retry.Tries = 1 }), over(func(c ledger.Client) ledger.Client {
+			return &hooked{
+				Client: c,
+				commit: func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+					calls.Add(1)
+					if broken.Load() {
+						return nil, unavailable(false)
+					}
+					return next.Commit(ctx, ops)
+				},
+				probe: func(context.Context, ledger.Client) error {
+					probes.Add(1)
+					if broken.Load() {
+						return unavailable(false)
+					}
+					return nil
+				},
+			}
+		})).start()
+		r.fund("alice", 1000)
+		broken.Store(true)
+		for i := range 20 {
+			var out *OutcomeError
+			if _, err := r.post("b"+name(i), transfer("alice", "bo", 1, 1)); !errors.As(err, &out) || out.Unknown {
+				t.Fatalf("request %d: %v", i, err)
+			}
+		}
+		r.want(1, "circuit_open_total", "svc", "ledger")
+		opened, asked := time.Now(), calls.Load()
+		time.Sleep(30 * time.Millisecond)
+		if keys := r.failing(); !slices.Equal(keys, []string{keyLedger, keyBreaker}) {
+			t.Errorf("failing: %v", keys)
+		}
+		r.e.gates.ledger.Store(true) // a request that was let in just before
+		if _, err := r.post("late", transfer("alice", "bo", 1, 1)); code(err) != "UPSTREAM_UNAVAILABLE" || calls.Load() != asked {
+			t.Errorf("with the breaker open: %v, %d calls", err, calls.Load()-asked)
+		}
+		probed := probes.Load()
+		time.Sleep(4*time.Second - time.Since(opened))
+		if probes.Load() != probed {
+			t.Errorf("%d probes while the breaker is open", probes.Load()-probed)
+		}
+		broken.Store(false)
+		for r.e.WriteReady() != nil {
+			time.Sleep(time.Millisecond)
+		}
+		if took := time.Since(opened); took < 5900*time.Millisecond || took > 6300*time.Millisecond {
+			t.Errorf("ready again after %s, want 5 s and 10 probes, 100 ms apart", took)
+		}
+		if keys := r.failing(); len(keys) != 0 {
+			t.Errorf("failing: %v", keys)
+		}
+		r.must("after", transfer("alice", "bo", 1, 1))
+		r.stop()
+	})
+}
+
+// Every op of a failed call counts, so that a few workers who time out with full bursts open the breaker.
+func TestBreakerCountsOps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, with(func(c *Config) { c.Retry.Tries = 1 }), commits(func(context.Context, ledger.Client, []ledger.Op) ([]ledger.Outcome, error) {
+			return nil, unavailable(true)
+		})).start()
+		ops := make([]Request, 20)
+		for i := range ops {
+			ops[i] = transfer("alice", "bo", 1, uint64(i+1))
+		}
+		if _, err := r.e.Batch(context.Background(), alice, "b", "", false, ops); code(err) != "UPSTREAM_UNAVAILABLE" {
+			t.Errorf("%v", err)
+		}
+		r.want(1, "circuit_open_total", "svc", "ledger")
+		r.stop()
+	})
+}
+
+// A call that fails in passing is made three times in all, 50 and 100 ms apart, give or take 20; each try has one second.
+func TestRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tries []time.Time
+		stall := false
+		r := newRig(t, commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+			tries = append(tries, time.Now())
+			if stall {
+				<-ctx.Done()
+				return nil, &ledger.UnavailableError{Unknown: true, Cause: context.Cause(ctx)}
+			}
+			if len(tries) < 3 {
+				return nil, unavailable(false)
+			}
+			return next.Commit(ctx, ops)
+		})).start()
+		r.fund("alice", 100)
+		r.must("k", transfer("alice", "bo", 1, 1))
+		if len(tries) != 3 || !near(tries[1].Sub(tries[0]), 50*time.Millisecond, 20*time.Millisecond) || !near(tries[2].Sub(tries[1]), 100*time.Millisecond, 20*time.Millisecond) {
+			t.Errorf("tries at %v", tries)
+		}
+		r.want(2, "backoff_retries_total", "service", service, "op", opCommit, "svc", "ledger")
+		tries, stall = nil, true
+		began := time.Now()
+		_, err := r.post("s", transfer("alice", "bo", 1, 2))
+		var out *OutcomeError
+		if !errors.As(err, &out) || !out.Unknown || len(tries) != 3 || !near(time.Since(began), 3150*time.Millisecond, 40*time.Millisecond) {
+			t.Errorf("%v after %s and %d tries", err, time.Since(began), len(tries))
+		}
+		r.want(3, "io_timeouts_total", "service", service, "op", "ledger_rpc")
+		r.stop()
+	})
+}
+
+func near(got, want, by time.Duration) bool { return got >= want-by && got <= want+by }
+
+// A request ends at its deadline, a tenth more or less: what was not begun has not happened, what was is not known.
+func TestDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hold := make(chan struct{})
+		r := newRig(t, with(func(c *Config) { c.Workers = 1 }), commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+			<-hold // deaf to its context
+			return next.Commit(ctx, ops)
+		})).start()
+		r.fund("alice", 100)
+		type result struct {
+			err  error
+			took time.Duration
+		}
+		post := func(key string, nonce uint64) chan result {
+			out := make(chan result, 1)
+			go func() {
+				began := time.Now()
+				_, err := r.post(key, transfer("alice", "bo", 1, nonce))
+				out <- result{err, time.Since(began)}
+			}()
+			synctest.Wait()
+			return out
+		}
+		begun, queued := post("begun", 1), post("queued", 2)
+		var unknown *OutcomeError
+		if got := <-begun; !errors.As(got.err, &unknown) || !unknown.Unknown || !near(got.took, 5*time.Second, 500*time.Millisecond) {
+			t.Errorf("begun: %v after %s", got.err, got.took)
+		}
+		var not *NotReadyError
+		if got := <-queued; !errors.As(got.err, &not) || not.Cause != CauseDeadline || !near(got.took, 5*time.Second, 500*time.Millisecond) {
+			t.Errorf("queued: %v after %s", got.err, got.took)
+		}
+		close(hold)
+		synctest.Wait()
+		if got := r.available("bo"); got != "0" && got != "1" {
+			t.Errorf("bo has %s: what was queued was done after all", got)
+		}
+		r.want(2, "io_timeouts_total", "service", service, "op", "write")
+		r.stop()
+	})
+}
+
+// On a slow disk a stall is four times as long as the slowest calls, and at most a second.
+func TestStallOnASlowDisk(t *testing.T) {
+	var p pace
+	least := 150 * time.Millisecond
+	for range paceLeast - 1 {
+		p.add(100 * time.Millisecond)
+	}
+	if p.measure(); p.stall(least) != least {
+		t.Error("few calls say nothing")
+	}
+	p.add(100 * time.Millisecond)
+	if p.measure(); p.stall(least) != 400*time.Millisecond {
+		t.Errorf("%s", p.stall(least))
+	}
+	for range paceCalls {
+		p.add(900 * time.Millisecond)
+	}
+	if p.measure(); p.stall(least) != time.Second {
+		t.Errorf("%s", p.stall(least))
+	}
+}
+
+// A wall clock more than ten seconds behind the ledger's takes no writes.
+func TestClockBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		r.fund("alice", 10)
+		time.Sleep(2 * time.Second)
+		r.skew.Store(int64(-13 * time.Second))
+		time.Sleep(time.Second)
+		var not *NotReadyError
+		if _, err := r.post("k", transfer("alice", "bo", 1, 1)); !errors.As(err, &not) || not.Cause != CauseClock {
+			t.Errorf("%v", err)
+		}
+		if keys := r.failing(); !slices.Equal(keys, []string{keyClock}) {
+			t.Errorf("failing: %v", keys)
+		}
+		r.skew.Store(0)
+		time.Sleep(time.Second)
+		r.must("k", transfer("alice", "bo", 1, 1))
+		r.stop()
+	})
+}
+
+// A ledger in safe mode takes no writes: the first refusal shows, and nothing is unknown about it.
+func TestSafeMode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var broken atomic.Bool
+		r := newRig(t, over(func(c ledger.Client) ledger.Client {
+			return &hooked{
+				Client: c,
+				commit: func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+					if broken.Load() {
+						return nil, ledger.ErrSafeMode
+					}
+					return next.Commit(ctx, ops)
+				},
+				probe: func(context.Context, ledger.Client) error {
+					if broken.Load() {
+						return ledger.ErrSafeMode
+					}
+					return nil
+				},
+			}
+		})).start()
+		r.fund("alice", 10)
+		broken.Store(true)
+		var out *OutcomeError
+		if _, err := r.post("k", transfer("alice", "bo", 1, 1)); !errors.As(err, &out) || out.Unknown || !errors.Is(err, ledger.ErrSafeMode) {
+			t.Errorf("%v", err)
+		}
+		time.Sleep(50 * time.Millisecond)
+		if keys := r.failing(); !slices.Equal(keys, []string{keyLedger}) {
+			t.Errorf("failing: %v", keys)
+		}
+		if _, err := r.e.Balance(context.Background(), alice, "alice", "ron", 0); err != nil {
+			t.Error(err)
+		}
+		r.stop()
+	})
+}
+
+// A full disk is its own answer, and neither opens the breaker nor is tried again.
+func TestFullDisk(t *testing.T) {
+	n := 0
+	r := newRig(t, commits(func(context.Context, ledger.Client, []ledger.Op) ([]ledger.Outcome, error) {
+		n++
+		return nil, fmt.Errorf("commit: %w", ledger.ErrFull)
+	})).start()
+	for i := range 30 {
+		if _, err := r.post("f"+name(i), issue("bo", 1, 1)); !errors.Is(err, ledger.ErrFull) || CodeOf(err).Status != 507 {
+			t.Fatal(err)
+		}
+	}
+	if n != 30 || r.e.WriteReady() != nil {
+		t.Errorf("%d calls for 30 requests; %v", n, r.e.WriteReady())
+	}
+}
+
+// An op that the ledger cannot read is that op's fault alone: those beside it are done.
+func TestMalformedOpAmongOthers(t *testing.T) {
+	gate := make(chan struct{})
+	r := newRig(t, with(func(c *Config) { c.Workers = 1 }), commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+		<-gate
+		for i := range ops {
+			if ops[i].Memo == "poison" {
+				return nil, &ledger.OpError{Index: i, Field: "memo", Reason: "is poison"}
+			}
+		}
+		return next.Commit(ctx, ops)
+	})).start()
+	r.fund("alice", 100)
+	type result struct{ code string }
+	out := make(chan result, 6)
+	for i := range 6 {
+		q := Request{Op: issue("bo", 1, 1).Op, To: "bo", Asset: "ron", Amount: amountOf(1), Nonce: uint64(i + 2)}
+		q = transfer("alice", "bo", 1, uint64(i+1))
+		if i == 5 {
+			q.Memo = "poison"
+		}
+		go func() {
+			_, err := r.post("m"+name(i), q)
+			out <- result{code(err)}
+		}()
+	}
+	close(gate)
+	codes := map[string]int{}
+	for range 6 {
+		codes[(<-out).code]++
+	}
+	if codes["BAD_REQUEST"] != 1 {
+		t.Errorf("%v", codes)
+	}
+	r.must("ok", issue("carol", 1, r.issued+1))
+}
+
+// The services that judge who asks have keys of their own.
+func TestAuthAndPolicy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var auth, policy atomic.Pointer[error]
+		ask := func(p *atomic.Pointer[error]) func() error {
+			return func() error {
+				if err := p.Load(); err != nil {
+					return *err
+				}
+				return nil
+			}
+		}
+		r.e.authReady, r.e.policyReady = ask(&auth), ask(&policy)
+		r.start()
+		for _, tt := range []struct {
+			p     *atomic.Pointer[error]
+			cause string
+		}{{&auth, CauseAuth}, {&policy, CausePolicy}} {
+			err := errTest
+			tt.p.Store(&err)
+			time.Sleep(time.Second)
+			var not *NotReadyError
+			if _, err := r.post("k", issue("bo", 1, 1)); !errors.As(err, &not) || not.Cause != tt.cause {
+				t.Errorf("%s: %v", tt.cause, err)
+			}
+			tt.p.Store(nil)
+			time.Sleep(time.Second)
+		}
+		if err := r.e.WriteReady(); err != nil {
+			t.Error(err)
+		}
+		r.stop()
+	})
+}
