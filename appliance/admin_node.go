@@ -72,7 +72,8 @@ const registrySchema = record.SchemaVersion
 func (n *Node) Version() wire.VersionInfo {
 	out := wire.VersionInfo{
 		Version: n.build.Version, Commit: n.build.Commit, Go: runtime.Version(), Schema: store.Schema,
-		Services: map[string]string{serviceRegistry: onOff(n.registry != nil)}, Schemas: map[string]string{"registry": registrySchema}, Deprecations: []string{},
+		Services: map[string]string{serviceRegistry: onOff(n.registry != nil), serviceWallet: onOff(n.wallet != nil), serviceLedger: onOff(true)},
+		Schemas:  map[string]string{"registry": registrySchema}, Deprecations: []string{},
 	}
 	if info := n.store.Info(); info != nil {
 		out.NodeID, out.Incarnation, out.Schema = info.NodeID, info.Incarnation, info.Schema

@@ -12,6 +12,7 @@ import (
 
 	"ronbox/appliance/config"
 	"ronbox/engines"
+	"ronbox/engines/ledger"
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/rverify"
 	"ronbox/httpapi"
@@ -144,7 +145,7 @@ func (n *Node) CheckDB(ctx context.Context, by engines.Actor, corrID string, pro
 	if err != nil {
 		return verdict, err
 	}
-	report, err := store.Verify(ctx, m.Path, nil, []store.Check{registryCheck(ctx)}, at(stageVerify))
+	report, err := store.Verify(ctx, m.Path, nil, n.checks(ctx), at(stageVerify))
 	if err != nil {
 		return verdict, err
 	}
@@ -166,6 +167,11 @@ func (n *Node) checked(ctx context.Context, by engines.Actor, corrID string, fin
 		n.log.Error("check_failed", "findings", len(findings), "reason", findings[0], "next", "restore a snapshot with `ronbox db restore`")
 	}
 	return wire.CheckLine{Stage: stageVerify, OK: &ok, Findings: findings}
+}
+
+// checks are what the engines prove of a file.
+func (n *Node) checks(ctx context.Context) []store.Check {
+	return append([]store.Check{registryCheck(ctx)}, ledger.Checks()...)
 }
 
 // registryCheck verifies the registry's log in a file.

@@ -18,15 +18,20 @@ const noSwap = -1
 // errSwap says that memory could reach a disk.
 var errSwap = errors.New("memory may be swapped out to a disk")
 
-// kindVersions is the cache of the registry, as the label kind.
-const kindVersions = "versions"
+// The caches, as the label kind.
+const (
+	kindVersions = "versions" // of the registry
+	kindBalances = "balances" // and receipts, of the wallet
+)
 
 // describeAmnesia makes the series that tell whether the node forgets.
 func (n *Node) describeAmnesia() {
 	on := map[bool]float64{true: 1}
 	n.metrics.Set("amnesia_mode", ownService, "status", "on")(on[n.boot.Amnesia.Enabled])
 	n.metrics.Set("amnesia_mode", ownService, "status", "off")(on[!n.boot.Amnesia.Enabled])
-	n.metrics.Counter("amnesia_purge_total", ownService, "kind", kindVersions)
+	for _, kind := range []string{kindVersions, kindBalances} {
+		n.metrics.Counter("amnesia_purge_total", ownService, "kind", kind)
+	}
 }
 
 // forgetful makes sure that nothing this process holds can reach a disk, before it holds anything.
@@ -73,6 +78,10 @@ func (n *Node) purgeCaches(context.Context) error {
 	if n.registry != nil {
 		n.registry.Purge()
 		n.metrics.Counter("amnesia_purge_total", ownService, "kind", kindVersions)(1)
+	}
+	if n.wallet != nil {
+		n.wallet.Purge()
+		n.metrics.Counter("amnesia_purge_total", ownService, "kind", kindBalances)(1)
 	}
 	n.board.Set(ownService, keyAmnesia, nil)
 	return nil

@@ -79,7 +79,7 @@ func TestAmnesiaShowsRefusals(t *testing.T) {
 	cfg := newConfig(t)
 	cfg.Amnesia.Enabled = true
 	n := wired(t, cfg, Options{}, &logs{})
-	defer n.registry.Close()
+	defer n.closeEngines()
 	must(t, n.purgeCaches(t.Context()))
 	if _, err := n.Snapshot(t.Context(), engines.Actor{}, "", wire.SnapshotRequest{Dir: "/x"}, nil); err == nil {
 		t.Error("a snapshot was taken")

@@ -83,6 +83,8 @@ func TestAnswersAreWhatTheDocumentSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	readAll(t, c)
+	payAll(t, c)
+	refusePayments(t, c)
 	askOperator(t, c)
 	refuseAll(t.Context(), c)
 	done(t, "drain", c.Drain(t.Context(), "over"))

@@ -39,10 +39,14 @@ func (n *Node) declareCells() {
 		Service: ownService, Name: "lifecycle", Producers: []string{"supervisor"}, Consumers: everyone,
 		Doc: "the phase the node is in",
 	}, flow.Booting)
-	n.catalog.Declare(flow.Spec{
-		Service: "registry", Name: "shutdown_rx", Kind: flow.KindWatch, Cap: 1, Policy: flow.LastWins,
-		Producers: []string{"node.supervisor"}, Consumers: everyone, Doc: "node.lifecycle by the registry's name",
-	})
+	for service, on := range map[string]bool{serviceRegistry: n.boot.Registry.Enabled, serviceWallet: n.boot.Wallet.Enabled} {
+		if on {
+			n.catalog.Declare(flow.Spec{
+				Service: service, Name: "shutdown_rx", Kind: flow.KindWatch, Cap: 1, Policy: flow.LastWins,
+				Producers: []string{"node.supervisor"}, Consumers: everyone, Doc: "node.lifecycle by the " + service + "'s name",
+			})
+		}
+	}
 	n.config = flow.NewWatch(n.catalog, flow.Spec{
 		Service: ownService, Name: "cfg", Producers: []string{"reloader"}, Consumers: everyone,
 		Doc: "the configuration in force",

@@ -7,7 +7,8 @@
 //  2. The lifecycle is a pure function of phase and event; only Run moves it, and does what it says.
 //  3. Nothing is written before the file is locked and checked, no socket is bound before that; nothing is answered but
 //     probes before all state is recovered.
-//  4. A stop closes from the outside in: gate, services, lanes, sockets, file. Every request let in is answered.
+//  4. A stop closes from the outside in: gate, services, lanes, sockets, file. Every request let in is answered. Services
+//     drain side by side, but for the ledger, which writes what has changed once the wallet's workers are gone.
 //  5. A poisoned store ends the process without another write to the file.
 //  6. No secret is in the database or in a log line; what the node does outside the file leaves a row on the audit chain.
 //  7. A reload is all or nothing: every part prepares, then all swap; if one cannot, those before it are undone in reverse
@@ -16,7 +17,9 @@
 //     swapped in before it is answered. A token is never stored, only what it says.
 //  9. Nobody hands out or ends more than they hold: what a token was narrowed to holds for what it mints, one tenant's token
 //     sees and ends that tenant's, and what is the whole node's takes an administrator.
-//  10. In memory mode no path is opened for writing; whoever asks for it is refused, and that shows.
+//  10. A service that is off has no task and no route, and its rows stay in the file. The ledger is never off.
+//  11. Assets of the configuration are declared before the gate opens and with each reload; none is ever taken back.
+//  12. In memory mode no path is opened for writing; whoever asks for it is refused, and that shows.
 //
 // # Tasks and queues
 //
@@ -25,7 +28,7 @@
 // purges; one chore at a time), flight_recorder (keeps what the scheduler did around a commit over 2 s); the last three are
 // cancelled as soon as the node drains. http and admin_http are the server's, committer the store's.
 //
-// Cells: node.lifecycle, which is registry.shutdown_rx too, is written by the supervisor alone, node.readiness by the
+// Cells: node.lifecycle, which is registry.shutdown_rx and wallet.shutdown_rx too, is written by the supervisor alone, node.readiness by the
 // health gate, node.cfg by the reloader. Queues: registry.cfg_reload_tx (collapse) into the reloader, node.slow_commits
 // from the committer. The broadcast node.audit_tx shows audit rows once they are synced. The whole topology is in
 // testdata/golden/topology.md.

@@ -56,6 +56,32 @@ var families = []struct {
 	{"conns_open", dto.MetricType_GAUGE, "listener"},
 	{"conn_rejects_total", dto.MetricType_COUNTER, "reason"},
 	{"ronbox_build_info", dto.MetricType_GAUGE, "commit go version"},
+	{"upstream_fail_total", dto.MetricType_COUNTER, "svc"},
+	{"upstream_calls_total", dto.MetricType_COUNTER, "op outcome svc"},
+	{"upstream_latency_seconds", dto.MetricType_HISTOGRAM, "op svc"},
+	{"circuit_open_total", dto.MetricType_COUNTER, "svc"},
+	{"worker_inflight", dto.MetricType_GAUGE, ""},
+	{"wallet_requests_total", dto.MetricType_COUNTER, "op"},
+	{"wallet_rejects_total", dto.MetricType_COUNTER, "reason"},
+	{"wallet_idem_replays_total", dto.MetricType_COUNTER, ""},
+	{"wallet_inflight", dto.MetricType_GAUGE, "op"},
+	{"wallet_nonce_conflicts_total", dto.MetricType_COUNTER, ""},
+	{"wallet_conservation_checks_total", dto.MetricType_COUNTER, "outcome"},
+	{"balance_cache_total", dto.MetricType_COUNTER, "outcome"},
+	{"ledger_commits_total", dto.MetricType_COUNTER, ""},
+	{"ledger_commit_latency_seconds", dto.MetricType_HISTOGRAM, ""},
+	{"ledger_backlog_gauge", dto.MetricType_GAUGE, ""},
+	{"ledger_rejects_total", dto.MetricType_COUNTER, "reason"},
+	{"ledger_seq_gap_detected_total", dto.MetricType_COUNTER, ""},
+	{"ledger_safe_mode", dto.MetricType_GAUGE, ""},
+	{"ledger_roots_published_total", dto.MetricType_COUNTER, ""},
+	{"ledger_batch_ops", dto.MetricType_HISTOGRAM, ""},
+	{"ledger_overlay_dirty", dto.MetricType_GAUGE, ""},
+	{"ledger_redo_seconds", dto.MetricType_GAUGE, ""},
+	{"idem_entries", dto.MetricType_GAUGE, "tier"},
+	{"idem_slots", dto.MetricType_GAUGE, ""},
+	{"idem_false_probes_total", dto.MetricType_COUNTER, ""},
+	{"holds_open", dto.MetricType_GAUGE, ""},
 	{"go_goroutines", dto.MetricType_GAUGE, ""},
 	{"process_open_fds", dto.MetricType_GAUGE, ""},
 }
@@ -76,6 +102,7 @@ func (r *rig) gathered() map[string]*dto.MetricFamily {
 func TestEveryFamilyShows(t *testing.T) {
 	r, _ := reloadable(t)
 	r.mustPut(r.socket(), signer(t, r.cfg), 2, "x")
+	r.receipt("/v1/transfer", "k", pay("alice", "bob", "1", 1))
 	if resp := r.raw("POST", "/registry/proposals", "{"); resp.StatusCode != 401 {
 		t.Errorf("a write without a token: %d", resp.StatusCode)
 	}
@@ -123,6 +150,7 @@ func TestReadinessKeysAreMetrics(t *testing.T) {
 	for _, want := range []struct{ service, key string }{
 		{"node", "config_loaded"}, {"node", "listener_bound"}, {"node", "storage_ready"}, {"node", "metrics_live"}, {"node", "accept_restore"},
 		{"registry", "commit_ready"}, {"registry", "bus_attached"}, {"registry", "genesis"},
+		{"wallet", "cfg_loaded"}, {"wallet", "ledger_ready"}, {"wallet", "auth_ready"}, {"wallet", "policy_ready"}, {"wallet", "queue_ok"}, {"wallet", "clock_ok"},
 	} {
 		if got := r.metric("readyz_degraded", "service", want.service, "cause", want.key); got != 0 {
 			t.Errorf("%s.%s = %v on a sound node", want.service, want.key, got)
@@ -140,4 +168,41 @@ func TestReadinessKeysAreMetrics(t *testing.T) {
 		t.Errorf("task:publisher = %v", got)
 	}
 	r.halt()
+}
+
+// Each metric of the wallet's concurrency document has a series of the wallet, with the values of its labels that are named there.
+func TestTheWalletsSeriesShow(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	all := r.gathered()
+	for _, want := range []string{
+		"queue_depth queue=work", "queue_dropped_total queue=work", "queue_dropped_total queue=events",
+		"busy_rejections_total endpoint=transfer", "busy_rejections_total endpoint=issue", "busy_rejections_total endpoint=burn",
+		"tasks_spawned_total kind=worker", "tasks_aborted_total kind=worker", "tasks_canceled_total kind=worker",
+		"io_timeouts_total op=read", "io_timeouts_total op=write", "io_timeouts_total op=ledger_rpc",
+		"backoff_retries_total svc=ledger op=commit", "upstream_fail_total svc=ledger", "circuit_open_total svc=ledger", "worker_inflight",
+	} {
+		name, labels := seriesOf(want)
+		if !has(all[name], append(labels, "service", "wallet")) {
+			t.Errorf("no series %s of the wallet", want)
+		}
+	}
+	for _, bus := range []string{"ledger", "audit"} {
+		if !has(all["bus_lagged_total"], []string{"bus", bus}) {
+			t.Errorf("no bus_lagged_total of %s", bus)
+		}
+	}
+	r.halt()
+}
+
+// has tells whether a family has a series with these labels, given as name and value.
+func has(f *dto.MetricFamily, labels []string) bool {
+	return slices.ContainsFunc(f.GetMetric(), func(m *dto.Metric) bool {
+		for i := 0; i < len(labels); i += 2 {
+			if !slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == labels[i] && l.GetValue() == labels[i+1] }) {
+				return false
+			}
+		}
+		return true
+	})
 }

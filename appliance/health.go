@@ -138,5 +138,13 @@ func (n *Node) escalated(service, task string, bad bool) {
 
 // vital tells the tasks without which no write is answered.
 func vital(service, task string) bool {
-	return task == "pipeline" || service == "node" && (task == "http" || task == "admin_http")
+	switch service {
+	case serviceRegistry:
+		return task == "pipeline"
+	case serviceWallet:
+		return task == "worker"
+	case ownService:
+		return task == "http" || task == "admin_http"
+	}
+	return false
 }

@@ -30,7 +30,7 @@ func TestEscalationShowsInReadiness(t *testing.T) {
 		if r := n.board.Report(tt.service, ""); slices.Contains(r.Missing, key) {
 			t.Errorf("%s stays: %+v", key, r)
 		}
-		n.registry.Close()
+		n.closeEngines()
 	}
 }
 

@@ -31,7 +31,7 @@ var ErrNotEmpty = errors.New("directory is not empty")
 
 // InitOptions says what kind of node to make.
 type InitOptions struct {
-	Dev     bool // also a signer, a genesis that it governs, and a token for 30 days
+	Dev     bool // also a signer, a genesis that it governs, an account with money, and a token for 30 days
 	Systemd bool // also the units of a service manager, in the directory
 }
 
@@ -43,7 +43,10 @@ type InitResult struct {
 	TokenFile string `json:"token_file"`
 	SignerKey string `json:"signer_key,omitzero"` // of a dev node
 	Genesis   string `json:"genesis,omitzero"`    // payload_b3 of version 1 of a dev node
-	Unit      string `json:"unit,omitzero"`       // file of the service unit, if it was asked for
+	Account   string `json:"account,omitzero"`    // of a dev node, and what is in it
+	Asset     string `json:"asset,omitzero"`
+	Amount    string `json:"amount_minor,omitzero"`
+	Unit      string `json:"unit,omitzero"` // file of the service unit, if it was asked for
 }
 
 // Init makes a node in cfg's data directory, which must be empty or absent: secret, configuration, database, first
@@ -174,20 +177,22 @@ func address(cfg *config.Config) string {
 	return "http://" + cfg.Server.Bind
 }
 
-// firstSteps is what init does through the running parts: the token, and the genesis of a dev node.
+// firstSteps is what init does through the running parts: the token, and the genesis and the money of a dev node.
 func (n *Node) firstSteps(ctx context.Context, o InitOptions, res *InitResult) error {
 	if err := n.firstToken(ctx, o.Dev); err != nil {
 		return err
 	}
-	if !o.Dev || n.registry == nil {
+	if !o.Dev {
 		return nil
 	}
-	genesis, err := n.devGenesis(ctx)
-	if err != nil {
-		return err
+	if n.registry != nil {
+		genesis, err := n.devGenesis(ctx)
+		if err != nil {
+			return err
+		}
+		res.SignerKey, res.Genesis = n.boot.Path(SignerName), genesis
 	}
-	res.SignerKey, res.Genesis = n.boot.Path(SignerName), genesis
-	return nil
+	return n.fundDev(ctx, res)
 }
 
 func (n *Node) firstToken(ctx context.Context, dev bool) error {
@@ -229,6 +234,7 @@ func (n *Node) offline(ctx context.Context, work func(context.Context) error) (e
 	}
 	n.closeIntake()
 	n.drainEngines(base)
+	n.endEngines(base)
 	n.store.CloseLanes()
 	if n.sup.Drain("store", storeWithin, n.grace()) > 0 || n.inside.Load() > 0 {
 		return errors.Join(err, errors.New("a task did not stop"))

@@ -33,6 +33,7 @@ func (n *Node) chores(now time.Time) []*chore {
 	fixed := func(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
 	return []*chore{
 		{name: "purge", every: n.purgeEvery, do: n.purgeCaches, last: now},
+		{name: "assets", every: fixed(sweepEvery), do: n.declareAssets, last: now},
 		{name: "auth_sweep", every: fixed(sweepEvery), do: n.sweepAuth},
 		{name: "key_rotation", every: fixed(rotateEvery), do: n.rotateDue},
 		{name: "snapshot", every: func() time.Duration { return n.conf().Store.SnapshotEvery.D() }, do: n.scheduledSnapshot,

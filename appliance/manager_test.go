@@ -100,7 +100,7 @@ func TestLongStartAsksForTime(t *testing.T) {
 	told := listen(t)
 	cfg := newConfig(t)
 	n := wired(t, cfg, Options{}, &logs{})
-	defer n.registry.Close()
+	defer n.closeEngines()
 	for done := range int64(50) {
 		n.bootProgress("migrate", done, 50)
 	}

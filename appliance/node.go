@@ -15,7 +15,9 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/appliance/systemd"
 	"ronbox/engines"
+	"ronbox/engines/ledger"
 	"ronbox/engines/registry"
+	"ronbox/engines/wallet"
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/wire"
@@ -73,6 +75,8 @@ type Node struct {
 
 	store    *store.Store
 	registry *registry.Engine // nil: it is off
+	ledger   *ledger.Local
+	wallet   *wallet.Engine // nil: it is off
 	keys     *keyring
 	auth     *auth.Authority
 	server   *httpapi.Server
@@ -82,8 +86,9 @@ type Node struct {
 	abort request // the second
 	died  request // a task that must not end has ended
 
-	inside    atomic.Int64 // lives of engine tasks that have not returned
-	profiling atomic.Bool  // one profile at a time
+	inside    atomic.Int64             // lives of engine tasks that have not returned
+	profiling atomic.Bool              // one profile at a time
+	declared  atomic.Pointer[[]string] // assets of the configuration that the ledger has
 
 	onRunning func(wire.Status)
 
@@ -183,8 +188,8 @@ func (n *Node) storeOptions(log hclog.Logger) store.Options {
 		Path: n.boot.Path(DatabaseName), Catalog: n.catalog, Metrics: n.metrics, Log: log, Now: n.now, Tracer: n.tracer,
 		Producers: map[store.Lane][]string{
 			store.Control: {"node.supervisor", "node.reloader", "node.janitor", flow.HTTP},
-			store.Work:    {"registry.pipeline"},
-			store.Bulk:    {"registry.pipeline", "node.janitor"},
+			store.Work:    n.workProducers(),
+			store.Bulk:    n.bulkProducers(),
 		},
 		Audit: &n.boot.Audit, Audited: n.publishAudit, Slow: n.commitWasSlow, Progress: n.bootProgress,
 	}
@@ -199,7 +204,7 @@ func (n *Node) settings(cfg *config.Config) httpapi.Settings {
 	uds := cfg.UDS
 	uds.Path = cfg.SocketPath()
 	return httpapi.Settings{
-		Server: cfg.Server, TLS: cfg.TLS, UDS: uds, SSE: cfg.Registry.SSE, DrainCap: n.drainDeadline(cfg), Limits: engineLimits(cfg),
+		Server: cfg.Server, TLS: cfg.TLS, UDS: uds, SSE: cfg.Registry.SSE, DrainCap: drainDeadline(cfg), Limits: engineLimits(cfg),
 	}
 }
 

@@ -20,7 +20,7 @@ func asks() *reload { return &reload{source: sourceAdmin, reply: flow.NewReply[w
 // Whoever a request has made room for hears with it that it came too late.
 func TestReloadTooLate(t *testing.T) {
 	n := wired(t, newConfig(t), Options{}, &logs{})
-	defer n.registry.Close()
+	defer n.closeEngines()
 	for _, newest := range []*reload{asks(), {source: sourceSignal}} {
 		old := asks()
 		newest.takeOver(old)
@@ -45,7 +45,7 @@ func TestReloadNobodyWaitsFor(t *testing.T) {
 			reads++
 			return cfg, nil, nil
 		}}, &logs{})
-		defer n.registry.Close()
+		defer n.closeEngines()
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err := n.Reload(gone, engines.Actor{}, "")

@@ -199,7 +199,7 @@ func TestReloadStorm(t *testing.T) {
 	var load, storm sync.WaitGroup
 	var answered atomic.Int64
 	for range 4 {
-		c := r.tcp()
+		c := r.socket() // where no network has a share that it could use up
 		load.Go(func() {
 			for ctx.Err() == nil {
 				if _, err := c.Head(context.WithoutCancel(ctx)); err != nil {
@@ -241,7 +241,7 @@ func TestReloadStorm(t *testing.T) {
 // Into a full queue a newer request goes in the place of the oldest, which gets its answer.
 func TestReloadsCollapse(t *testing.T) {
 	n := wired(t, newConfig(t), Options{}, &logs{})
-	defer n.registry.Close()
+	defer n.closeEngines()
 	const more = 3
 	var waits sync.WaitGroup
 	answers := make(chan uint64, reloadCap+more)

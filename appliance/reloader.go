@@ -159,6 +159,7 @@ func (n *Node) finish(ctx context.Context, p *pending) {
 	n.metrics.Counter("registry_reload_success_total", "registry", "source", p.asked.source)(1)
 	n.log.Info("config_reloaded", "source", p.asked.source, "config_version", p.next.version, "changed", len(p.changed), "corr_id", p.asked.corrID)
 	ctx = context.WithoutCancel(ctx) // it is in force, even if the node drains
+	n.redeclareAssets(ctx)
 	for some := range slices.Chunk(p.changed, changesPerRow) {
 		detail := map[string]string{"version": strconv.FormatUint(p.next.version, 10)}
 		for _, c := range some {

@@ -128,7 +128,7 @@ func launchWith(t *testing.T, cfg *config.Config, o Options) *rig {
 	go func() { r.exit <- r.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		r.registry.Close() // a node that ends with a straggler or a failed disk leaves its cache to the end of the process
+		r.closeEngines() // a node that ends with a straggler or a failed disk leaves its caches to the end of the process
 		if t.Failed() {
 			t.Log(r.log)
 		}

@@ -30,14 +30,14 @@ const (
 // drainServices refuses new work and lets what was accepted finish.
 func (n *Node) drainServices(ctx context.Context) event {
 	n.log.Info("draining", "reason", n.drain.reason)
-	n.manager.stopping(n.drain.reason, n.conf().Node.Predrain.D()+n.drainDeadline(n.conf())+afterDrain)
+	n.manager.stopping(n.drain.reason, n.conf().Node.Predrain.D()+drainDeadline(n.conf())+afterDrain)
 	if e, cut := n.predrain(); cut {
 		return e
 	}
 	n.closeIntake()
 	linger := time.NewTimer(lameDuck)
 	defer linger.Stop()
-	if e := n.join(ctx, n.drainDeadline(n.conf())); e.kind != evDrained {
+	if e := n.join(ctx, drainDeadline(n.conf())); e.kind != evDrained {
 		return e
 	}
 	if n.server.Conns() == 0 {
@@ -146,6 +146,7 @@ func (n *Node) abortServices(ctx context.Context) event {
 func (n *Node) stop(ctx context.Context) event {
 	n.server.SetGate(httpapi.GateClosed)
 	n.sup.CancelBackground()
+	n.endEngines(ctx)
 	n.store.CloseLanes()
 	straggler := n.sup.Drain("store", storeWithin, n.grace()) > 0
 	shut, cancel := context.WithTimeout(ctx, serverWithin)

@@ -61,6 +61,7 @@ func badDisk(t *testing.T) {
 	t.Run("failed sync", failedSync)
 	t.Run("short file", shortFile)
 	t.Run("bit rot", bitRot)
+	t.Run("bit rot in the journal", rottenJournal)
 }
 
 // A full disk takes no writes, told as such; reads and probes of reads go on, and it heals by itself once there is room.
@@ -278,7 +279,7 @@ func launchAt(t *testing.T, cfg *config.Config, now func() time.Time) *rig {
 	go func() { r.exit <- r.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		r.registry.Close()
+		r.closeEngines()
 		if t.Failed() {
 			t.Log(r.log)
 		}

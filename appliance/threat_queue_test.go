@@ -95,6 +95,8 @@ func overload(t *testing.T) {
 	t.Run("queue", fullQueue)
 	t.Run("in flight", fullHouse)
 	t.Run("rate", overRate)
+	t.Run("payments in the queue", fullWork)
+	t.Run("rate of a principal", overPaid)
 }
 
 func fullQueue(t *testing.T) {

@@ -17,7 +17,7 @@ type threat struct {
 	also    []string         // package.Test of proofs that stand elsewhere
 }
 
-// threats are all of them. A row that only an engine can meet is proven as far as the common layer goes.
+// threats are all of them.
 func threats() []threat {
 	return []threat{
 		{"slow headers or body", slowClients, []string{"httpapi/front.TestSlowHeadersDoNotStarveProbes", "httpapi.TestADripIsCut", "appliance.TestSlowloris"}},
@@ -25,14 +25,14 @@ func threats() []threat {
 		{"connection flood", connectionFlood, []string{"httpapi/front.TestFloodLeavesQuietClientsAlone", "httpapi/front.TestBookKeepsItsLimits", "appliance.TestFlood"}},
 		{"oversize, lying length, chunked bomb, both framings", lyingBodies, []string{"httpapi.TestHostileBodies"}},
 		{"compression bomb, nested encoding, bad stream", bombs, []string{"httpapi/inflate.TestBombs", "httpapi/inflate.FuzzReader"}},
-		{"JSON that is not what it should be", badJSON, []string{"httpapi.FuzzDecode", "engines.FuzzParseAmount"}},
+		{"JSON that is not what it should be", all(badJSON, badPayments), []string{"httpapi.FuzzDecode", "engines.FuzzParseAmount"}},
 		{"paths that lead elsewhere", badPaths, []string{"httpapi.FuzzDispatch"}},
 		{"tokens that are none", badTokens, []string{"httpapi/auth.TestRefusalsTakeTheSameSteps", "httpapi/auth.TestEveryBitCounts", "httpapi/auth.TestGarbledTokens"}},
-		{"tokens for something else", foreignGrants, []string{"httpapi/auth.TestAppendingNeverWidens", "httpapi/auth.TestEngineCaveats", "engines.TestNarrowingNeverWidens"}},
-		{"replays", replays, []string{"engines/registry.TestNoDoubleCommit"}},
+		{"tokens for something else", all(foreignGrants, foreignAccounts), []string{"httpapi/auth.TestAppendingNeverWidens", "httpapi/auth.TestEngineCaveats", "engines.TestNarrowingNeverWidens"}},
+		{"replays", all(replays, replayedPayments), []string{"engines/registry.TestNoDoubleCommit"}},
 		{"more than fits", overload, []string{"engines/registry.TestFullQueueIsBusy", "httpapi.TestBusyIsCountedExactly"}},
 		{"client gone while queued", goneWhileQueued, []string{"engines/registry.TestLeavingCallers"}},
-		{"deadline passes", lateAnswers, []string{"engines/registry.TestExpiredDeadlineWritesNothing", "appliance/flow.TestReplyGrace"}},
+		{"deadline passes", all(lateAnswers, latePayments), []string{"engines/registry.TestExpiredDeadlineWritesNothing", "appliance/flow.TestReplyGrace"}},
 		{"slow consumers", slowConsumers, []string{"httpapi.TestStalledStreamIsClosed", "engines/registry.TestStalledReaderHoldsUpNoCommit"}},
 		{"hostile origins", asksNobody, []string{"httpapi/client.TestRedirectsAreRefused", "httpapi/client.TestAnswersAreBounded"}},
 		{"kill -9, power cut", powerCut, []string{"cmd/ronbox.TestKill9", "store.TestKill"}},
@@ -41,6 +41,15 @@ func threats() []threat {
 		{"bad configuration", badConfig, []string{"appliance/config.TestLoadRefuses", "cmd/ronbox.TestBadReloadKeepsServing"}},
 		{"clock jumps back", clockJumps, []string{"store.TestStampsGrow", "httpapi/limit.TestClockJumpsBack"}},
 		{"stolen snapshot", stolenSnapshot, []string{"store.TestRestoreNeedsAcceptance"}},
+	}
+}
+
+// all is several proofs of one threat, each on a node of its own.
+func all(proofs ...func(*testing.T)) func(*testing.T) {
+	return func(t *testing.T) {
+		for _, prove := range proofs {
+			prove(t)
+		}
 	}
 }
 

@@ -16,7 +16,9 @@ const goldenTopology = "../testdata/golden/topology.md"
 // topology is what `ronbox debug topology` prints of a node with the default configuration.
 func topology(t *testing.T) (table, picture string) {
 	t.Helper()
-	n, err := New(config.Default(), Build{}, Options{})
+	cfg := config.Default()
+	cfg.Wallet.Workers = 2 // not as many as this machine has cores
+	n, err := New(cfg, Build{}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,8 +39,9 @@ func TestTopologyGolden(t *testing.T) {
 	}
 }
 
-// The queues, buses and cells of the registry's concurrency document are there, with their bounds.
-func TestTopologyHasTheRegistryChannels(t *testing.T) {
+// The queues, buses and cells of the services' concurrency documents are there, with their bounds; what waits above the work
+// lane fits into it.
+func TestTopologyHasTheChannels(t *testing.T) {
 	n, err := New(config.Default(), Build{}, Options{})
 	must(t, err)
 	caps := map[string]int{}
@@ -47,13 +50,15 @@ func TestTopologyHasTheRegistryChannels(t *testing.T) {
 	}
 	for name, want := range map[string]int{
 		"registry.proposals_tx": 512, "registry.approvals_tx": 512, "registry.committed_tx": 1024, "registry.shutdown_rx": 1,
+		"wallet.work_tx": 512, "wallet.events_tx": 1024, "wallet.shutdown_rx": 1, "ledger.ledger_bus": 1024,
 		"node.lifecycle": 1, "store.control": 64, "store.work": 2048, "store.bulk": 16,
 	} {
 		if caps[name] != want {
 			t.Errorf("%s has cap %d, want %d", name, caps[name], want)
 		}
 	}
-	if waiting := caps["registry.proposals_tx"] + caps["registry.approvals_tx"]; caps["store.work"] <= waiting {
+	waiting := caps["registry.proposals_tx"] + caps["registry.approvals_tx"] + caps["wallet.work_tx"]
+	if caps["store.work"] <= waiting {
 		t.Errorf("the work lane holds %d, less than the %d that can be waiting above it", caps["store.work"], waiting)
 	}
 }

@@ -8,7 +8,9 @@ import (
 
 	"ronbox/appliance/obs"
 	"ronbox/appliance/unit"
+	"ronbox/engines/ledger"
 	"ronbox/engines/registry"
+	"ronbox/engines/wallet"
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/front"
 	"ronbox/store"
@@ -30,6 +32,8 @@ type Config struct {
 	OTel     obs.OTelConfig      `toml:"otel"`
 	Metrics  obs.MetricsConfig   `toml:"metrics"`
 	Registry registry.Config     `toml:"registry"`
+	Wallet   wallet.Config       `toml:"wallet"`
+	Ledger   ledger.Config       `toml:"ledger"`
 }
 
 // Node is the section [node].
@@ -59,6 +63,8 @@ func Default() *Config {
 		OTel:     obs.DefaultOTelConfig(),
 		Metrics:  obs.DefaultMetricsConfig(),
 		Registry: registry.DefaultConfig(),
+		Wallet:   wallet.DefaultConfig(),
+		Ledger:   ledger.DefaultConfig(),
 	}
 }
 

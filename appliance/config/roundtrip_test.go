@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"ronbox/appliance/unit"
+	"ronbox/engines"
 )
 
 // Whatever valid values are set, in whatever place, writing them as TOML or as variables and loading gives them back.
@@ -79,8 +81,30 @@ func drawConfig(t *rapid.T) *Config {
 	c.Metrics.NativeHistograms = rapid.Bool().Draw(t, "native")
 	c.Registry.Enabled = rapid.Bool().Draw(t, "registry")
 	c.Registry.Origin = rapid.StringMatching(`[a-z]{1,12}\.[a-z]{2,5}/[a-z0-9]{1,26}`).Draw(t, "origin")
+	drawMoney(t, c)
 	c.Registry.Bus.ChannelBound = rapid.IntRange(64, 65_536).Draw(t, "channel_bound")
 	return c
+}
+
+// drawMoney draws values of the wallet and the ledger.
+func drawMoney(t *rapid.T, c *Config) {
+	w, l := &c.Wallet, &c.Ledger
+	w.Enabled = rapid.Bool().Draw(t, "wallet")
+	w.Assets = rapid.SliceOfN(rapid.StringMatching(`[a-z0-9]{1,16}`), 1, 3).Draw(t, "assets")
+	w.Retry.RPCTimeout = drawDuration(t, 10*time.Millisecond, 10*time.Second)
+	w.ReqTimeout = drawDuration(t, w.Retry.RPCTimeout.D(), time.Minute)
+	w.Retry.Factor = rapid.Float64Range(1, 10).Draw(t, "factor")
+	w.Shards = 1 << rapid.IntRange(0, 10).Draw(t, "shards")
+	w.MaxOpenHolds = rapid.Uint64Range(0, 1<<62).Draw(t, "holds")
+	w.Limits.MaxInflight = rapid.IntRange(513, 65_536).Draw(t, "max_inflight")
+	amounts := rapid.SliceOfN(rapid.Uint64Min(1), 3, 3).Draw(t, "amounts")
+	slices.Sort(amounts)
+	high := rapid.Uint64().Draw(t, "high")
+	w.MaxAmountPerOp, w.DailyCeiling, w.MaxAccountTotal = engines.AmountOf(high, amounts[0]), engines.AmountOf(high, amounts[1]), engines.AmountOf(high, amounts[2])
+	w.IdempotencyTTL = drawDuration(t, time.Minute, 72*time.Hour)
+	l.SlotWidth = drawDuration(t, time.Minute, min(w.IdempotencyTTL.D(), time.Hour))
+	l.FlushSlice = rapid.IntRange(1, 65_536).Draw(t, "flush_slice")
+	l.VerifyOnOpen = rapid.SampledFrom([]string{"none", "tail", "full"}).Draw(t, "verify_on_open")
 }
 
 // drawText draws a text that is not empty, with whatever letters a path may have.

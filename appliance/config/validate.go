@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
@@ -32,6 +33,7 @@ func (l *loader) validate() {
 	}
 	l.validateSocket()
 	l.validateAmnesia()
+	l.validateSlots()
 }
 
 // validateAmnesia refuses to promise to forget and to keep at once.
@@ -40,6 +42,17 @@ func (l *loader) validateAmnesia() {
 	if every := l.cfg.Store.SnapshotEvery; l.cfg.Amnesia.Enabled && every != 0 {
 		l.faults = append(l.faults, &Fault{
 			Where: l.whence(key), Key: key, Value: quote(every.String()), Reason: "must be 0s while amnesia.enabled is true",
+		})
+	}
+}
+
+// validateSlots keeps a slot of the ledger's index from outliving the keys in it.
+func (l *loader) validateSlots() {
+	const key = "ledger.slot_width"
+	if width, ttl := l.cfg.Ledger.SlotWidth, l.cfg.Wallet.IdempotencyTTL; width > ttl && !l.bad[key] && !l.bad["wallet.idempotency_ttl"] {
+		l.faults = append(l.faults, &Fault{
+			Where: l.whence(key), Key: key, Value: quote(width.String()),
+			Reason: fmt.Sprintf("must be at most wallet.idempotency_ttl = %q", ttl),
 		})
 	}
 }

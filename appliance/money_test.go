@@ -1,0 +1,203 @@
+package appliance
+
+import (
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+
+	"ronbox/appliance/config"
+	"ronbox/httpapi/client"
+	"ronbox/httpapi/wire"
+)
+
+// A dev node has money in it from the first moment; it is issued, paid, asked for again, read, stated and proven over HTTP,
+// and after a restart every receipt is the same, byte for byte.
+func TestMoneyOverHTTP(t *testing.T) {
+	cfg, res := devConfig(t)
+	if res.Account != "alice" || res.Asset != "ron" || res.Amount != "1000000" {
+		t.Errorf("init funds %s with %s %s", res.Account, res.Amount, res.Asset)
+	}
+	r := start(t, cfg)
+	if ready := r.v1("GET", "/readyz?service=wallet", "", ""); ready.status != http.StatusOK {
+		t.Errorf("readyz of the wallet: %d %s", ready.status, ready.body)
+	}
+	r.has("alice", "1000000", 0)
+	issued, _ := r.receipt("/v1/issue", "k-issue", issue("bob", "500", 2))
+	if issued.Op != "issue" || issued.To != "bob" || issued.AmountMinor != "500" || issued.Idem != "k-issue" {
+		t.Errorf("issued %+v", issued)
+	}
+	paid, first := r.receipt("/v1/transfer", "k-pay", pay("alice", "bob", "250000", 1))
+	if first.replayed {
+		t.Error("the first answer is a replay")
+	}
+	if again := r.v1("POST", "/v1/transfer", "k-pay", pay("alice", "bob", "250000", 1)); again.body != first.body || !again.replayed || again.status != http.StatusOK {
+		t.Errorf("again: %d, replayed %v\n%s\nwas\n%s", again.status, again.replayed, again.body, first.body)
+	}
+	if n := r.metric("wallet_idem_replays_total"); n != 1 {
+		t.Errorf("%v replays are counted", n)
+	}
+	r.has("alice", "750000", paid.Ledger.Seq)
+	r.has("bob", "250500", paid.Ledger.Seq)
+	r.stated("alice", issueOfInit, paid.TxID)
+	if got := r.proven(paid.TxID); got.TxID.String() != paid.TxID || got.Amount.String() != "250000" || got.From != "alice" {
+		t.Errorf("the proof proves %+v", got)
+	}
+	r.halt()
+	verified(t, cfg)
+	again := start(t, cfg)
+	if got := again.v1("POST", "/v1/transfer", "k-pay", pay("alice", "bob", "250000", 1)); got.body != first.body || !got.replayed {
+		t.Errorf("after a restart: %d %s\nwas\n%s", got.status, got.body, first.body)
+	}
+	if got := again.v1("GET", "/v1/tx/"+paid.TxID, "", ""); got.body != first.body {
+		t.Errorf("the receipt itself: %d %s", got.status, got.body)
+	}
+	again.has("alice", "750000", paid.Ledger.Seq)
+	again.halt()
+}
+
+// issueOfInit is the entry of what init gave.
+const issueOfInit = "init"
+
+// stated checks an account's statement, oldest first: the transaction, or the key, of each entry.
+func (r *rig) stated(account string, want ...string) {
+	r.t.Helper()
+	got := r.v1("GET", "/v1/history?asset=ron&account="+account, "", "")
+	var page wire.History
+	must(r.t, json.Unmarshal([]byte(got.body), &page))
+	var have []string
+	for _, e := range page.Entries {
+		var one wire.Receipt
+		must(r.t, json.Unmarshal(e.Receipt, &one))
+		if have = append(have, one.TxID); one.Idem == issueOfInit {
+			have[len(have)-1] = issueOfInit
+		}
+	}
+	slices.Sort(have)
+	if slices.Sort(want); !slices.Equal(have, want) {
+		r.t.Errorf("the statement of %s has %v, want %v\n%s", account, have, want, got.body)
+	}
+}
+
+// What was acknowledged and not yet written behind the journal is there after a crash, and so is every key.
+func TestMoneySurvivesAKill(t *testing.T) {
+	cfg, _ := devConfig(t)
+	must(t, cfg.Ledger.FlushEvery.UnmarshalText([]byte("10s")))
+	r := start(t, cfg)
+	var bodies []string
+	for n := range uint64(20) {
+		_, got := r.receipt("/v1/transfer", "k"+string('a'+rune(n)), pay("alice", "b:"+string('a'+rune(n%3)), "1000", n+1))
+		bodies = append(bodies, got.body)
+	}
+	if r.metric("ledger_overlay_dirty") == 0 {
+		t.Error("everything was written behind already: this proves nothing")
+	}
+	crashed := twin(t, cfg) // the file as a kill would leave it
+	r.halt()
+	verified(t, crashed)
+	again := start(t, crashed)
+	if !strings.Contains(again.log.String(), "unclean_boot") {
+		t.Error("it was a clean stop")
+	}
+	for n, want := range bodies {
+		got := again.v1("POST", "/v1/transfer", "k"+string('a'+rune(n)), pay("alice", "b:"+string('a'+rune(n%3)), "1000", uint64(n)+1))
+		if got.body != want || !got.replayed {
+			t.Errorf("payment %d after the kill: %d, replayed %v\n%s\nwas\n%s", n, got.status, got.replayed, got.body, want)
+		}
+	}
+	again.has("alice", "980000", 0)
+	again.has("b:a", "7000", 0)
+	again.halt()
+	verified(t, crashed)
+}
+
+// A file that was restored tells what it has of the ledger, answers reads, and takes no payment until someone accepts it.
+func TestMoneyAfterARestore(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	kept, first := r.receipt("/v1/transfer", "kept", pay("alice", "bob", "1", 1))
+	snap, err := r.socket().Snapshot(t.Context(), wire.SnapshotRequest{Dir: t.TempDir()}, nil)
+	must(t, err)
+	r.receipt("/v1/transfer", "lost", pay("alice", "bob", "2", 2))
+	r.halt()
+	back := launch(t, restored(t, cfg, snap.File))
+	back.serving()
+	must(t, os.WriteFile(back.cfg.Path(TokenName), []byte(back.adminToken()+"\n"), 0o600)) // the old ones are void
+	back.has("alice", "999999", kept.Ledger.Seq)
+	if got := back.v1("POST", "/v1/transfer", "lost", pay("alice", "bob", "2", 2)); got.status != http.StatusServiceUnavailable {
+		t.Errorf("a payment before accept-restore: %d %s", got.status, got.body)
+	}
+	must(t, back.socket().AcceptRestore(t.Context()))
+	back.writable(true)
+	if got := back.v1("POST", "/v1/transfer", "kept", pay("alice", "bob", "1", 1)); got.body != first.body || !got.replayed {
+		t.Errorf("what the snapshot has: %d %s\nwas\n%s", got.status, got.body, first.body)
+	}
+	if _, got := back.receipt("/v1/transfer", "lost", pay("alice", "bob", "2", 2)); got.replayed {
+		t.Error("what the snapshot has not is answered as done")
+	}
+	back.halt()
+	verified(t, back.cfg)
+}
+
+// adminToken mints a token that may do everything.
+func (r *rig) adminToken() string {
+	r.t.Helper()
+	token, err := r.socket().Mint(r.t.Context(), wire.MintRequest{Sub: "dev", Scopes: []string{"node.admin"}})
+	must(r.t, err)
+	return token.Token
+}
+
+// Without the wallet there is no route of it, and none in the document; the ledger runs on. The same holds of the registry.
+func TestServicesAreSwitches(t *testing.T) {
+	for _, tt := range []struct {
+		off          func(*config.Config)
+		gone, stays  string
+		service      string
+		alsoOffReads string
+	}{
+		{func(c *config.Config) { c.Wallet.Enabled = false }, "/v1/assets", "/registry/head", "wallet", "/v1/ledger/head"},
+		{func(c *config.Config) { c.Registry.Enabled = false }, "/registry/head", "/v1/assets", "registry", "/registry/signers"},
+	} {
+		cfg, _ := devConfig(t)
+		tt.off(cfg)
+		r := start(t, cfg)
+		for path, want := range map[string]int{tt.gone: 404, tt.alsoOffReads: 404, tt.stays: 200, "/readyz": 200, "/readyz?service=" + tt.service: 400, "/readyz?service=ledger": 200} {
+			if got := r.v1("GET", path, "", ""); got.status != want {
+				t.Errorf("without the %s GET %s is %d %s, want %d", tt.service, path, got.status, got.body, want)
+			}
+		}
+		if doc, err := r.socket().OpenAPI(t.Context()); err != nil || strings.Contains(string(doc), `"`+tt.gone+`"`) {
+			t.Errorf("without the %s its document has %s, %v", tt.service, tt.gone, err)
+		}
+		if v, err := r.socket().NodeVersion(t.Context()); err != nil || v.Services[tt.service] != "off" || v.Services["ledger"] != "on" {
+			t.Errorf("version %+v, %v", v.Services, err)
+		}
+		for _, task := range r.Tasks().Tasks {
+			if task.Service == tt.service {
+				t.Errorf("the %s is off and has the task %s", tt.service, task.Name)
+			}
+		}
+		r.halt()
+		verified(t, cfg)
+		cfg.Wallet.Enabled, cfg.Registry.Enabled = true, true
+		on := start(t, cfg) // nothing was lost
+		on.has("alice", "1000000", 0)
+		if head, err := on.client(client.Options{URL: "http://" + on.Addr()}).Head(t.Context()); err != nil || head.Version != 1 {
+			t.Errorf("head %+v, %v", head, err)
+		}
+		on.halt()
+	}
+}
+
+// A dev node whose registry is off has money and no signer.
+func TestInitWithoutRegistry(t *testing.T) {
+	cfg := newConfig(t)
+	cfg.Registry.Enabled = false
+	res, err := Init(t.Context(), cfg, InitOptions{Dev: true})
+	if err != nil || res.Account == "" || res.SignerKey != "" || res.Genesis != "" {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
