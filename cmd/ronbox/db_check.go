@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ronbox/engines/registry/rverify"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire"
 	"ronbox/store"
@@ -107,12 +106,12 @@ func (a *app) checkFile(ctx context.Context, file string) (checkDoc, error) {
 	if err != nil {
 		return checkDoc{}, err
 	}
-	var reg *rverify.Report
+	var found proved
 	p := a.progress(byteUnit)
 	p.begin("check")
-	rep, err := store.Verify(ctx, file, nil, []store.Check{registryCheck(ctx, alone, p, &reg)}, p.at)
+	rep, err := store.Verify(ctx, file, nil, found.checks(ctx, alone, p), p.at)
 	p.end()
-	tell(&rep, reg)
+	found.tell(&rep)
 	doc := checkDoc{OK: rep.OK, File: file, Steps: rep.Steps, Findings: []string{}}
 	if rep.Problem != "" {
 		doc.Findings = []string{rep.Problem}

@@ -67,8 +67,8 @@ func offlineInfo(ctx context.Context, file string, hash bool) (wire.DBInfo, erro
 // dbVerifyDoc is what db verify prints.
 type dbVerifyDoc struct {
 	store.Report
-	Seq      uint64          `json:"seq"`
-	Registry *rverify.Report `json:"registry,omitzero"` // absent when the file could not be read that far
+	Seq    uint64 `json:"seq"`
+	proved        // absent when the file could not be read that far
 }
 
 func (a *app) dbVerifyCmd() *cobra.Command {
@@ -79,8 +79,8 @@ func (a *app) dbVerifyCmd() *cobra.Command {
   ronbox db verify /backup/ronbox/ronbox-….db --genesis b3:4487… --json`,
 		Short: "Check a snapshot, or a stopped node's database: bytes, pages, chains, signatures",
 		Long: `Check a snapshot, or a stopped node's database: the bytes against the manifest beside
-it, every page, the audit chain, the state hash, and the whole registry log with all
-signatures. With --genesis the log must begin with that payload; without it the log
+it, every page, the audit chain, the state hash, the whole registry log with all
+signatures, and the ledger: its chain, its sums, its balances. With --genesis the log must begin with that payload; without it the log
 is held against itself only. Exit 3: checked, and found bad.`,
 		Args: exactly(1, "one database file"),
 	}
@@ -100,13 +100,13 @@ func (a *app) dbVerify(ctx context.Context, file, genesis string) error {
 	p := a.progress(byteUnit)
 	p.begin("hash")
 	doc := dbVerifyDoc{}
-	doc.Report, err = store.Verify(ctx, file, nil, []store.Check{registryCheck(ctx, want, p, &doc.Registry)}, p.at)
+	doc.Report, err = store.Verify(ctx, file, nil, doc.checks(ctx, want, p), p.at)
 	p.end()
 	if err != nil {
 		return err
 	}
 	doc.Seq = doc.Report.Info.Seq
-	tell(&doc.Report, doc.Registry)
+	doc.tell(&doc.Report)
 	if err := a.show(doc, func(t table) { dbVerifyTable(t, doc) }); err != nil || doc.OK {
 		return err
 	}
@@ -115,13 +115,6 @@ func (a *app) dbVerify(ctx context.Context, file, genesis string) error {
 		kind = string(doc.Registry.Problem.Kind)
 	}
 	return a.found(doc.Problem, kind)
-}
-
-// tell puts what the registry's proof has counted into its step, the last one.
-func tell(rep *store.Report, reg *rverify.Report) {
-	if n := len(rep.Steps); rep.OK && reg != nil {
-		rep.Steps[n-1].Detail = fmt.Sprintf("%d versions, %d approvals, %d audit records", reg.Versions, reg.Approvals, reg.AuditRecords)
-	}
 }
 
 func dbVerifyTable(t table, d dbVerifyDoc) {
@@ -168,7 +161,8 @@ func (a *app) dbRestoreCmd() *cobra.Command {
 		Long: `Make a snapshot the database of a stopped node, as a new incarnation. The snapshot
 is checked first; an old database is kept as ronbox.db.before-restore-TIME. The
 node then serves reads, and writes once ` + "`ronbox db accept-restore`" + ` has been given.
-All tokens are void, unless --keep-tokens.`,
+All tokens are void, unless --keep-tokens. What the ledger took after the batch that
+is printed is not in the snapshot: clients send it again under the same keys.`,
 		Args: exactly(1, "one snapshot"),
 	}
 	cmd.Flags().BoolVar(&keep, "keep-tokens", false, "let tokens stay valid, those revoked since the snapshot too")
@@ -193,26 +187,33 @@ func (a *app) dbRestore(ctx context.Context, snapshot string, keep bool) error {
 	if err != nil {
 		return err
 	}
-	var rep *rverify.Report
+	var found proved
 	p := a.progress(byteUnit)
 	p.begin("restore")
 	_, err = store.Restore(ctx, snapshot, dst, store.RestoreOptions{
 		KeepTokens: keep, Now: a.now(),
 		By:     store.Event{Event: "db.restore", Decision: "accept", Reason: "operator"},
-		Checks: []store.Check{registryCheck(ctx, alone, p, &rep)},
+		Checks: found.checks(ctx, alone, p),
 	}, p.at)
 	p.end()
 	if err != nil {
 		return err
 	}
-	info, err := offlineInfo(ctx, dst, true)
-	if err != nil {
+	doc := restoreDoc{Ledger: found.Ledger}
+	if doc.DBInfo, err = offlineInfo(ctx, dst, true); err != nil {
 		return err
 	}
-	return a.show(info, func(t table) {
-		dbInfoTable(t, info)
+	return a.show(doc, func(t table) {
+		dbInfoTable(t, doc.DBInfo)
+		headRows(t, doc.Ledger)
 		t.row("next", "ronbox --data-dir "+filepath.Dir(dst)+" serve, look at it, then db accept-restore")
 	})
+}
+
+// restoreDoc is what db restore prints: the file, and where its ledger ends, so that clients can tell what of theirs is not in it.
+type restoreDoc struct {
+	wire.DBInfo
+	Ledger *wire.LedgerHead `json:"ledger,omitzero"`
 }
 
 // found ends a verb that checked and found something bad. Its result is printed already, so --json gets no second

@@ -25,8 +25,9 @@ func (a *app) initCmd() *cobra.Command {
 		Short: "Make a node: its directory, secret, config, database and first token",
 		Long: `Make a node: its directory, secret, config, database and first token.
 
-A directory that holds something is refused. --dev adds a signer key and a genesis
-that this one key governs: for trying things out, not for a registry others trust.
+A directory that holds something is refused. --dev adds a signer key, a genesis that
+this one key governs, and an account with money: for trying things out, not for a
+registry or a ledger that others trust.
 --start looks at the machine as ` + "`ronbox doctor`" + ` does and serves the node right after, or
 serves one that was made before. --systemd writes the units of a service beside the
 configuration and says how to install them.`,
@@ -34,7 +35,7 @@ configuration and says how to install them.`,
   ronbox --data-dir /var/lib/ronbox init --systemd --json`,
 		Args: exactly(0, "no arguments"),
 	}
-	cmd.Flags().BoolVar(&f.dev, "dev", false, "add a 1-of-1 signer, its genesis, and a token that may do everything")
+	cmd.Flags().BoolVar(&f.dev, "dev", false, "add a 1-of-1 signer, its genesis, a funded account, and a token that may do everything")
 	cmd.Flags().BoolVar(&f.systemd, "systemd", false, "write systemd units for it")
 	cmd.Flags().BoolVar(&f.start, "start", false, "serve the node, whether just made or already there")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -98,6 +99,9 @@ func initTable(t table, m initDoc, started bool) {
 	if m.SignerKey != "" {
 		t.row("signer key", m.SignerKey)
 		t.row("genesis", m.Genesis)
+	}
+	if m.Account != "" {
+		t.row("account", m.Account, "has "+m.Amount+" "+m.Asset)
 	}
 	if m.Unit != "" {
 		t.row("unit", m.Unit)
