@@ -102,7 +102,7 @@ func (e *exporter) slice() error {
 	if e.c.r.Method == http.MethodHead || e.next > to {
 		return e.flush()
 	}
-	if err := e.s.d.Wallet.Export(ctx, e.c.actor, e.next, to, false, e.line); err != nil {
+	if err := e.s.d.Wallet.Export(ctx, e.c.actor, e.next, to, e.line); err != nil {
 		if errors.Is(context.Cause(ctx), context.Canceled) {
 			return errGone
 		}

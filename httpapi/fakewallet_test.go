@@ -215,7 +215,7 @@ func (f *fakeWallet) commit() {
 }
 
 // Export gives records that are batches of their own.
-func (f *fakeWallet) Export(ctx context.Context, by engines.Actor, from, to uint64, _ bool, fn func(record.Line) error) error {
+func (f *fakeWallet) Export(ctx context.Context, by engines.Actor, from, to uint64, fn func(record.Line) error) error {
 	f.mu.Lock()
 	f.exported = append(f.exported, [2]uint64{from, to})
 	broken := f.broken

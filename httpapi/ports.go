@@ -144,7 +144,7 @@ type LedgerReader interface {
 // LedgerFeed gives the ledger's records out.
 type LedgerFeed interface {
 	Head(ctx context.Context, by engines.Actor) (record.Head, error)
-	Export(ctx context.Context, by engines.Actor, from, to uint64, follow bool, fn func(record.Line) error) error
+	Export(ctx context.Context, by engines.Actor, from, to uint64, fn func(record.Line) error) error
 	Events(consumer string) *flow.Subscription[ledger.Committed]
 }
 

@@ -49,3 +49,20 @@ func FuzzLines(f *testing.F) {
 		t.Fatal("more lines than ends of lines")
 	})
 }
+
+// Lines of an export are told as they are, and all of them, or the reader says why not.
+func FuzzExportLines(f *testing.F) {
+	for _, s := range []string{"", "{}\n", "{}\n{}\n", "{", "\n\n", `{"problem":{"status":1}}` + "\n{}\n", `{"problem":1}` + "\n", `{"problem":` + "\n"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		var told []byte
+		err := eachLine(bytes.NewReader(in), func(line []byte) error {
+			told = append(append(told, line...), '\n')
+			return nil
+		})
+		if !bytes.HasPrefix(in, told) || err == nil && !bytes.Equal(in, told) {
+			t.Fatalf("%q told as %q, %v", in, told, err)
+		}
+	})
+}

@@ -196,3 +196,22 @@ func BenchmarkBuild(b *testing.B) {
 		}
 	}
 }
+
+// One scope of several is enough, over the socket as with a token, and a body may come in more than one encoding.
+func TestAlternatives(t *testing.T) {
+	d, err := openapi.Build(info, []openapi.Route{{
+		Method: http.MethodPost, Pattern: "/many", Service: "thing", Scopes: []string{"thing.a", "thing.b"}, In: leaf{},
+		InTypes: []string{"application/cbor"}, Answers: []openapi.Answer{{Status: 204}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`"security":[{"macaroon":["thing.a"]},{"socket":["thing.a"]},{"macaroon":["thing.b"]},{"socket":["thing.b"]}]`,
+		`"application/cbor":{"schema":{"$ref":"#/components/schemas/leaf"}},"application/json":{"schema":{"$ref":"#/components/schemas/leaf"}}`,
+	} {
+		if !bytes.Contains(d.JSON(), []byte(want)) {
+			t.Errorf("%s lacks %s", d.JSON(), want)
+		}
+	}
+}
