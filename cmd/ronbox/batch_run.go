@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 
@@ -88,6 +89,10 @@ func (b *batchRun) begin(steps []batchStep) (*batchStep, error) {
 	for i := range steps {
 		s := &steps[i]
 		switch {
+		case s.Reopened != nil && open == nil:
+			if err := b.reopen(s.Reopened); err != nil {
+				return nil, err
+			}
 		case s.No != b.no || s.Settled == (open == nil):
 			return nil, fmt.Errorf("step %d: %w", i, errNoState)
 		case !s.Settled:
@@ -100,6 +105,36 @@ func (b *batchRun) begin(steps []batchStep) (*batchStep, error) {
 		}
 	}
 	return open, nil
+}
+
+// retryRefused takes the rows that were refused as not done.
+func (b *batchRun) retryRefused() error {
+	var rows []int
+	for _, r := range b.out.Refused {
+		rows = append(rows, r.Row)
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	slices.Sort(rows)
+	step := batchStep{No: b.no, Reopened: spans(rows)}
+	if err := b.state.write(step); err != nil {
+		return err
+	}
+	return b.reopen(step.Reopened)
+}
+
+func (b *batchRun) reopen(s []span) error {
+	rows, err := rowsOf(s, len(b.rows))
+	if err != nil {
+		return err
+	}
+	again := set(rows)
+	b.out.Refused = slices.DeleteFunc(b.out.Refused, func(r batchRefusal) bool { return again[r.Row] })
+	b.pending = append(b.pending, rows...)
+	slices.Sort(b.pending)
+	b.next = map[string]uint64{} // others may have spent meanwhile
+	return nil
 }
 
 // run sends until every row is settled; open is a request that an earlier run may have sent.

@@ -25,12 +25,13 @@ type batchPlan struct {
 // batchStep is each further line: a request that is about to be sent, or what became of one. Every line is on disk
 // before what follows from it is done, so that a run that is killed goes on with the same requests.
 type batchStep struct {
-	No      int               `json:"no"`               // of the request, from 0 on
-	Rows    []span            `json:"rows,omitempty"`   // about to be sent: its rows
-	Nonces  map[string]uint64 `json:"nonces,omitempty"` // and the first nonce of each payer that leaves it to the verb
-	Settled bool              `json:"settled,omitzero"` // what became of it
-	Refused []batchRefusal    `json:"refused,omitempty"`
-	Again   []span            `json:"again,omitempty"` // rows whose nonce a refusal before them has made wrong
+	No       int               `json:"no"`                 // of the request, from 0 on
+	Rows     []span            `json:"rows,omitempty"`     // about to be sent: its rows
+	Nonces   map[string]uint64 `json:"nonces,omitempty"`   // and the first nonce of each payer that leaves it to the verb
+	Reopened []span            `json:"reopened,omitempty"` // instead of all this: rows refused before that are to be tried again
+	Settled  bool              `json:"settled,omitzero"`   // what became of it
+	Refused  []batchRefusal    `json:"refused,omitempty"`
+	Again    []span            `json:"again,omitempty"` // rows whose nonce a refusal before them has made wrong
 }
 
 // span is rows from one index to another, both included.

@@ -14,7 +14,7 @@ import (
 func (a *app) ledgerCmd() *cobra.Command {
 	return group("ledger", "Prove, check and carry away the journal under the wallet",
 		a.ledgerHeadCmd(), a.rootsCmd(), a.ledgerStatsCmd(), a.proofCmd(), a.verifyProofCmd(), a.ledgerAuditCmd(),
-		a.ledgerExportCmd(),
+		a.ledgerExportCmd(), a.ledgerVerifyCmd(), a.ledgerImportCmd(), a.ledgerRebuildCmd(),
 	)
 }
 

@@ -182,7 +182,7 @@ func auditedTable(t table, d auditedDoc) {
 	case d.First:
 		t.row("trusted", "the first look: every later one is held against it")
 	default:
-		t.row("sound", fmt.Sprintf("it has only grown, by %d batches, as the node has proven", d.Head.Batches-d.Trusted.Batches))
+		t.row("sound", fmt.Sprintf("it has only grown since batch %d, as the node has proven", d.Trusted.Batches))
 	}
 	t.row("batches", d.Head.Batches)
 	t.row("log root", d.Head.Root)

@@ -168,6 +168,9 @@ var captured = map[string]*regexp.Regexp{
 	"KID":     regexp.MustCompile(`"active":"([0-9A-Z]{26})"`),
 	"PUBA":    regexp.MustCompile(`(?s)org:test#a.{1,60}?([A-Za-z0-9+/]{43}=)`),
 	"PUBB":    regexp.MustCompile(`(?s)org:test#b.{1,60}?([A-Za-z0-9+/]{43}=)`),
+	"TX":      regexp.MustCompile(`"txid":"(tx_[0-9A-Z]{26})","op":"transfer"`),
+	"HOLD":    regexp.MustCompile(`"txid":"(tx_[0-9A-Z]{26})","op":"hold"`),
+	"WKEY":    regexp.MustCompile(`"idem":"(cli-[0-9]+-[0-9A-Z]{26})"`),
 	"URL":     regexp.MustCompile(`http://127\.0\.0\.1:[1-9][0-9]*`),
 }
 
@@ -221,6 +224,11 @@ func (tr *transcript) mask(text string) string {
 		{`uptime +[0-9a-z]+`, "uptime UPTIME"},
 		{`"uptime_seconds":[0-9]+`, `"uptime_seconds":N`},
 		{`[0-9]+ (pages|bytes)`, "N $1"},
+		{`"(record|header)":"[A-Za-z0-9+/=]+"`, `"$1":"BASE64"`},
+		{`(--cursor |"next":")A[A-Za-z0-9_-]{20,}`, "${1}CURSOR"},
+		{`"stale_ms":[0-9]+`, `"stale_ms":N`},
+		{`("name":"ledger/[a-z_]+","class":"[a-z]+","rows"):[0-9]+,"bytes":SIZE,"depth":[0-9]+`, "$1:N,\"bytes\":SIZE,\"depth\":N"},
+		{`(ledger/[a-z_]+ +)[0-9]+ rows, .*`, "${1}N rows, SIZE"},
 	} {
 		text = regexp.MustCompile(m.re).ReplaceAllString(text, m.by)
 	}

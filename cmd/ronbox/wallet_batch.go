@@ -13,6 +13,7 @@ import (
 // batchFlags say how a batch is sent.
 type batchFlags struct {
 	atomic bool
+	retry  bool
 	chunk  int
 	state  string
 }
@@ -34,7 +35,7 @@ time name another state.
 
 Operations of one account are done in order; one that is refused is told and keeps none
 of the others back, unless --atomic makes all or none of up to 4096. Exit 1: some were
-refused.`,
+refused; --retry-refused tries those again, and only those.`,
 		Example: `  ronbox wallet batch salaries.csv
   ronbox wallet batch salaries.csv --atomic --json
   generate | ronbox wallet batch - --state salaries.state`,
@@ -42,6 +43,7 @@ refused.`,
 	}
 	fl := cmd.Flags()
 	fl.BoolVar(&f.atomic, "atomic", false, "all operations or none")
+	fl.BoolVar(&f.retry, "retry-refused", false, "try again what an earlier run was refused")
 	fl.IntVar(&f.chunk, "chunk", 1000, "at most this many operations a request, 1 to 4096")
 	fl.StringVar(&f.state, "state", "", "`file` that keeps what was done (default FILE.state)")
 	cmd.RunE = a.online(func(ctx context.Context, c *client.Client, args []string) error {
@@ -85,6 +87,11 @@ func (a *app) walletBatch(ctx context.Context, node batchNode, file string, f ba
 		return fmt.Errorf("%s: %w", state, err)
 	}
 	b.out.State = state
+	if f.retry && open == nil {
+		if err := b.retryRefused(); err != nil {
+			return err
+		}
+	}
 	return a.runBatch(ctx, b, open)
 }
 

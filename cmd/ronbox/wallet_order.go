@@ -80,7 +80,7 @@ func (a *app) order(ctx context.Context, c *client.Client, f *sendFlags, o order
 // sayKey tells the key before it is used: whoever loses the answer repeats the call with it. A program is told as well.
 func (a *app) sayKey(key string) {
 	if !a.flags.quiet {
-		fmt.Fprintf(a.stderr, "key %s (the same command with --key %s repeats it safely)\n", key, key)
+		fmt.Fprintf(a.stderr, "key %s (the same command with it as --key repeats this safely)\n", key)
 	}
 }
 
@@ -106,16 +106,20 @@ func (s *sender) send(ctx context.Context, o order) (got client.Posted, err erro
 		err = s.repeat(ctx, "send", func() (err error) {
 			got, err = o.post(ctx, key, nonce)
 			lost = lost || unknownOutcome(err)
-			if chosen && !lost && isCode(err, codeNonce) {
-				return &settledError{err} // not to be waited for: choose another
+			if isCode(err, codeNonce) {
+				return &settledError{err} // waiting does not help
 			}
 			return err
 		})
-		if taken, ok := errors.AsType[*settledError](err); ok {
+		taken, conflict := errors.AsType[*settledError](err)
+		switch {
+		case conflict && chosen && !lost:
 			s.retrying("nonce %d: %v; choosing another", nonce, taken.error)
-			continue
+		case conflict:
+			return got, explained(taken.error, key, lost)
+		default:
+			return got, explained(err, key, lost)
 		}
-		return got, explained(err, key, lost)
 	}
 	return got, failed(exitBusy, "nonce_taken", "find out who else spends from it, then try again",
 		"the next nonce of %s was taken by another %d times", o.payer, maxRenewed)

@@ -45,6 +45,9 @@ func receiptTable(t table, r record.Receipt) {
 	if !r.Hold.IsZero() {
 		t.row("hold", r.Hold)
 	}
+	if r.Idem != "" {
+		t.row("key", r.Idem)
+	}
 	t.row("time", stamp(time.Unix(0, r.At)))
 	t.row("record", fmt.Sprintf("%d, in batch %d", r.Seq, r.Batch))
 	t.row("receipt hash", r.Hash())
