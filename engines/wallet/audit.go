@@ -85,13 +85,14 @@ func (e *Engine) runAudit(ctx context.Context) error {
 	sub := e.events.Subscribe(taskAudit)
 	defer sub.Close()
 	for n := 1; ; n++ {
-		ev, _, err := sub.Recv(ctx)
+		ev, lagged, err := sub.Recv(ctx)
 		if errors.Is(err, flow.ErrClosed) {
 			return nil // drained
 		}
 		if err != nil {
 			return err
 		}
+		e.m.auditLag(int(lagged))
 		e.log.Info(ev.Event, e.fields(ev)...)
 		if n%auditRow == 0 {
 			if err := e.rest(ctx, auditPause); err != nil {

@@ -30,12 +30,9 @@ type balance struct {
 	fill uint64
 }
 
-func newBalances(bytes int64) (*balances, error) {
-	kept, err := newCache(bytes, balanceCost, func(old, v *balance) bool { return v.view.Seq >= old.view.Seq })
-	if err != nil {
-		return nil, err
-	}
-	return &balances{kept: kept, seed: maphash.MakeSeed()}, nil
+func newBalances(bytes int64) *balances {
+	newer := func(old, v *balance) bool { return v.view.Seq >= old.view.Seq }
+	return &balances{kept: &cache[*balance]{bytes: bytes, entry: balanceCost, newer: newer}, seed: maphash.MakeSeed()}
 }
 
 // balanceKey is one text for an account in an asset, whose names have no space.

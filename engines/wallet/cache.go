@@ -19,33 +19,39 @@ func cacheSpec(name, doc string) flow.Spec {
 	}
 }
 
-// cache keeps what can be read from the ledger again. A miss is normal: sets are lossy and late. Values are immutable.
+// cache keeps what can be read from the ledger again. A miss is normal: sets are lossy and late. Values are immutable. Before open and after
+// close it finds nothing and keeps nothing.
 type cache[V any] struct {
-	r *ristretto.Cache[string, V]
+	bytes int64               // that it keeps
+	entry int64               // bytes of one, about
+	newer func(old, v V) bool // whether a value may take the place of another one; nil: always
 
-	mu     sync.RWMutex // a leaf: held for reading around calls of r, which panic beside Close and race with Clear
-	closed bool         // guarded by mu
+	mu sync.RWMutex                // a leaf: held for reading around calls of r, which panic beside Close and race with Clear
+	r  *ristretto.Cache[string, V] // nil before open and after close; guarded by mu
 }
 
-// newCache starts the cache's own goroutines; close ends them. newer says whether a value may take the place of another one; nil: always.
-func newCache[V any](bytes, entry int64, newer func(old, v V) bool) (*cache[V], error) {
+// open starts the cache's own goroutines; close ends them.
+func (c *cache[V]) open() error {
 	r, err := ristretto.NewCache(&ristretto.Config[string, V]{
-		NumCounters: max(10*bytes/entry, 1000), MaxCost: bytes, BufferItems: 64, IgnoreInternalCost: true, ShouldUpdate: newer,
+		NumCounters: max(10*c.bytes/c.entry, 1000), MaxCost: c.bytes, BufferItems: 64, IgnoreInternalCost: true, ShouldUpdate: c.newer,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("wallet cache: %w", err)
+		return fmt.Errorf("wallet cache: %w", err)
 	}
-	return &cache[V]{r: r}, nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.r = r
+	return nil
 }
 
-// close may come while a caller that was left behind still asks: it then finds nothing and keeps nothing.
+// close may come while a caller that was left behind still asks.
 func (c *cache[V]) close() {
 	c.mu.Lock()
-	closed := c.closed
-	c.closed = true
+	r := c.r
+	c.r = nil
 	c.mu.Unlock()
-	if !closed {
-		c.r.Close()
+	if r != nil {
+		r.Close()
 	}
 }
 
@@ -53,7 +59,7 @@ func (c *cache[V]) close() {
 func (c *cache[V]) purge() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.closed {
+	if c.r != nil {
 		c.r.Clear()
 	}
 }
@@ -61,7 +67,7 @@ func (c *cache[V]) purge() {
 func (c *cache[V]) get(key string) (v V, ok bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if c.closed {
+	if c.r == nil {
 		return v, false
 	}
 	return c.r.Get(key)
@@ -70,7 +76,7 @@ func (c *cache[V]) get(key string) (v V, ok bool) {
 func (c *cache[V]) set(key string, v V, cost int64) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if !c.closed {
+	if c.r != nil {
 		c.r.Set(key, v, cost)
 	}
 }

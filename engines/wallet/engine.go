@@ -2,6 +2,7 @@ package wallet
 
 import (
 	"crypto/rand"
+	"errors"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -72,16 +73,16 @@ type Engine struct {
 	batched   room
 
 	gates      gates
-	queueOK    atomic.Bool
-	breakerOK  atomic.Bool
+	queueOK    gate
+	breakerOK  gate
 	ledgerTime atomic.Uint64         // Unix ns
 	ledgerSaid atomic.Pointer[error] // what a call said of the ledger since the watchdog looked
 	drained    atomic.Int32          // workers
 	gone       chan struct{}         // closed when all workers have drained
 }
 
-// New wires an engine and declares its queues, metrics and probes. It does no I/O; but for the goroutines of the caches, which Close ends, it
-// starts nothing. It panics on a configuration that Validate refuses.
+// New wires an engine and declares its queues, metrics and probes. It does no I/O and starts nothing. It panics on a configuration that
+// Validate refuses.
 func New(cfg Config, d Deps) *Engine {
 	e := &Engine{
 		boot: cfg, ledger: d.Ledger, board: d.Board, log: d.Log, now: d.Now, stall: d.StallAfter, catalog: d.Catalog,
@@ -106,7 +107,7 @@ func New(cfg Config, d Deps) *Engine {
 	e.flights = flow.NewFlight[flightKey, b3.Digest, *ledger.Outcome](d.Catalog, flow.FlightSpec{
 		Service: service, Name: "request", Shards: cfg.Shards, Waiters: flightWaiters, Calls: flightCalls,
 	})
-	e.openCaches()
+	e.balances, e.receipts = newBalances(cfg.BalanceCacheBytes.Bytes()), newReceipts()
 	d.Board.Add(e.probes()...)
 	d.Board.Set(service, keyConfig, nil)
 	return e
@@ -126,16 +127,6 @@ func saltOr(salt []byte) []byte {
 		_, _ = rand.Read(salt) // never fails
 	}
 	return salt
-}
-
-func (e *Engine) openCaches() {
-	var err error
-	if e.balances, err = newBalances(e.boot.BalanceCacheBytes.Bytes()); err == nil {
-		e.receipts, err = newReceipts()
-	}
-	if err != nil {
-		panic(err.Error()) // sizes that Validate refuses
-	}
 }
 
 func (e *Engine) declareChannels() {
@@ -168,6 +159,9 @@ func (e *Engine) Tasks() []flow.Task {
 		{Service: service, Name: taskWatchdog, Count: 1, Restart: flow.Always, Doc: "follows the ledger's health and probes it", Run: e.runWatchdog},
 	}
 }
+
+// Open makes the caches, which have goroutines of their own; Close ends them. An engine that is not open works, and caches nothing.
+func (e *Engine) Open() error { return errors.Join(e.balances.kept.open(), e.receipts.kept.open()) }
 
 // Close frees the caches. Call it after the last task and the last caller are gone.
 func (e *Engine) Close() {

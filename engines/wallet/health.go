@@ -8,6 +8,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/engines/ledger"
 )
 
 // Readiness keys, all hard and of the write plane: reads go on.
@@ -32,7 +33,13 @@ const maxClockLag = 10 * time.Second
 
 // gates are the keys that writes are refused for. queue_ok is not among them: while it fails, balancers send elsewhere, and the queue itself
 // refuses what still comes and does not fit.
-type gates struct{ ledger, auth, policy, clock atomic.Bool }
+type gates struct {
+	ledger, auth, policy, clock gate
+	safeMode                    atomic.Bool // the ledger takes no writes until it was verified and the node started again
+}
+
+// gate is whether a key holds, and whether it ever did.
+type gate struct{ ok, was atomic.Bool }
 
 func (e *Engine) probes() []obs.Probe {
 	var rows []obs.Probe
@@ -42,40 +49,44 @@ func (e *Engine) probes() []obs.Probe {
 	return rows
 }
 
-// WriteReady says why nothing can be posted now, as a *NotReadyError, or nil. It neither waits nor locks.
+// WriteReady says why nothing can be posted now, as a *NotReadyError, or as an *OutcomeError if sending the same again will not help, or nil.
+// It neither waits nor locks.
 func (e *Engine) WriteReady() error {
 	switch {
-	case !e.gates.ledger.Load():
+	case e.gates.safeMode.Load():
+		return &OutcomeError{Cause: ledger.ErrSafeMode}
+	case !e.gates.ledger.ok.Load():
 		return &NotReadyError{CauseLedger}
-	case !e.gates.clock.Load():
+	case !e.gates.clock.ok.Load():
 		return &NotReadyError{CauseClock}
-	case !e.gates.auth.Load():
+	case !e.gates.auth.ok.Load():
 		return &NotReadyError{CauseAuth}
-	case !e.gates.policy.Load():
+	case !e.gates.policy.ok.Load():
 		return &NotReadyError{CausePolicy}
 	}
 	return nil
 }
 
-// flip shows a key on the board, and tells of it if it has changed.
-func (e *Engine) flip(key string, gate *atomic.Bool, cause error) {
+// flip shows a key on the board, and tells of it if it has changed; that all is well at first is no news.
+func (e *Engine) flip(key string, g *gate, cause error) {
 	e.board.Set(service, key, cause)
-	if gate.Swap(cause == nil) == (cause == nil) {
+	changed := g.ok.Swap(cause == nil) != (cause == nil)
+	if was := g.was.Swap(cause == nil || g.was.Load()); !changed || !was {
 		return
 	}
 	reason := "ok"
 	if cause != nil {
 		reason = cause.Error()
-		e.log.Warn("not ready", "key", key, "cause", reason)
+		e.log.Warn("not ready", "probe", key, "cause", reason)
 	} else {
-		e.log.Info("ready", "key", key)
+		e.log.Info("ready again", "probe", key)
 	}
 	e.audit(AuditEvent{Event: EventHealth, Reason: key + ": " + reason})
 }
 
 // full notes a job that did not fit into work_tx.
 func (e *Engine) full(err error) {
-	if errors.Is(err, flow.ErrBusy) && e.queueOK.CompareAndSwap(true, false) {
+	if errors.Is(err, flow.ErrBusy) && e.queueOK.ok.CompareAndSwap(true, false) {
 		e.board.Set(service, keyQueue, errQueueFull)
 	}
 }

@@ -119,7 +119,7 @@ func TestBreaker(t *testing.T) {
 		if keys := r.failing(); !slices.Equal(keys, []string{keyLedger, keyBreaker}) {
 			t.Errorf("failing: %v", keys)
 		}
-		r.e.gates.ledger.Store(true) // a request that was let in just before
+		r.e.gates.ledger.ok.Store(true) // a request that was let in just before
 		if _, err := r.post("late", transfer("alice", "bo", 1, 1)); code(err) != "UPSTREAM_UNAVAILABLE" || calls.Load() != asked {
 			t.Errorf("with the breaker open: %v, %d calls", err, calls.Load()-asked)
 		}

@@ -26,8 +26,9 @@ func (e *Engine) runInvalidator(ctx context.Context) error {
 		for ev, lagged, ok := sub.Next(); ok; ev, lagged, ok = sub.Next() {
 			v.take(ev, lagged)
 		}
+		more := sub.Ready()
 		if sub.Closed() {
-			return nil
+			more = nil // the ledger is gone; wait to be told so too
 		}
 		select {
 		case <-ctx.Done():
@@ -35,7 +36,7 @@ func (e *Engine) runInvalidator(ctx context.Context) error {
 		case <-e.gone:
 			v.tell(time.Now())
 			return nil
-		case <-sub.Ready():
+		case <-more:
 		}
 	}
 }

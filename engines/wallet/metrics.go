@@ -47,6 +47,8 @@ type metrics struct {
 	upstreamFail   func(int)
 	calls          map[string]*callSeries
 	cache          map[string]func(int) // balance_cache_total by outcome
+	lagged         func(int)            // audit events that the stream missed, as a bus
+	dropped        func(int)            // the same, as a queue
 	busy           atomic.Int64         // workers that have a burst in hand
 }
 
@@ -82,6 +84,8 @@ func newMetrics(reg *obs.Metrics) *metrics {
 		calls:          map[string]*callSeries{},
 		cache:          series(reg, "balance_cache_total", "outcome", "hit", "miss", "stale", "behind"),
 	}
+	m.lagged = reg.Counter("bus_lagged_total", service, "bus", "audit", "consumer", taskAudit)
+	m.dropped = reg.Counter("queue_dropped_total", service, "queue", "events")
 	for _, svc := range []string{"auth", "policy"} { // both answer from this process; a failure of theirs is a readiness key
 		reg.Counter("upstream_fail_total", service, "svc", svc)
 	}
@@ -150,6 +154,14 @@ func (m *metrics) call(op string, err error, took time.Duration) {
 		s.refused(1)
 	default:
 		s.failed(1)
+	}
+}
+
+// auditLag books events that the audit stream missed.
+func (m *metrics) auditLag(n int) {
+	if n > 0 {
+		m.lagged(n)
+		m.dropped(n)
 	}
 }
 

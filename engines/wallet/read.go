@@ -181,42 +181,17 @@ func (e *Engine) Consistency(ctx context.Context, _ engines.Actor, from, to uint
 	return read(ctx, e.link, opConsistency, func(ctx context.Context) (record.Consistency, error) { return e.ledger.Consistency(ctx, from, to) })
 }
 
-// Export gives fn the journal from one record to another, both included, and batch headers between; to 0 is the head as of the call. With
-// follow it goes on with what is committed, until ctx ends. A token that reaches some accounts only reaches no export.
-func (e *Engine) Export(ctx context.Context, by engines.Actor, from, to uint64, follow bool, fn func(record.Line) error) error {
+// Export gives fn the journal from one record to another, both included, and the headers of the batches that end in it; to 0 is the head as of
+// the call. A token that reaches some accounts only reaches no export.
+func (e *Engine) Export(ctx context.Context, by engines.Actor, from, to uint64, fn func(record.Line) error) error {
 	if !by.Grant.IsZero() {
 		return fmt.Errorf("%w: the journal has every account: the token must not be narrowed", ErrForbidden)
 	}
-	sub := e.ledger.Events(consumerExport)
-	defer sub.Close()
-	for next := max(from, 1); ; {
-		head, err := e.Head(ctx, by)
-		if err != nil {
-			return err
-		}
-		last := head.Seq
-		if to != 0 {
-			last = min(to, last)
-		}
-		if next <= last {
-			if err := e.ledger.Export(ctx, next, last, fn); err != nil {
-				return fmt.Errorf("export: %w", err)
-			}
-			next = last + 1
-		}
-		if !follow || to != 0 && next > to {
-			return nil
-		}
-		if _, _, err := sub.Recv(ctx); errors.Is(err, flow.ErrClosed) {
-			return nil
-		} else if err != nil {
-			return err
-		}
+	if err := e.ledger.Export(ctx, from, to, fn); err != nil {
+		return fmt.Errorf("export: %w", err)
 	}
+	return nil
 }
-
-// consumerExport names those who follow the journal, in metrics of the bus.
-const consumerExport = "export"
 
 // Events gives a cursor over the batches committed from now on. The caller closes it.
 func (e *Engine) Events(consumer string) *flow.Subscription[ledger.Committed] {

@@ -24,12 +24,8 @@ type receipt struct {
 	answer     Answer
 }
 
-func newReceipts() (*receipts, error) {
-	kept, err := newCache[*receipt](receiptBytes, receiptCost+receiptRoom, nil)
-	if err != nil {
-		return nil, err
-	}
-	return &receipts{kept}, nil
+func newReceipts() *receipts {
+	return &receipts{&cache[*receipt]{bytes: receiptBytes, entry: receiptCost + receiptRoom}}
 }
 
 func receiptKey(scope, key string) string { return scope + " " + key }

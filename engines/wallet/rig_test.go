@@ -70,6 +70,9 @@ func newRig(t testing.TB, opts ...option) *rig {
 		Catalog: r.catalog, Ledger: r.client, Metrics: r.metrics, Board: r.board, Log: r.log,
 		Now: func() time.Time { return time.Now().Add(time.Duration(r.skew.Load())) },
 	})
+	if err := r.e.Open(); err != nil {
+		t.Fatal(err)
+	}
 	r.sup = flow.NewSupervisor(context.Background(), r.catalog, flow.Hooks{})
 	t.Cleanup(r.stop)
 	return r

@@ -52,7 +52,7 @@ func (w *watchdog) look(ctx context.Context) error {
 	if cause != nil {
 		w.lose(cause)
 	}
-	if w.e.gates.ledger.Load() || now.Before(w.next) {
+	if w.e.gates.ledger.ok.Load() || now.Before(w.next) {
 		return nil
 	}
 	w.next = now.Add(probeEvery)
@@ -80,7 +80,7 @@ func (w *watchdog) unwell(now time.Time) error {
 func (w *watchdog) lose(cause error) {
 	w.good, w.need = 0, probesNeeded
 	w.e.flip(keyLedger, &w.e.gates.ledger, cause)
-	if errors.Is(cause, ledger.ErrSafeMode) {
+	if errors.Is(cause, ledger.ErrSafeMode) && !w.e.gates.safeMode.Swap(true) {
 		w.e.audit(AuditEvent{Event: EventSafeMode, Reason: cause.Error()})
 	}
 }
@@ -100,6 +100,7 @@ func (w *watchdog) probe(ctx context.Context) error {
 		w.good = 0
 	default:
 		w.good++
+		w.e.gates.safeMode.Store(false)
 	}
 	if w.good >= w.need && w.unwell(time.Now()) == nil {
 		w.e.flip(keyLedger, &w.e.gates.ledger, nil)
@@ -113,7 +114,7 @@ func (w *watchdog) showBreaker(s flow.BreakerState, now time.Time) {
 	if s != flow.BreakerClosed {
 		cause = fmt.Errorf("%s, for another %s", s, w.e.link.breaker.RetryAfter(now).Round(time.Second))
 	}
-	if (cause == nil) != w.e.breakerOK.Load() || cause != nil {
+	if (cause == nil) != w.e.breakerOK.ok.Load() || cause != nil {
 		w.e.flip(keyBreaker, &w.e.breakerOK, cause)
 	}
 }

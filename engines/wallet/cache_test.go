@@ -1,0 +1,157 @@
+package wallet
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"ronbox/engines"
+	"ronbox/engines/ledger"
+)
+
+func (r *rig) balance(account string, minSeq uint64) (Balance, error) {
+	return r.e.Balance(context.Background(), alice, account, "ron", minSeq)
+}
+
+// A cached balance is as old as it says, never older than the window, and gone when the ledger has changed it.
+func TestBalanceCache(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		r.fund("alice", 100)
+		synctest.Wait()
+		ask := func(want string, stale time.Duration, outcome string) {
+			t.Helper()
+			before := r.sum("balance_cache_total", "outcome", outcome)
+			b, err := r.balance("alice", 0)
+			if err != nil || b.Available.String() != want || b.Stale != stale {
+				t.Errorf("%+v, %v; want %s, %s old", b, err, want, stale)
+			}
+			if r.sum("balance_cache_total", "outcome", outcome) != before+1 {
+				t.Errorf("not a %s", outcome)
+			}
+			r.e.balances.kept.r.Wait()
+		}
+		ask("100", 0, cacheMiss)
+		time.Sleep(100 * time.Millisecond)
+		ask("100", 100*time.Millisecond, cacheHit)
+		time.Sleep(149 * time.Millisecond)
+		ask("100", 249*time.Millisecond, cacheHit)
+		time.Sleep(time.Millisecond)
+		ask("100", 0, cacheStale)
+		got := r.must("k", transfer("alice", "bo", 10, 1))
+		synctest.Wait()
+		ask("90", 0, cacheStale)
+		if b, err := r.balance("alice", got.Ledger.Seq); err != nil || b.Seq < got.Ledger.Seq {
+			t.Errorf("%+v, %v", b, err)
+		}
+		r.e.balances.dropAll()
+		ask("90", 0, cacheStale)
+		r.e.Purge()
+		ask("90", 0, cacheMiss)
+		if b, err := r.balance("nobody", 0); err != nil || b.Available.String() != "0" || b.Known {
+			t.Errorf("%+v, %v", b, err)
+		}
+		r.stop()
+	})
+}
+
+// Who asks for more than the ledger has yet waits for it, for the time of one call.
+func TestMinSeqAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		r.fund("alice", 100)
+		began := time.Now()
+		_, err := r.balance("alice", 1_000)
+		if code(err) != "UPSTREAM_UNAVAILABLE" || !near(time.Since(began), time.Second, 100*time.Millisecond) {
+			t.Errorf("%v after %s", err, time.Since(began))
+		}
+		r.stop()
+	})
+}
+
+// A reader that the bus has overrun takes everything for changed.
+func TestInvalidatorLags(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).startBut(taskInvalidator)
+		r.fund("alice", 100)
+		v := &invalidator{e: r.e}
+		if _, err := r.balance("alice", 0); err != nil {
+			t.Fatal(err)
+		}
+		r.e.balances.kept.r.Wait()
+		v.take(ledger.Committed{Last: 1, Touched: []ledger.AcctAsset{{Account: "other", Asset: "ron"}}}, 0)
+		if _, outcome := r.e.balances.get(balanceKey("alice", "ron"), 0, time.Second); outcome != cacheHit {
+			t.Errorf("another account's change: %s", outcome)
+		}
+		v.take(ledger.Committed{Last: 2}, 3)
+		if _, outcome := r.e.balances.get(balanceKey("alice", "ron"), 0, time.Second); outcome != cacheStale {
+			t.Errorf("after lag: %s", outcome)
+		}
+		r.stop()
+	})
+}
+
+// Balances that are read while money moves are never older than the window, nor than what their reader knows.
+func TestBalancesAreFresh(t *testing.T) {
+	r := newRig(t).start()
+	r.fund("alice", 1000)
+	for i := range uint64(200) {
+		got := r.must("f"+name(int(i)), transfer("alice", "bo", 1, i+1))
+		b, err := r.balance("bo", got.Ledger.Seq)
+		if err != nil || b.Available != amountOf(i+1) {
+			t.Fatalf("after %d transfers: %+v, %v", i+1, b, err)
+		}
+	}
+}
+
+// Reads keep to what a token reaches, and to what is not the ledger's own.
+func TestWhoMayRead(t *testing.T) {
+	r := newRig(t).start()
+	r.fund("alice", 100)
+	mine := r.must("k", transfer("alice", "bo", 10, 1))
+	ctx := context.Background()
+	onlyBo := grant(func(g *engines.Grant) { g.NarrowAccount("bo") })
+	onlyCarol := grant(func(g *engines.Grant) { g.NarrowAccount("carol") })
+	onlyEur := grant(func(g *engines.Grant) { g.NarrowAsset("eur") })
+	balance := func(by engines.Actor, account string) error {
+		_, err := r.e.Balance(ctx, by, account, "ron", 0)
+		return err
+	}
+	tx := func(by engines.Actor) error { _, err := r.e.Tx(ctx, by, mine.id(t)); return err }
+	history := func(by engines.Actor, account string) error {
+		_, err := r.e.History(ctx, by, ledger.HistoryQuery{Account: account, Asset: "ron", Limit: 10})
+		return err
+	}
+	acct := func(by engines.Actor, account string) error { _, err := r.e.Account(ctx, by, account); return err }
+	for what, tt := range map[string]struct {
+		err  error
+		want string
+	}{
+		"own balance": {balance(onlyBo, "bo"), ""}, "another's": {balance(onlyBo, "alice"), "FORBIDDEN"}, "another asset": {balance(onlyEur, "bo"), "FORBIDDEN"},
+		"the ledger's own": {balance(alice, "sys:issue:ron"), "FORBIDDEN"}, "no account": {balance(alice, "a b"), "BAD_REQUEST"},
+		"receipt of a party": {tx(onlyBo), ""}, "of others": {tx(onlyCarol), "NOT_FOUND"}, "of another asset": {tx(onlyEur), "NOT_FOUND"},
+		"statement": {history(onlyBo, "bo"), ""}, "another's statement": {history(onlyBo, "alice"), "FORBIDDEN"},
+		"account": {acct(onlyBo, "bo"), ""}, "another's account": {acct(onlyBo, "alice"), "FORBIDDEN"},
+		"the issuer's nonce": {acct(onlyBo, "sys:issue:ron"), ""}, "of another asset's": {acct(onlyEur, "sys:issue:ron"), "FORBIDDEN"},
+		"some other of the ledger's": {acct(alice, "sys:else"), "FORBIDDEN"},
+	} {
+		if code(tt.err) != tt.want {
+			t.Errorf("%s: %v, want %q", what, tt.err, tt.want)
+		}
+	}
+	a, err := r.e.Account(ctx, alice, "alice")
+	if err != nil || a.LastNonce != 1 || a.NextNonce != 2 {
+		t.Errorf("%+v, %v", a, err)
+	}
+	if a, err := r.e.Account(ctx, alice, "nobody"); err != nil || a.Known || a.NextNonce != 1 {
+		t.Errorf("%+v, %v", a, err)
+	}
+	if assets, err := r.e.Assets(ctx, onlyEur); err != nil || len(assets) != 1 || assets[0].Asset != "eur" {
+		t.Errorf("%+v, %v", assets, err)
+	}
+	if err := r.e.Export(ctx, onlyBo, 1, 0, nil); !errors.Is(err, ErrForbidden) {
+		t.Errorf("export by a narrowed token: %v", err)
+	}
+}

@@ -1,0 +1,181 @@
+package wallet
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"ronbox/appliance/flow"
+	"ronbox/engines/ledger"
+)
+
+// With no worker the queue takes 512 requests and refuses the next; every one is counted, and every one gets its answer in the end.
+func TestBackpressure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).startBut(taskWorker)
+		r.fund("alice", 10_000)
+		answers := make(chan error, workCap)
+		for i := range workCap {
+			go func() {
+				_, err := r.post("q"+name(i), transfer("alice", "bo", 1, uint64(i+1)))
+				answers <- err
+			}()
+			synctest.Wait() // in the order of their nonces
+		}
+		r.want(workCap, "queue_depth", "service", service, "queue", "work")
+		for i := range 7 {
+			if _, err := r.post("over"+name(i), transfer("alice", "bo", 1, 1)); !errors.Is(err, flow.ErrBusy) || CodeOf(err).Status != 429 {
+				t.Fatalf("one more: %v", err)
+			}
+		}
+		r.want(workCap, "queue_depth", "service", service, "queue", "work")
+		r.want(7, "queue_dropped_total", "service", service, "queue", "work")
+		r.want(7, "wallet_rejects_total", "reason", "busy")
+		if keys := r.failing(); !slices.Equal(keys, []string{keyQueue}) {
+			t.Errorf("failing: %v", keys)
+		}
+		if err := r.e.WriteReady(); err != nil {
+			t.Errorf("a full queue refuses by itself: %v", err)
+		}
+		worker := r.e.Tasks()[0]
+		worker.Count = 1
+		r.e.workers = 1
+		r.sup.Start(worker)
+		for range workCap {
+			if err := <-answers; err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.want(0, "queue_depth", "service", service, "queue", "work")
+		time.Sleep(time.Second)
+		if keys := r.failing(); len(keys) != 0 {
+			t.Errorf("failing: %v", keys)
+		}
+		if got := r.available("bo"); got != "512" {
+			t.Errorf("bo has %s", got)
+		}
+		r.stop()
+	})
+}
+
+// A burst takes what waits, so that one sync serves many: a worker that was busy with one request takes the next hundred at once.
+func TestBursts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sizes []int
+		hold := make(chan struct{})
+		r := newRig(t, with(func(c *Config) { c.Workers, c.WorkerBurst = 1, 64 }), commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+			<-hold
+			sizes = append(sizes, len(ops))
+			return next.Commit(ctx, ops)
+		})).start()
+		r.fund("alice", 1000)
+		answers := make(chan error, 101)
+		for i := range 101 {
+			go func() {
+				_, err := r.post("b"+name(i), transfer("alice", "bo", 1, uint64(i+1)))
+				answers <- err
+			}()
+			synctest.Wait()
+		}
+		close(hold)
+		for range 101 {
+			if err := <-answers; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !slices.Equal(sizes, []int{1, 64, 36}) {
+			t.Errorf("bursts of %v", sizes)
+		}
+		r.stop()
+	})
+}
+
+// Batches have a bound of their own, in operations, which is given back with their answers.
+func TestBatchRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hold := make(chan struct{})
+		r := newRig(t, with(func(c *Config) { c.BatchMaxOps, c.BatchInflightOps = 10, 15 }), commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+			<-hold
+			return next.Commit(ctx, ops)
+		})).start()
+		r.fund("alice", 1000)
+		ops := func(first, n int) (out []Request) {
+			for i := range n {
+				out = append(out, transfer("alice", "bo", 1, uint64(first+i)))
+			}
+			return out
+		}
+		batch := func(key string, ops []Request) error {
+			_, err := r.e.Batch(context.Background(), alice, key, "", false, ops)
+			return err
+		}
+		if err := batch("long", ops(1, 11)); code(err) != "LIMITS_EXCEEDED" {
+			t.Errorf("11 operations: %v", err)
+		}
+		if err := batch("none", nil); code(err) != "BAD_REQUEST" {
+			t.Errorf("no operation: %v", err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- batch("a", ops(1, 10)) }()
+		synctest.Wait()
+		if err := batch("b", ops(11, 6)); !errors.Is(err, flow.ErrBusy) {
+			t.Errorf("16 operations at once: %v", err)
+		}
+		close(hold)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if err := batch("b", ops(11, 10)); err != nil {
+			t.Errorf("after that: %v", err)
+		}
+		if n := r.e.batched.used.Load(); n != 0 {
+			t.Errorf("%d places are not given back", n)
+		}
+		r.stop()
+	})
+}
+
+// A client that leaves while its request is queued has it taken back; one whose request was begun has it done.
+func TestClientsLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hold := make(chan struct{})
+		r := newRig(t, with(func(c *Config) { c.Workers = 1 }), commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+			<-hold
+			return next.Commit(ctx, ops)
+		})).start()
+		r.fund("alice", 100)
+		ctx, cancel := context.WithCancel(context.Background())
+		post := func(key string, nonce uint64) chan error {
+			out := make(chan error, 1)
+			go func() {
+				_, err := r.e.Post(ctx, alice, key, "", transfer("alice", "bo", 1, nonce))
+				out <- err
+			}()
+			synctest.Wait()
+			return out
+		}
+		begun, queued := post("begun", 1), post("queued", 2)
+		cancel()
+		var not *NotReadyError
+		if err := <-queued; !errors.As(err, &not) || not.Cause != CauseCanceled {
+			t.Errorf("queued: %v", err)
+		}
+		var out *OutcomeError
+		if err := <-begun; !errors.As(err, &out) || !out.Unknown {
+			t.Errorf("begun: %v", err)
+		}
+		close(hold)
+		time.Sleep(time.Second)
+		if got := r.available("bo"); got != "1" {
+			t.Errorf("bo has %s", got)
+		}
+		r.want(1, "tasks_canceled_total", "service", service, "kind", taskWorker)
+		if n := r.e.nonces.live.Load(); n != 0 {
+			t.Errorf("%d slots are left", n)
+		}
+		r.stop()
+	})
+}

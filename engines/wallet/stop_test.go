@@ -1,0 +1,158 @@
+package wallet
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"ronbox/appliance/flow"
+	"ronbox/engines/ledger"
+)
+
+// A stop lets what was accepted run to its answer, refuses what comes then, and leaves no task behind.
+func TestDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, with(func(c *Config) { c.NoncePipeline = 1024 }), commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+			time.Sleep(100 * time.Millisecond)
+			return next.Commit(ctx, ops)
+		})).start()
+		r.fund("alice", 1000)
+		answers := make(chan error, 200)
+		for i := range 200 {
+			go func() {
+				_, err := r.post("d"+name(i), transfer("alice", "bo", 1, uint64(i+1)))
+				answers <- err
+			}()
+			synctest.Wait()
+		}
+		r.catalog.CloseFedBy(service, flow.HTTP)
+		var not *NotReadyError
+		if _, err := r.post("late", transfer("alice", "bo", 1, 201)); !errors.As(err, &not) || not.Cause != CauseDraining {
+			t.Errorf("a late one: %v", err)
+		}
+		if _, err := r.e.Balance(context.Background(), alice, "alice", "ron", 0); err != nil {
+			t.Errorf("a read meanwhile: %v", err)
+		}
+		began := time.Now()
+		if aborted := r.sup.Drain(service, 5*time.Second, time.Second); aborted != 0 {
+			t.Errorf("%d tasks aborted", aborted)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("the drain takes %s", took)
+		}
+		for range 200 {
+			if err := <-answers; err != nil {
+				t.Error(err)
+			}
+		}
+		if got := r.available("bo"); got != "200" {
+			t.Errorf("bo has %s", got)
+		}
+		r.stop()
+	})
+}
+
+// Workers that do not come to an end are aborted when the deadline is over: what the ledger has is unknown, what it has not never happened,
+// and every caller is told.
+func TestAbort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, with(func(c *Config) {
+			c.Workers, c.WorkerBurst, c.ReqTimeout = 1, 4, seconds(30)
+			c.Retry.RPCTimeout = seconds(10)
+		}), commits(func(ctx context.Context, _ ledger.Client, _ []ledger.Op) ([]ledger.Outcome, error) {
+			<-ctx.Done()
+			return nil, &ledger.UnavailableError{Unknown: true, Cause: context.Cause(ctx)}
+		})).start()
+		r.fund("alice", 1000)
+		type result struct {
+			n   int
+			err error
+		}
+		answers := make(chan result, 20)
+		for i := range 20 {
+			go func() {
+				_, err := r.post("a"+name(i), transfer("alice", "bo", 1, uint64(i+1)))
+				answers <- result{i, err}
+			}()
+			synctest.Wait()
+		}
+		r.catalog.CloseFedBy(service, flow.HTTP)
+		if aborted := r.sup.Drain(service, time.Second, time.Second); aborted == 0 {
+			t.Error("nothing aborted")
+		}
+		unknown := 0
+		for range 20 {
+			got := <-answers
+			var out *OutcomeError
+			var not *NotReadyError
+			switch {
+			case errors.As(got.err, &out) && out.Unknown:
+				unknown++
+			case errors.As(got.err, &not) && not.Cause == CauseDraining:
+			default:
+				t.Errorf("request %d: %v", got.n, got.err)
+			}
+		}
+		if unknown != 1 {
+			t.Errorf("%d unknown, want the one that the ledger had", unknown)
+		}
+		r.want(1, "tasks_aborted_total", "service", service, "kind", taskWorker)
+		r.stop()
+	})
+}
+
+// A worker that panics with a burst in its hands answers it as unknown, is started again, and the rest goes on; nothing is done twice.
+func TestWorkerPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int32
+		r := newRig(t, commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+			outs, err := next.Commit(ctx, ops)
+			if calls.Add(1)%5 == 0 {
+				panic("made to")
+			}
+			return outs, err
+		})).start()
+		const clients = 16
+		for i := range clients {
+			r.fund(name(i), 1000)
+		}
+		done := make(chan int, clients)
+		for i := range clients {
+			go func() {
+				again := 0
+				for n := uint64(1); n <= 10; n++ {
+					for {
+						_, err := r.post("p"+name(i)+name(int(n)), transfer(name(i), "shop", 1, n))
+						if err == nil {
+							break
+						}
+						if !CodeOf(err).Retryable {
+							t.Errorf("%v", err)
+							break
+						}
+						again++
+						time.Sleep(50 * time.Millisecond)
+					}
+				}
+				done <- again
+			}()
+		}
+		again := 0
+		for range clients {
+			again += <-done
+		}
+		if got := r.available("shop"); got != "160" {
+			t.Errorf("the shop has %s, want 160", got)
+		}
+		if again == 0 || r.sum("tasks_panicked_total", "service", service, "kind", taskWorker) == 0 {
+			t.Error("no worker has panicked")
+		}
+		if n := r.e.nonces.live.Load(); n != 0 || r.e.flights.Len() != 0 {
+			t.Errorf("%d slots and %d flights are left", n, r.e.flights.Len())
+		}
+		r.stop()
+	})
+}
