@@ -34,13 +34,15 @@ type wireClient struct {
 	buf  []byte
 }
 
-func newWireClient(b *testing.B, addr string) *wireClient {
+const askHead = "GET /registry/head HTTP/1.1\r\nHost: x\r\n\r\n"
+
+func newWireClient(b *testing.B, addr, ask, want string) *wireClient {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = c.Close() })
-	w := &wireClient{c: c, ask: []byte("GET /registry/head HTTP/1.1\r\nHost: x\r\n\r\n")}
+	w := &wireClient{c: c, ask: []byte(ask)}
 	counted := &countingReader{r: c}
 	if _, err := c.Write(w.ask); err != nil {
 		b.Fatal(err)
@@ -50,7 +52,7 @@ func newWireClient(b *testing.B, addr string) *wireClient {
 		b.Fatal(err)
 	}
 	body, err := io.ReadAll(resp.Body)
-	if err != nil || string(body) != headBody {
+	if err != nil || string(body) != want {
 		b.Fatalf("answer %d %q %v", resp.StatusCode, body, err)
 	}
 	_ = resp.Body.Close()
@@ -130,7 +132,7 @@ func BenchmarkHead(b *testing.B) {
 	b.Cleanup(func() { _ = bare.Close(); <-served })
 	var full, plain []*wireClient
 	for range clients {
-		full, plain = append(full, newWireClient(b, r.Addr())), append(plain, newWireClient(b, l.Addr().String()))
+		full, plain = append(full, newWireClient(b, r.Addr(), askHead, headBody)), append(plain, newWireClient(b, l.Addr().String(), askHead, headBody))
 	}
 	var tFull, tPlain spent
 	n := 0

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -36,6 +37,36 @@ func BenchmarkWallet(b *testing.B) {
 			if answer := w.body.String(); strings.Contains(answer, "urn:ronbox:problem") {
 				b.Fatal(answer)
 			}
+		})
+	}
+}
+
+// BenchmarkWalletWire pays and reads over loopback on 64 connections, with a wallet that answers at once: what the stack alone
+// would bear. It holds the client's share too.
+func BenchmarkWalletWire(b *testing.B) {
+	const clients, perRound = 64, 6400
+	r := newRig(b)
+	paid := string(receiptOf(aTransfer(), someKey))
+	body := strings.Replace(someTransfer, `,"valid_until":"2100-01-01T02:00:00+02:00"`, "", 1)
+	pay := "POST /v1/transfer HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good\r\nContent-Type: application/json\r\nIdempotency-Key: " + someKey +
+		"\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body
+	look := "GET /v1/balance?account=alice&asset=ron HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good\r\n\r\n"
+	balance := r.do("GET", "/v1/balance?account=alice&asset=ron", "", writer).Body.String()
+	r.listening(b)
+	for _, bb := range []struct{ name, ask, want string }{{"transfer", pay, paid}, {"balance", look, balance}} {
+		b.Run(bb.name, func(b *testing.B) {
+			var all []*wireClient
+			for range clients {
+				all = append(all, newWireClient(b, r.Addr(), bb.ask, bb.want))
+			}
+			var total spent
+			n := 0
+			for b.Loop() {
+				round(b, all, perRound, &total)
+				n += perRound
+			}
+			b.ReportMetric(float64(n)/total.wall.Seconds(), "req/s")
+			b.ReportMetric(float64(total.cpu.Nanoseconds())/float64(n), "cpu-ns/req")
 		})
 	}
 }
