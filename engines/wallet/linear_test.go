@@ -1,0 +1,193 @@
+package wallet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/ledgertest"
+	"ronbox/engines/ledger/record"
+)
+
+// Bounds of a history: small enough to be decided, and crowded enough to go wrong.
+const (
+	linearHistories = 500
+	linearClients   = 8
+	linearOps       = 5
+	linearAccounts  = 3
+)
+
+// linearState is what a wallet is: balances and nonces.
+type linearState struct {
+	balance, nonce [linearAccounts]uint64
+}
+
+// linearIn is a transfer, or with amount 0 a question for a balance.
+type linearIn struct {
+	from, to      int
+	amount, nonce uint64
+}
+
+// linearOut is a verdict of a transfer or a balance; open is a transfer that may have been done, or be done yet.
+type linearOut struct {
+	verdict record.Result
+	balance uint64
+	open    bool
+}
+
+func linearStep(state, input, output any) (bool, any) {
+	s, in, out := state.(linearState), input.(linearIn), output.(linearOut)
+	if in.amount == 0 {
+		return out.balance == s.balance[in.from], s
+	}
+	want := record.Accepted
+	switch last := s.nonce[in.from]; {
+	case in.nonce <= last:
+		want = record.NonceReused
+	case in.nonce > last+1:
+		want = record.NonceGap
+	case s.balance[in.from] < in.amount:
+		want = record.InsufficientFunds
+	}
+	if want == record.Accepted && (out.open || out.verdict == want) {
+		s.nonce[in.from]++
+		s.balance[in.from] -= in.amount
+		s.balance[in.to] += in.amount
+	}
+	return out.open || out.verdict == want, s
+}
+
+// linearRun is one history in the making.
+type linearRun struct {
+	r     *rig
+	late  bool // the wire may bring again what was sent long ago, so what was refused may yet be done
+	clock atomic.Int64
+	seen  atomic.Uint64 // newest record anybody was told of
+
+	mu  sync.Mutex
+	ops []porcupine.Operation
+}
+
+func (h *linearRun) add(client int, in linearIn, call int64, out linearOut, back int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Input: in, Call: call, Output: out, Return: back})
+}
+
+// transfer asks until it has an answer that counts, or gives up.
+func (h *linearRun) transfer(client, n int, in linearIn) {
+	key, call, unknown := fmt.Sprintf("c%d-%d", client, n), h.clock.Add(1), false
+	for range 30 {
+		a, err := h.r.post(key, transfer(name(in.from), name(in.to), in.amount, in.nonce))
+		var reject *ledger.Reject
+		var out *OutcomeError
+		switch {
+		case err == nil:
+			raise(&h.seen, parse(h.r.t, a.Body).Ledger.Seq)
+			h.add(client, in, call, linearOut{verdict: record.Accepted}, h.clock.Add(1))
+			return
+		case errors.As(err, &reject):
+			h.add(client, in, call, linearOut{verdict: reject.Code}, h.clock.Add(1))
+			if unknown || h.late {
+				h.add(client, in, call, linearOut{open: true}, math.MaxInt64)
+			}
+			return
+		case errors.As(err, &out) && out.Unknown:
+			unknown = true
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	if unknown {
+		h.add(client, in, call, linearOut{open: true}, math.MaxInt64)
+	}
+}
+
+func (h *linearRun) read(client, account int) {
+	seen, call := h.seen.Load(), h.clock.Add(1)
+	if b, err := h.r.balance(name(account), seen); err == nil {
+		_, lo := b.Available.Parts()
+		h.add(client, linearIn{from: account}, call, linearOut{balance: lo}, h.clock.Add(1))
+	}
+}
+
+func (h *linearRun) client(client int, d *rand.Rand) {
+	for n := range linearOps {
+		time.Sleep(time.Duration(d.Int64N(int64(50 * time.Millisecond))))
+		in := linearIn{from: d.IntN(linearAccounts), to: d.IntN(linearAccounts - 1), amount: 1 + d.Uint64N(60)}
+		if in.to >= in.from {
+			in.to++
+		}
+		if d.IntN(3) == 0 {
+			h.read(client, in.from)
+			continue
+		}
+		view, err := h.r.model.Account(context.Background(), name(in.from))
+		if err != nil {
+			h.r.t.Error(err)
+		}
+		in.nonce = view.LastNonce + 1 + d.Uint64N(4)/3
+		h.transfer(client, n, in)
+	}
+}
+
+// linearFaults are none for one seed in four, all for another, and for the rest those after which a refusal is final.
+func linearFaults(seed uint64) ledgertest.Faults {
+	f := ledgertest.Storm(seed)
+	switch seed % 4 {
+	case 0:
+		return ledgertest.Faults{Seed: seed}
+	case 1:
+		return f
+	}
+	f.Late, f.Repeat = 0, 0
+	return f
+}
+
+// Whatever the wire does, what clients are told is what one wallet would have told them, one request after the other.
+func TestLinearizable(t *testing.T) {
+	model := porcupine.Model{Step: linearStep}
+	undecided := 0
+	for seed := range uint64(linearHistories) {
+		synctest.Test(t, func(t *testing.T) {
+			f := linearFaults(seed)
+			h := &linearRun{late: f.Late > 0, r: newRig(t, with(func(c *Config) { c.BalanceCacheBytes = 1 << 20 }), over(func(c ledger.Client) ledger.Client {
+				return ledgertest.NewFaulty(c, f)
+			})).start()}
+			start := linearState{}
+			for i := range linearAccounts {
+				h.r.fund(name(i), 100)
+				start.balance[i] = 100
+			}
+			model.Init = func() any { return start }
+			var wg sync.WaitGroup
+			for c := range linearClients {
+				wg.Go(func() { h.client(c, rand.New(rand.NewPCG(seed, uint64(c)))) })
+			}
+			wg.Wait()
+			switch porcupine.CheckOperationsTimeout(model, h.ops, 5*time.Second) {
+			case porcupine.Illegal:
+				t.Errorf("seed %d is not linearizable: %+v", seed, h.ops)
+			case porcupine.Unknown:
+				undecided++
+			case porcupine.Ok:
+			}
+			h.r.stop()
+		})
+		if t.Failed() {
+			return
+		}
+	}
+	if undecided > linearHistories/100 {
+		t.Errorf("%d histories undecided", undecided)
+	}
+}

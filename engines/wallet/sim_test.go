@@ -1,0 +1,215 @@
+package wallet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/ledgertest"
+	"ronbox/engines/ledger/record"
+)
+
+// sizes of the simulation. WALLET_SIM_SEEDS and WALLET_SIM_OPS make it longer, WALLET_SIM_SEED runs one seed.
+const (
+	simSeeds   = 200
+	simOps     = 100
+	simClients = 8
+)
+
+func fromEnv(t *testing.T, key string, otherwise int) int {
+	t.Helper()
+	text := os.Getenv(key)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("%s = %q: %v", key, text, err)
+	}
+	return n
+}
+
+// sim is one run: clients that each own an account send requests through a wallet over a bad wire, and ask again until they know.
+type sim struct {
+	r    *rig
+	wire *ledgertest.Faulty
+	seed uint64
+	ops  int
+
+	mu    sync.Mutex
+	known map[string][]byte // by key: the receipt or results each client was given
+}
+
+// until asks with one key until the answer is final.
+func (s *sim) until(key string, ask func() (Answer, error)) (Answer, error) {
+	for n := 0; ; n++ {
+		a, err := ask()
+		if err == nil {
+			s.mu.Lock()
+			s.known[key] = a.Body
+			s.mu.Unlock()
+			return a, nil
+		}
+		var reject *ledger.Reject
+		if errors.As(err, &reject) || !CodeOf(err).Retryable {
+			return a, err
+		}
+		if n == 500 {
+			s.r.t.Errorf("seed %d: %s does not converge: %v", s.seed, key, err)
+			return a, err
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// client moves money from its account to the others', by single requests and batches, and holds some for a while.
+func (s *sim) client(c int) {
+	d := rand.New(rand.NewPCG(s.seed, uint64(c)))
+	mine, open := name(c), []record.TxID(nil)
+	for n := range s.ops / simClients {
+		time.Sleep(time.Duration(d.Int64N(int64(20 * time.Millisecond))))
+		key, other := fmt.Sprintf("s%d-%d", c, n), name((c+1+d.IntN(simClients-1))%simClients)
+		next := s.next(mine)
+		q := transfer(mine, other, 1+d.Uint64N(30), next)
+		switch d.IntN(6) {
+		case 0:
+			ops := []Request{q, transfer(mine, other, 1+d.Uint64N(200), next+1), transfer(mine, other, 1, next+2)}
+			_, _ = s.until(key, func() (Answer, error) { return s.r.e.Batch(context.Background(), alice, key, "", d.IntN(2) == 0, ops) })
+			continue
+		case 1:
+			q.Op, q.ExpiresIn = record.OpHold, time.Hour
+		case 2:
+			if len(open) > 0 {
+				q, open = Request{Op: record.OpCapture, Hold: open[0], Amount: amountOf(1)}, open[1:]
+			}
+		}
+		a, err := s.until(key, func() (Answer, error) { return s.r.post(key, q) })
+		if err == nil && q.Op == record.OpHold {
+			open = append(open, parse(s.r.t, a.Body).id(s.r.t))
+		}
+	}
+}
+
+// next asks for an account's next nonce until it is told.
+func (s *sim) next(account string) uint64 {
+	for {
+		if a, err := s.r.e.Account(context.Background(), alice, account); err == nil {
+			return a.NextNonce
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// check compares what the clients know with the journal: every receipt is in it, in the same bytes, asking again changes nothing, and no
+// money was made or lost.
+func (s *sim) check() {
+	t := s.r.t
+	total := uint64(0)
+	for c := range simClients {
+		v, err := s.r.model.Balance(context.Background(), name(c), "ron", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, lo := v.Posted.Parts()
+		total += lo
+	}
+	if total != simClients*500 {
+		t.Errorf("seed %d: %d in all, want %d", s.seed, total, simClients*500)
+	}
+	for key, body := range s.known {
+		if body[2] == 'r' { // results of a batch
+			continue
+		}
+		again, err := s.r.e.Tx(context.Background(), alice, parse(t, body).id(t))
+		for n := 0; err != nil && CodeOf(err).Retryable && n < 100; n++ {
+			time.Sleep(100 * time.Millisecond)
+			again, err = s.r.e.Tx(context.Background(), alice, parse(t, body).id(t))
+		}
+		if err != nil || string(again) != string(body) {
+			t.Errorf("seed %d: %s: the journal has %s, %v; the client has %s", s.seed, key, again, err, body)
+		}
+	}
+	s.balance()
+}
+
+// balance adds up the journal, record by record, and compares the sums with the ledger's own.
+func (s *sim) balance() {
+	have, keys := map[string]int64{}, map[string]int{}
+	q := ledger.HistoryQuery{Asset: "ron", Limit: ledger.MaxHistory}
+	for c := range simClients {
+		q.Account, q.Cursor = name(c), ""
+		for {
+			page, err := s.r.model.History(context.Background(), q)
+			if err != nil {
+				s.r.t.Fatal(err)
+			}
+			for _, e := range page.Entries {
+				if e.Receipt.Op == record.OpHold {
+					continue
+				}
+				_, lo := e.Receipt.Amount.Parts()
+				if e.Debit {
+					have[q.Account] -= int64(lo)
+					if e.Receipt.Idem != "" {
+						keys[e.Receipt.Idem]++
+					}
+				} else {
+					have[q.Account] += int64(lo)
+				}
+			}
+			if q.Cursor = page.Next; q.Cursor == "" {
+				break
+			}
+		}
+	}
+	for c := range simClients {
+		v, _ := s.r.model.Balance(context.Background(), name(c), "ron", 0)
+		if _, lo := v.Posted.Parts(); have[name(c)] != int64(lo) {
+			s.r.t.Errorf("seed %d: the journal of %s adds up to %d, its balance is %d", s.seed, name(c), have[name(c)], lo)
+		}
+	}
+	for key, n := range keys {
+		if n > 1 {
+			s.r.t.Errorf("seed %d: %s was done %d times", s.seed, key, n)
+		}
+	}
+}
+
+// Over a wire that stalls, loses, repeats and delays, on a ledger that is away at times: what is told is what is in the journal, once.
+func TestSimulation(t *testing.T) {
+	seeds, first := fromEnv(t, "WALLET_SIM_SEEDS", simSeeds), 0
+	if one := fromEnv(t, "WALLET_SIM_SEED", -1); one >= 0 {
+		first, seeds = one, 1
+	}
+	ops := fromEnv(t, "WALLET_SIM_OPS", simOps)
+	for seed := first; seed < first+seeds; seed++ {
+		synctest.Test(t, func(t *testing.T) {
+			s := &sim{seed: uint64(seed), ops: ops, known: map[string][]byte{}}
+			s.r = newRig(t, with(func(c *Config) { c.BalanceCacheBytes = 1 << 20 }), over(func(c ledger.Client) ledger.Client {
+				s.wire = ledgertest.NewFaulty(c, ledgertest.Storm(s.seed))
+				return s.wire
+			})).start()
+			for c := range simClients {
+				s.r.fund(name(c), 500)
+			}
+			var wg sync.WaitGroup
+			for c := range simClients {
+				wg.Go(func() { s.client(c) })
+			}
+			wg.Wait()
+			s.check()
+			s.r.stop()
+		})
+		if t.Failed() {
+			t.Fatalf("again with WALLET_SIM_SEED=%d WALLET_SIM_OPS=%d go test -run TestSimulation ./engines/wallet", seed, ops)
+		}
+	}
+}
