@@ -81,10 +81,8 @@ func (l *Local) join(ctx context.Context, actions []action) ([]ending, error) {
 		if !ok {
 			continue
 		}
-		select {
-		case <-s.t.done:
-		case <-ctx.Done():
-			return nil, &UnavailableError{Unknown: true, Cause: context.Cause(ctx)}
+		if err := l.left.wait(ctx, s.t); err != nil {
+			return nil, &UnavailableError{Unknown: true, Cause: err}
 		}
 		if s.t.out != nil {
 			if done == nil {

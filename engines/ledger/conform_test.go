@@ -16,6 +16,7 @@ func TestConformance(t *testing.T) {
 func (r *rig) conforming() ledgertest.Rig {
 	return ledgertest.Rig{
 		Client: r.l,
+		Sweep:  func() error { return r.l.Sweep(r.ctx()) },
 		Reopen: func() ledgertest.Rig {
 			r.reopen()
 			return r.conforming()

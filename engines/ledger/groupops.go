@@ -40,6 +40,9 @@ func (x *run) inner(ops []action, p place, together bool) (out result, failed in
 		x.b.back(save)
 		x.b.cur, x.raws = before, x.raws[:raws]
 		x.forget(keys)
+		if out.inner[i].seq > before.Seq {
+			out.inner[i].seq = 0 // a record that was taken back
+		}
 		return aborted(out.inner, i), i
 	}
 	return out, -1

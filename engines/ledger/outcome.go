@@ -60,6 +60,9 @@ func (s *answers) one(out *Outcome, a *action, res *result, p *posted) {
 
 func (s *answers) batch(out *Outcome, a *action, res *result, p *posted) {
 	out.Batch, out.Atomic = true, a.op.Atomic
+	if res.reject != nil && res.seq != 0 {
+		s.later = append(s.later, later{out: out, seq: res.seq, reject: true})
+	}
 	if res.inner == nil {
 		return
 	}

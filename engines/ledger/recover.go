@@ -48,24 +48,25 @@ func (e *damageError) Unwrap() error { return e.cause }
 
 func damage(format string, args ...any) error { return &damageError{fmt.Errorf(format, args...)} }
 
+// recover takes all steps, after damage too: what can be read is served. The error is the first one.
 func (l *Local) recover(ctx context.Context) error {
-	if err := l.store.View(ctx, l.readHead); err != nil {
-		return err
-	}
-	if l.keyed.Load() == nil {
+	err := l.store.View(ctx, l.readHead)
+	if err == nil && l.keyed.Load() == nil {
 		if err := l.found(ctx); err != nil {
 			l.log.Warn("not_begun", "reason", err.Error()) // a file without room: the first write tries again
 		}
 	}
 	begun := time.Now()
-	if err := l.redo(ctx); err != nil {
-		return err
+	for _, step := range []func(context.Context) error{l.redo, l.verify, l.loadKeys} {
+		if err != nil && !damaged(err) {
+			return err
+		}
+		if e := step(ctx); err == nil || e != nil && !damaged(e) {
+			err = e
+		}
 	}
 	l.m.redo(time.Since(begun).Seconds())
-	if err := l.verify(ctx); err != nil {
-		return err
-	}
-	return l.loadKeys(ctx)
+	return err
 }
 
 // readHead takes over where the file says that the journal ends.
@@ -80,8 +81,11 @@ func (l *Local) readHead(r store.Reader) error {
 	b.cur.Head, _ = tables.GetHead(r)
 	b.cur.hand.low = tables.GetFlushed(r)
 	b.cur.log.base = record.LogCount(b.cur.hand.low.Batches)
+	l.readAssets(r)
 	if seq, no := tables.LastSeq(r), tables.LastBatch(r); seq != b.cur.Seq || no != b.cur.Batches {
-		return damage("it ends with record %d and batch %d, its head says %d and %d", seq, no, b.cur.Seq, b.cur.Batches)
+		err := damage("it ends with record %d and batch %d, its head says %d and %d", seq, no, b.cur.Seq, b.cur.Batches)
+		b.cur.Seq, b.cur.Batches = seq, no
+		return err
 	}
 	if low := b.cur.hand.low; low.Seq > b.cur.Seq || low.Batches > b.cur.Batches {
 		return damage("rows were written up to record %d, it ends with %d", low.Seq, b.cur.Seq)
@@ -89,20 +93,20 @@ func (l *Local) readHead(r store.Reader) error {
 	if h, known := tables.Batch(r, b.cur.Batches); b.cur.Batches != 0 && (!known || h.Root() != b.cur.LastRoot) {
 		return damage("the root of batch %d is not the one of its head", b.cur.Batches)
 	}
-	return l.readAssets(r)
+	return nil
 }
 
-// readAssets takes over the assets that were flushed; what declares an asset follows on what opens its issuance account.
-func (l *Local) readAssets(r store.Reader) error {
+// readAssets takes over the assets that were flushed; what declares an asset follows on what opens its issuance account. An asset whose
+// account is not in the file yet is redone, and so is every one after it.
+func (l *Local) readAssets(r store.Reader) {
 	for ref, name := range tables.Assets(r) {
 		issuer, known := tables.Ref(r, engines.IssuanceAccount(name))
 		account, opened := tables.GetAccount(r, issuer)
 		if !known || !opened {
-			return damage("the asset %s has no issuance account", name)
+			return
 		}
 		l.books.cur.assets = l.books.cur.assets.with(&asset{ref: ref, name: name, issuer: issuer, seq: account.OpenedSeq + 1})
 	}
-	return nil
 }
 
 func (l *Local) useKey(key tables.StoreKey) {

@@ -29,6 +29,9 @@ func (l *Local) redo(ctx context.Context) error {
 	if walk.next != b.cur.Seq+1 {
 		return damage("its batches end with record %d, its head with %d", walk.next-1, b.cur.Seq)
 	}
+	if n := len(b.cur.assets.byRef); n != int(b.cur.Assets) {
+		return damage("it declares %d assets, of which %d are known", b.cur.Assets, n)
+	}
 	return nil
 }
 

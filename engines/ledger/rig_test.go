@@ -24,10 +24,13 @@ type rig struct {
 	clock   *ledgertest.Clock // nil: the wall clock
 	metrics *obs.Metrics
 	board   *obs.Board
+	catalog *flow.Catalog
 	store   *store.Store
 	sup     *flow.Supervisor
 	l       *ledger.Local
 	stopped bool
+	safe    bool                 // a boot into safe mode is what is wanted
+	memory  *store.AmnesiaConfig // keeps the file in memory
 }
 
 func newRig(t testing.TB, clock *ledgertest.Clock, change ...func(*ledger.Config)) *rig {
@@ -66,7 +69,8 @@ func (r *rig) open() {
 	r.metrics = obs.NewMetrics()
 	r.board = obs.NewBoard(r.metrics)
 	catalog := flow.NewCatalog(r.metrics, nil)
-	r.store = store.New(store.DefaultConfig(), store.Options{Path: r.path, Catalog: catalog, Metrics: r.metrics, Now: r.now})
+	r.catalog = catalog
+	r.store = store.New(store.DefaultConfig(), store.Options{Path: r.path, Catalog: catalog, Metrics: r.metrics, Now: r.now, Memory: r.memory})
 	r.l = ledger.New(r.cfg, ledger.Deps{Catalog: catalog, Store: r.store, Metrics: r.metrics, Board: r.board, Now: r.now})
 	r.sup = flow.NewSupervisor(r.ctx(), catalog, flow.Hooks{})
 	if err := errors.Join(r.store.Open(r.ctx()), r.store.Prepare(r.ctx())); err != nil {
@@ -75,6 +79,9 @@ func (r *rig) open() {
 	r.sup.Start(r.store.Tasks()...)
 	if err := r.l.Recover(r.ctx()); err != nil {
 		r.t.Fatalf("recover: %v", err)
+	}
+	if why := r.l.SafeMode(); why != "" && !r.safe {
+		r.t.Fatalf("safe mode after a boot: %s", why)
 	}
 	r.stopped = false
 }

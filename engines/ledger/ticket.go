@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 
@@ -73,7 +74,8 @@ func (t *ticket) leave(forget func()) bool {
 type pending struct {
 	mu   sync.Mutex // a leaf
 	byOp map[idem.Key]stray
-	size atomic.Int64
+	size atomic.Int64 // of byOp, for whoever asks before each call
+	here atomic.Int64 // callers that wait at a ticket
 }
 
 func newPending() *pending { return &pending{byOp: map[idem.Key]stray{}} }
@@ -122,6 +124,18 @@ func (p *pending) find(a *action) (stray, bool) {
 	s, ok := p.byOp[a.key]
 	p.mu.Unlock()
 	return s, ok && s.fingerprint == a.op.Fingerprint
+}
+
+// wait is over once the ticket has ended, or with the cause of ctx.
+func (p *pending) wait(ctx context.Context, t *ticket) error {
+	p.here.Add(1)
+	defer p.here.Add(-1)
+	select {
+	case <-t.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // sweep ends the tickets of a group that has ended without them: the store refused their commands before Apply. The committer calls it as it
