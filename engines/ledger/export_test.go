@@ -1,0 +1,34 @@
+package ledger
+
+import "context"
+
+// Sweep ends the holds whose time is over, as the expirer does at a tick.
+func (l *Local) Sweep(ctx context.Context) error {
+	for more := true; more; {
+		var err error
+		if more, err = l.expireDue(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// FlushSlice writes one slice behind.
+func (l *Local) FlushSlice(ctx context.Context) (done bool, err error) { return l.flushSlice(ctx) }
+
+// Pending is how many ops were left on their way.
+func (l *Local) Pending() int { return int(l.left.size.Load()) }
+
+// Rejoined is how many callers wait for ops that were left on their way.
+func (l *Local) Rejoined() int { return int(l.left.here.Load()) }
+
+// Dirty is how many rows wait to be written behind.
+func (l *Local) Dirty() int { return l.books.dirty() }
+
+// Seal seals every closed slot, and drops those that are too old.
+func (l *Local) Seal(ctx context.Context) error {
+	if err := l.seal(ctx); err != nil {
+		return err
+	}
+	return l.dropOld(ctx)
+}
