@@ -51,5 +51,6 @@ func (n *Node) AcceptRestore(ctx context.Context, by engines.Actor, corrID strin
 		return fmt.Errorf("accept restore: %w", err)
 	}
 	n.board.Set(ownService, "accept_restore", nil)
+	n.redeclareAssets(ctx)
 	return nil
 }

@@ -16,8 +16,12 @@ const (
 	devFunds   = 1_000_000 // minor units
 )
 
-// fundDev issues the first asset of the configuration to the account of a dev node.
+// fundDev issues the first asset of the configuration to the account of a dev node. Any other init leaves the ledger empty, so
+// that one can be imported into it.
 func (n *Node) fundDev(ctx context.Context, res *InitResult) error {
+	if err := n.declareAssets(ctx); err != nil {
+		return err
+	}
 	amount, asset := engines.AmountOf(0, devFunds), n.boot.Wallet.Assets[0]
 	done, err := n.ledger.Commit(ctx, []ledger.Op{{
 		Code: record.OpIssue, To: devAccount, Asset: asset, Amount: amount, Nonce: n.boot.Wallet.NonceStart, Idem: "init",

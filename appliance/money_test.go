@@ -10,8 +10,11 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"ronbox/appliance/config"
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/record"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire"
+	"ronbox/store"
 )
 
 // A dev node has money in it from the first moment; it is issued, paid, asked for again, read, stated and proven over HTTP,
@@ -197,7 +200,35 @@ func TestInitWithoutRegistry(t *testing.T) {
 	cfg := newConfig(t)
 	cfg.Registry.Enabled = false
 	res, err := Init(t.Context(), cfg, InitOptions{Dev: true})
-	if err != nil || res.Account == "" || res.SignerKey != "" || res.Genesis != "" {
+	if err != nil || res.Account != "alice" || res.SignerKey != "" || res.Genesis != "" {
 		t.Errorf("%+v, %v", res, err)
 	}
+}
+
+// Init leaves the ledger of any other node empty; the first start declares its assets.
+func TestPlainInitLeavesTheLedgerEmpty(t *testing.T) {
+	cfg := newConfig(t)
+	_, err := Init(t.Context(), cfg, InitOptions{})
+	must(t, err)
+	head := func() (head record.Head) {
+		offline(t, cfg, func(r store.Reader) (err error) {
+			head, err = ledger.HeadOf(r)
+			return err
+		})
+		return head
+	}
+	if h := head(); h.Seq != 0 || h.Batches != 0 {
+		t.Errorf("after init the ledger has %+v", h)
+	}
+	r := start(t, cfg)
+	token := r.adminToken()
+	must(t, os.WriteFile(cfg.Path(TokenName), []byte(token+"\n"), 0o600))
+	if got := r.assets(); !slices.Equal(got, []string{"ron"}) {
+		t.Errorf("assets %v", got)
+	}
+	r.halt()
+	if h := head(); h.Batches != 1 {
+		t.Errorf("after a start the ledger has %+v", h)
+	}
+	verified(t, cfg)
 }

@@ -205,6 +205,7 @@ func (n *Node) settings(cfg *config.Config) httpapi.Settings {
 	uds.Path = cfg.SocketPath()
 	return httpapi.Settings{
 		Server: cfg.Server, TLS: cfg.TLS, UDS: uds, SSE: cfg.Registry.SSE, DrainCap: drainDeadline(cfg), Limits: engineLimits(cfg),
+		WalletTimeout: cfg.Wallet.ReqTimeout.D(),
 	}
 }
 

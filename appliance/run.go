@@ -143,6 +143,9 @@ func (n *Node) recover(ctx context.Context) event {
 	if err := n.recoverParts(ctx); err != nil {
 		return n.bootFailed(ctx, err)
 	}
+	if err := n.declareAssets(ctx); err != nil {
+		return n.bootFailed(ctx, err)
+	}
 	n.startEngines()
 	n.settle()
 	n.sup.Start(n.counted(n.tasks()...)...)

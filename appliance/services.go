@@ -145,7 +145,10 @@ func (n *Node) recoverEngines(ctx context.Context) error {
 	if err := n.ledger.Recover(ctx); err != nil {
 		return err
 	}
-	return n.declareAssets(ctx)
+	if n.wallet != nil {
+		return n.wallet.Open()
+	}
+	return nil
 }
 
 // reloadEngines puts new values in force.
