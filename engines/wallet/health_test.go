@@ -27,7 +27,7 @@ func faulty(f **ledgertest.Faulty) option {
 func TestStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var wire *ledgertest.Faulty
-		r := newRig(t, faulty(&wire)).start()
+		r := newRig(t, quick, faulty(&wire)).start()
 		r.fund("alice", 1000)
 		if keys := r.failing(); len(keys) != 0 {
 			t.Fatalf("failing at first: %v", keys)

@@ -69,10 +69,13 @@ func linearStep(state, input, output any) (bool, any) {
 
 // linearRun is one history in the making.
 type linearRun struct {
-	r     *rig
-	late  bool // the wire may bring again what was sent long ago, so what was refused may yet be done
-	clock atomic.Int64
-	seen  atomic.Uint64 // newest record anybody was told of
+	r       *rig
+	ledger  ledger.Client // that is asked for nonces, past all faults
+	account [linearAccounts]string
+	prefix  string // of the keys
+	late    bool   // the wire may bring again what was sent long ago, so what was refused may yet be done
+	clock   atomic.Int64
+	seen    atomic.Uint64 // newest record anybody was told of
 
 	mu  sync.Mutex
 	ops []porcupine.Operation
@@ -86,9 +89,9 @@ func (h *linearRun) add(client int, in linearIn, call int64, out linearOut, back
 
 // transfer asks until it has an answer that counts, or gives up.
 func (h *linearRun) transfer(client, n int, in linearIn) {
-	key, call, unknown := fmt.Sprintf("c%d-%d", client, n), h.clock.Add(1), false
+	key, call, unknown := fmt.Sprintf("%sc%d-%d", h.prefix, client, n), h.clock.Add(1), false
 	for range 30 {
-		a, err := h.r.post(key, transfer(name(in.from), name(in.to), in.amount, in.nonce))
+		a, err := h.r.post(key, transfer(h.account[in.from], h.account[in.to], in.amount, in.nonce))
 		var reject *ledger.Reject
 		var out *OutcomeError
 		switch {
@@ -114,7 +117,7 @@ func (h *linearRun) transfer(client, n int, in linearIn) {
 
 func (h *linearRun) read(client, account int) {
 	seen, call := h.seen.Load(), h.clock.Add(1)
-	if b, err := h.r.balance(name(account), seen); err == nil {
+	if b, err := h.r.balance(h.account[account], seen); err == nil {
 		_, lo := b.Available.Parts()
 		h.add(client, linearIn{from: account}, call, linearOut{balance: lo}, h.clock.Add(1))
 	}
@@ -131,7 +134,7 @@ func (h *linearRun) client(client int, d *rand.Rand) {
 			h.read(client, in.from)
 			continue
 		}
-		view, err := h.r.model.Account(context.Background(), name(in.from))
+		view, err := h.ledger.Account(context.Background(), h.account[in.from])
 		if err != nil {
 			h.r.t.Error(err)
 		}
@@ -163,8 +166,10 @@ func TestLinearizable(t *testing.T) {
 			h := &linearRun{late: f.Late > 0, r: newRig(t, with(func(c *Config) { c.BalanceCacheBytes = 1 << 20 }), over(func(c ledger.Client) ledger.Client {
 				return ledgertest.NewFaulty(c, f)
 			})).start()}
+			h.ledger = h.r.model
 			start := linearState{}
 			for i := range linearAccounts {
+				h.account[i] = name(i)
 				h.r.fund(name(i), 100)
 				start.balance[i] = 100
 			}

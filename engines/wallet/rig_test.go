@@ -33,8 +33,9 @@ type rig struct {
 	log     hclog.Logger
 	sup     *flow.Supervisor
 	e       *Engine
-	skew    atomic.Int64 // added to the wall clock, ns
-	issued  uint64       // last nonce of ron's issuance account
+	stall   time.Duration // of the ledger's calls; long, so that a busy machine is not taken for a stalled ledger
+	skew    atomic.Int64  // added to the wall clock, ns
+	issued  uint64        // last nonce of ron's issuance account
 	stopped bool
 }
 
@@ -42,6 +43,9 @@ type option func(*rig)
 
 // with changes the configuration.
 func with(change func(*Config)) option { return func(r *rig) { change(&r.cfg) } }
+
+// quick has the ledger's calls count as stalled as soon as by default.
+func quick(r *rig) { r.stall = ledger.DefaultConfig().StallAfter.D() }
 
 // over puts a client of the test's between wallet and model.
 func over(wrap func(ledger.Client) ledger.Client) option {
@@ -51,7 +55,7 @@ func over(wrap func(ledger.Client) ledger.Client) option {
 // newRig wires all and starts nothing.
 func newRig(t testing.TB, opts ...option) *rig {
 	t.Helper()
-	r := &rig{t: t, cfg: DefaultConfig(), metrics: obs.NewMetrics()}
+	r := &rig{t: t, cfg: DefaultConfig(), metrics: obs.NewMetrics(), stall: time.Minute}
 	r.cfg.Workers = 2
 	r.model = ledgertest.NewModel(nil)
 	if err := r.model.Declare(context.Background(), "ron", "eur"); err != nil {
@@ -68,7 +72,8 @@ func newRig(t testing.TB, opts ...option) *rig {
 	r.catalog = flow.NewCatalog(r.metrics, r.log)
 	r.e = New(r.cfg, Deps{
 		Catalog: r.catalog, Ledger: r.client, Metrics: r.metrics, Board: r.board, Log: r.log,
-		Now: func() time.Time { return time.Now().Add(time.Duration(r.skew.Load())) },
+		StallAfter: func() time.Duration { return r.stall },
+		Now:        func() time.Time { return time.Now().Add(time.Duration(r.skew.Load())) },
 	})
 	if err := r.e.Open(); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,116 @@
+package wallet
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/record"
+)
+
+// instant is a ledger that accepts everything at once and keeps nothing: what is measured on it is the wallet alone.
+type instant struct {
+	ledger.Client
+	seq atomic.Uint64
+}
+
+func (l *instant) Commit(_ context.Context, ops []ledger.Op) ([]ledger.Outcome, error) {
+	outs := make([]ledger.Outcome, len(ops))
+	for i := range ops {
+		o := &ops[i]
+		seq := l.seq.Add(1)
+		outs[i].Receipt = record.Receipt{
+			TxID: record.NewTxID(1, seq, 1), Op: o.Code, From: o.From, To: o.To, Asset: o.Asset, Amount: o.Amount, Nonce: o.Nonce, Idem: o.Idem,
+			At: 1, Seq: seq, Batch: seq, Version: record.ReceiptVersion,
+		}
+	}
+	return outs, nil
+}
+
+func (l *instant) Find(context.Context, ledger.DedupeKey, b3.Digest, int64) (ledger.Outcome, bool, error) {
+	return ledger.Outcome{}, false, nil
+}
+
+// BenchmarkPost is single transfers by many submitters, each from an account of its own.
+func BenchmarkPost(b *testing.B) {
+	for _, submitters := range []int{1, 256} {
+		b.Run(fmt.Sprintf("instant/%d", submitters), func(b *testing.B) {
+			r := newRig(b, over(func(c ledger.Client) ledger.Client { return &instant{Client: c} })).start()
+			post(b, r, submitters)
+		})
+		b.Run(fmt.Sprintf("file/%d", submitters), func(b *testing.B) {
+			n := newNode(b)
+			n.pay(submitters, 1_000_000_000)
+			post(b, n.rig, submitters)
+		})
+	}
+}
+
+func post(b *testing.B, r *rig, submitters int) {
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	b.ReportAllocs()
+	b.ResetTimer()
+	var wg sync.WaitGroup
+	for i := range submitters {
+		wg.Go(func() {
+			from, key := name(i), "k"+strconv.Itoa(i)+"-"
+			for n := uint64(1); left.Add(-1) >= 0; n++ {
+				if _, err := r.post(key+strconv.FormatUint(n, 10), transfer(from, "shop", 1, n)); err != nil {
+					b.Errorf("%v", err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "transfers/s")
+}
+
+// BenchmarkBatch is batches of 1000 transfers between a thousand accounts, by a few submitters.
+func BenchmarkBatch(b *testing.B) {
+	const size, submitters = 1000, 4
+	n := newNode(b)
+	n.pay(size*submitters, 1_000_000_000)
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	b.ReportAllocs()
+	b.ResetTimer()
+	var wg sync.WaitGroup
+	for i := range submitters {
+		wg.Go(func() {
+			ops := make([]Request, size)
+			for nonce := uint64(1); left.Add(-1) >= 0; nonce++ {
+				for k := range ops {
+					ops[k] = transfer(name(i*size+k), name(i*size+(k+1)%size), 1, nonce)
+				}
+				a, err := n.e.Batch(context.Background(), alice, fmt.Sprintf("b%d-%d", i, nonce), "", false, ops)
+				if err != nil || a.Status != 200 {
+					b.Errorf("%d, %v", a.Status, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.ReportMetric(float64(b.N)*size/b.Elapsed().Seconds(), "transfers/s")
+}
+
+// BenchmarkBalance is balances from the cache.
+func BenchmarkBalance(b *testing.B) {
+	r := newRig(b).start()
+	r.fund("alice", 1)
+	b.ReportAllocs()
+	b.RunParallel(func(p *testing.PB) {
+		for p.Next() {
+			if _, err := r.balance("alice", 0); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+}

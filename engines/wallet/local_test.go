@@ -1,0 +1,166 @@
+package wallet
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"ronbox/appliance/flow"
+	"ronbox/appliance/obs"
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/ledgertest"
+	"ronbox/engines/ledger/record"
+	"ronbox/store"
+)
+
+// node is a wallet on the real ledger, in a file.
+type node struct {
+	*rig
+	path    string
+	store   *store.Store
+	local   *ledger.Local
+	stopped bool
+}
+
+func newNode(t testing.TB, opts ...option) *node {
+	t.Helper()
+	n := &node{path: filepath.Join(t.TempDir(), "ronbox.db")}
+	id, err := store.NewIdentity(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Create(n.path, id); err != nil {
+		t.Fatal(err)
+	}
+	n.boot(t, opts...)
+	t.Cleanup(n.halt)
+	return n
+}
+
+// boot is a start of the process.
+func (n *node) boot(t testing.TB, opts ...option) {
+	t.Helper()
+	n.rig = &rig{t: t, cfg: DefaultConfig(), metrics: obs.NewMetrics(), model: ledgertest.NewModel(nil)}
+	r := n.rig
+	r.cfg.ReqTimeout, r.cfg.Retry.RPCTimeout, r.cfg.NoncePipeline = seconds(60), seconds(10), 1024
+	for _, o := range opts {
+		o(r)
+	}
+	r.board = obs.NewBoard(r.metrics)
+	r.catalog = flow.NewCatalog(r.metrics, nil)
+	n.store = store.New(store.DefaultConfig(), store.Options{Path: n.path, Catalog: r.catalog, Metrics: r.metrics})
+	n.local = ledger.New(ledger.DefaultConfig(), ledger.Deps{Catalog: r.catalog, Store: n.store, Metrics: r.metrics, Board: r.board})
+	r.client = n.local
+	r.e = New(r.cfg, Deps{Catalog: r.catalog, Ledger: n.local, Metrics: r.metrics, Board: r.board, StallAfter: func() time.Duration { return time.Minute }})
+	r.sup = flow.NewSupervisor(context.Background(), r.catalog, flow.Hooks{})
+	if err := errors.Join(n.store.Open(context.Background()), n.store.Prepare(context.Background()), r.e.Open()); err != nil {
+		t.Fatal(err)
+	}
+	r.sup.Start(n.store.Tasks()...)
+	if err := errors.Join(n.local.Recover(context.Background()), n.local.DeclareAssets(context.Background(), []string{"ron"})); err != nil {
+		t.Fatal(err)
+	}
+	r.sup.Start(n.local.Tasks()...)
+	r.start()
+	n.stopped = false
+}
+
+// halt is an orderly stop. It may be called again.
+func (n *node) halt() {
+	if n.stopped {
+		return
+	}
+	n.stopped = true
+	n.catalog.CloseFedBy(service, flow.HTTP)
+	n.sup.CancelBackground()
+	n.sup.Drain(service, 5*time.Second, time.Second)
+	n.sup.Drain("ledger", 5*time.Second, time.Second)
+	err := n.local.Close(context.Background())
+	n.store.CloseLanes()
+	n.sup.Drain("store", 5*time.Second, time.Second)
+	n.sup.Close()
+	n.e.Close()
+	_ = n.model.Close(context.Background())
+	if err = errors.Join(err, n.store.Close()); err != nil {
+		n.t.Errorf("halt: %v", err)
+	}
+}
+
+// pay gives accounts money, in batches.
+func (n *node) pay(accounts int, amount uint64) {
+	n.t.Helper()
+	for first := 0; first < accounts; first += 1000 {
+		var ops []ledger.Op
+		for i := first; i < min(first+1000, accounts); i++ {
+			n.issued++
+			ops = append(ops, ledger.Op{Code: record.OpIssue, To: name(i), Asset: "ron", Amount: amountOf(amount), Nonce: n.issued, Principal: "test"})
+		}
+		outs, err := n.local.Commit(context.Background(), ops)
+		if err != nil || outs[0].Reject != nil {
+			n.t.Fatalf("pay: %+v, %v", outs, err)
+		}
+	}
+}
+
+// What was answered before a restart is answered after it, in the same bytes.
+func TestReplayAfterRestart(t *testing.T) {
+	n := newNode(t)
+	n.pay(2, 100)
+	ops := []Request{transfer(name(0), "shop", 10, 2), transfer(name(1), "shop", 1000, 1), transfer(name(1), "shop", 5, 1)}
+	first := [2]Answer{}
+	ask := func() (got [2]Answer) {
+		var errs [2]error
+		got[0], errs[0] = n.post("single", transfer(name(0), "shop", 10, 1))
+		got[1], errs[1] = n.e.Batch(context.Background(), alice, "batch", "", false, ops)
+		if err := errors.Join(errs[:]...); err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	first = ask()
+	n.halt()
+	n.boot(t)
+	for i, again := range ask() {
+		if !again.Replayed || string(again.Body) != string(first[i].Body) || again.Status != first[i].Status {
+			t.Errorf("answer %d: %+v\nwant %s", i, again, first[i].Body)
+		}
+	}
+	if b, err := n.balance("shop", 0); err != nil || b.Available != amountOf(25) {
+		t.Errorf("%+v, %v", b, err)
+	}
+}
+
+// The whole engine on the real ledger, without faults but with all the races there are.
+func TestLinearizableOnTheRealLedger(t *testing.T) {
+	n := newNode(t)
+	for round := range 20 {
+		start := linearState{}
+		h := &linearRun{r: n.rig, ledger: n.local, prefix: "r" + name(round)}
+		for i := range linearAccounts {
+			n.issued++
+			h.account[i] = h.prefix + name(i)
+			outs, err := n.local.Commit(context.Background(), []ledger.Op{{
+				Code: record.OpIssue, To: h.account[i], Asset: "ron", Amount: amountOf(100), Nonce: n.issued, Principal: "test",
+			}})
+			if err != nil || outs[0].Reject != nil {
+				t.Fatal(outs, err)
+			}
+			start.balance[i] = 100
+		}
+		var wg sync.WaitGroup
+		for c := range linearClients {
+			wg.Go(func() { h.client(c, rand.New(rand.NewPCG(uint64(round), uint64(c)))) })
+		}
+		wg.Wait()
+		model := porcupine.Model{Init: func() any { return start }, Step: linearStep}
+		if porcupine.CheckOperationsTimeout(model, h.ops, 5*time.Second) == porcupine.Illegal {
+			t.Fatalf("round %d: %+v", round, h.ops)
+		}
+	}
+}
