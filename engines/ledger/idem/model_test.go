@@ -22,7 +22,6 @@ type machine struct {
 	dropped uint64  // the last seq of the runs that went
 	at      int64
 	keys    uint64 // how many different ones are drawn
-	checked []uint64
 }
 
 func newMachine(t *rapid.T) *machine {
@@ -33,7 +32,6 @@ func newMachine(t *rapid.T) *machine {
 	}
 	m.x = New(m.shards, m.cut)
 	m.sealer = m.x.Sealer()
-	m.checked = []uint64{0}
 	return m
 }
 
@@ -56,9 +54,6 @@ func (m *machine) Commit(t *rapid.T) {
 	})
 	m.x.Committed()
 	m.log, m.group = append(m.log, m.group...), nil
-	if rapid.Bool().Draw(t, "check") {
-		m.checked = append(m.checked, m.x.Checked())
-	}
 }
 
 func (m *machine) Abort(*rapid.T) {
@@ -138,7 +133,7 @@ func (m *machine) Reload(t *rapid.T) {
 	for from, end := l.From(), m.seq()+1; from < end; {
 		from = m.x.Read(m.tx.Reader(), from, end, rapid.IntRange(1, 50).Draw(t, "slice"), 0)
 	}
-	m.sealer, m.checked = m.x.Sealer(), []uint64{0, m.x.Checked()}
+	m.sealer = m.x.Sealer()
 }
 
 func (m *machine) must(t *rapid.T, fn command) {
@@ -163,12 +158,16 @@ func (m *machine) scan(k Key, entries ...[]entry) (newest entry) {
 func (m *machine) Check(t *rapid.T) {
 	for range 8 {
 		k := keyOf(rapid.Uint64Max(m.keys).Draw(t, "key"))
-		if n := len(m.log); n > 0 && rapid.Bool().Draw(t, "known") {
-			k = m.log[rapid.IntRange(0, n-1).Draw(t, "which")].Key
-		}
 		notBefore := m.at - rapid.Int64Range(-1, 600).Draw(t, "ttl")
+		checked := rapid.Uint64Max(m.x.Checked()).Draw(t, "checked")
+		if n := len(m.log); n > 0 && rapid.Bool().Draw(t, "known") {
+			e := m.log[rapid.IntRange(0, n-1).Draw(t, "which")]
+			if k = e.Key; rapid.Bool().Draw(t, "just") { // old and unseen by a hair
+				notBefore, checked = e.at, e.Seq-1
+			}
+		}
 		m.find(t, k, notBefore)
-		m.lookup(t, k, notBefore)
+		m.lookup(t, k, checked, notBefore)
 	}
 }
 
@@ -180,8 +179,7 @@ func (m *machine) find(t *rapid.T, k Key, notBefore int64) {
 	}
 }
 
-func (m *machine) lookup(t *rapid.T, k Key, notBefore int64) {
-	checked := rapid.SampledFrom(m.checked).Draw(t, "checked")
+func (m *machine) lookup(t *rapid.T, k Key, checked uint64, notBefore int64) {
 	seq, found := m.x.Lookup(m.tx.Reader(), k, checked, notBefore)
 	want := m.scan(k, m.log, m.group)
 	if found != (seq != 0) || found && seq != want.Seq || !found && want.Seq > checked && want.at >= notBefore {

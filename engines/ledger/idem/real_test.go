@@ -207,8 +207,11 @@ func TestSlotsEnd(t *testing.T) {
 			t.Errorf("record %d of %d: %d slots, want %d", s.seq, s.at, got, s.want)
 		}
 	}
-	x.Reload(Cut{Width: 100, Max: 2})
-	if got := insert(9+slotSpan, 105); got != 4 {
+	x.Reload(Cut{Width: 100, Max: 3})
+	if got := insert(9+slotSpan, 105); got != 3 {
+		t.Errorf("up to the keys of the new rule: %d slots", got)
+	}
+	if got := insert(10+slotSpan, 106); got != 4 {
 		t.Errorf("beyond the keys of the new rule: %d slots", got)
 	}
 }

@@ -83,6 +83,83 @@ func TestSeal(t *testing.T) {
 	}
 }
 
+// A run counts up to the last of its keys, and is passed over by who has seen all of it.
+func TestRunsArePassedOver(t *testing.T) {
+	const n = 100
+	x, tx := filled(t, n)
+	seal(t, x, tx)
+	for name, tt := range map[string]struct {
+		checked   uint64
+		notBefore int64
+		found     bool
+	}{"whole": {0, 0, true}, "seen but one": {n - 1, 0, true}, "seen": {n, 0, false}, "just young": {0, n, true}, "old": {0, n + 1, false}} {
+		if seq, found := x.Lookup(tx.Reader(), keyOf(7), tt.checked, tt.notBefore); found != tt.found || found && seq != 7 {
+			t.Errorf("%s: %d, %v", name, seq, found)
+		}
+	}
+}
+
+// The oldest run is due once every key of it is too old; the newest never is.
+func TestDue(t *testing.T) {
+	tx := storetest.NewTx(t, tables.Buckets()...)
+	x := New(1, Cut{Width: 1 << 40, Max: 1})
+	for seq := uint64(1); seq <= 3; seq++ {
+		x.Insert(keyOf(seq), seq, int64(seq)*10)
+		x.Committed()
+	}
+	if first, due := x.Due(1000); due {
+		t.Errorf("%d is due, and nothing is sealed", first)
+	}
+	seal(t, x, tx)
+	if first, due := x.Due(10); due {
+		t.Errorf("%d is due at the age of its key", first)
+	}
+	if first, due := x.Due(11); !due || first != 1 {
+		t.Errorf("%d, %v is due, want 1", first, due)
+	}
+	must(t, tx, func(_ store.Reader, w *store.Writes) error { x.Drop(w, 1); return nil })
+	x.Committed()
+	if first, due := x.Due(1000); due || x.Stats().Runs != 1 {
+		t.Errorf("%d is due, of %+v", first, x.Stats())
+	}
+}
+
+// What a seal that was cut short has left does not get into the run.
+func TestSealBeginsAnew(t *testing.T) {
+	x, tx := filled(t, 50)
+	must(t, tx, func(_ store.Reader, w *store.Writes) error {
+		w.Put(bucketOf(1), make([]byte, 16), make([]byte, 8))
+		w.Put(bucketOf(1), behind(tagPart), []byte{1, 0, 0, 0})
+		return nil
+	})
+	seal(t, x, tx)
+	if keys, err := Check(tx.Reader(), func(uint64, uint64) error { return nil }); err != nil || keys != 50 {
+		t.Errorf("%d keys, %v", keys, err)
+	}
+}
+
+// A boot reads the journal behind the runs, and of it what is young enough.
+func TestLoad(t *testing.T) {
+	x, tx := filled(t, 50)
+	seal(t, x, tx)
+	again := New(4, Cut{Width: 1 << 40, Max: 50})
+	l := again.Loader()
+	for !l.Step(tx.Reader()) {
+	}
+	if l.From() != 51 || again.Checked() != 50 || len(l.Half()) != 0 {
+		t.Errorf("from %d, checked %d, half %v", l.From(), again.Checked(), l.Half())
+	}
+	for notBefore, want := range map[int64]int64{51: 1, 52: 0} {
+		y := New(4, Cut{Width: 1 << 40, Max: 50})
+		if next := y.Read(tx.Reader(), 51, 52, 10, notBefore); next != 52 || y.Stats().Open != want {
+			t.Errorf("since %d: %+v, next %d", notBefore, y.Stats(), next)
+		}
+	}
+	if next := again.Read(tx.Reader(), 70, 90, 5, 0); next != 90 {
+		t.Errorf("a hole ends at %d", next)
+	}
+}
+
 // A slice that does not come next is refused, and so is one that is not well made; the run stays what it was.
 func TestSealRefuses(t *testing.T) {
 	x, tx := filled(t, 100)
@@ -110,10 +187,16 @@ func TestSealRefuses(t *testing.T) {
 			t.Errorf("taken: %+v", s)
 		}
 	}
-	for _, s := range []Slice{parts[0], parts[1], parts[0]} {
+	for _, s := range []Slice{parts[0], parts[1]} {
 		if err := try(s); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := try(parts[1]); !errors.Is(err, ErrSlice) {
+		t.Errorf("the second slice again: %v", err)
+	}
+	if err := try(parts[0]); err != nil {
+		t.Fatal(err)
 	}
 	if err := try(parts[2]); !errors.Is(err, ErrSlice) {
 		t.Errorf("the last slice after the first one came again: %v", err)

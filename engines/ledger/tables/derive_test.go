@@ -172,6 +172,34 @@ func do(t fataler, tx *storetest.Tx, fn write) {
 	}
 }
 
+// What a record does to the account it is from.
+func TestAccountAfter(t *testing.T) {
+	was := Account{Account: record.Account{LastNonce: 3, LastNonceSeq: 5, OpenedSeq: 2, Flags: record.Frozen | record.NoDebit}, LastSeq: 6}
+	for name, tt := range map[string]struct {
+		rec    record.Record
+		change func(a *Account)
+	}{
+		"opened": {record.Record{Op: record.OpOpen, Seq: 7}, func(a *Account) { a.OpenedSeq = 7 }},
+		"flags": {record.Record{Op: record.OpFlags, Seq: 7, Set: record.Closed, Clear: record.Frozen}, func(a *Account) {
+			a.Flags = record.NoDebit | record.Closed
+		}},
+		"nonce": {record.Record{Op: record.OpBurn, Seq: 7, Nonce: 9}, func(a *Account) { a.LastNonce, a.LastNonceSeq = 9, 7 }},
+	} {
+		want := was
+		want.LastSeq = 7
+		tt.change(&want)
+		if got, changed := was.After(&tt.rec); got != want || !changed {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+		for _, seen := range []uint64{5, 6} {
+			tt.rec.Seq = seen
+			if got, changed := was.After(&tt.rec); got != was || changed {
+				t.Errorf("%s, seen already: %+v", name, got)
+			}
+		}
+	}
+}
+
 // A record that contradicts the rows is an error, and names itself.
 func TestDeriveRefuses(t *testing.T) {
 	b := newBooks()

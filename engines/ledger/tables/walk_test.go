@@ -85,17 +85,26 @@ func page(t *rapid.T, r store.Reader, q Query) ([]uint64, string) {
 func TestPagesAreTheHistory(t *testing.T) {
 	b := longBooks()
 	last := b.head.Seq
+	var files []*storetest.Tx // by the number of marks in them
+	for flushed := range uint64(7) {
+		files = append(files, ledgerOf(t, b, flushed))
+	}
 	rapid.Check(t, func(t *rapid.T) {
-		flushed := rapid.Uint64Range(0, 6).Draw(t, "flushed")
-		tx := ledgerOf(t, b, flushed)
+		tx := rapid.SampledFrom(files).Draw(t, "file")
 		of := rapid.SampledFrom([]StateKey{{1, 1}, {2, 1}, {3, 1}, {1, 2}, {2, 2}, {3, 2}}).Draw(t, "of")
 		q := Query{Of: of, Top: b.balances[of], Limit: rapid.IntRange(1, 700).Draw(t, "limit"), Oldest: rapid.Bool().Draw(t, "oldest")}
 		if rapid.Bool().Draw(t, "memory") {
 			q.Mark = func(n uint64) (uint64, bool) { seq, ok := b.marks[MarkKey{of, n}]; return seq, ok }
 		}
 		for _, bound := range []*int64{&q.Since, &q.Until} {
-			if rapid.Bool().Draw(t, "bound") {
+			switch all := append(b.of(of, last), last); rapid.IntRange(0, 3).Draw(t, "bound") {
+			case 1:
 				*bound = rapid.Int64Range(0, int64(last+2)*10).Draw(t, "at")
+			case 2: // to the nanosecond
+				*bound = int64(rapid.SampledFrom(all).Draw(t, "posting")) * 10
+			case 3:
+				n := MarkEvery * rapid.IntRange(1, 5).Draw(t, "mark")
+				*bound = int64(all[min(n, len(all))-1])*10 + rapid.Int64Range(-1, 1).Draw(t, "off")
 			}
 		}
 		want := slices.DeleteFunc(b.of(of, last), func(seq uint64) bool {
