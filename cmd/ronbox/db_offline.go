@@ -80,8 +80,10 @@ func (a *app) dbVerifyCmd() *cobra.Command {
 		Short: "Check a snapshot, or a stopped node's database: bytes, pages, chains, signatures",
 		Long: `Check a snapshot, or a stopped node's database: the bytes against the manifest beside
 it, every page, the audit chain, the state hash, the whole registry log with all
-signatures, and the ledger: its chain, its sums, its balances. With --genesis the log must begin with that payload; without it the log
-is held against itself only. Exit 3: checked, and found bad.`,
+signatures, and the ledger: its chain, its sums, its balances. With --genesis the log must
+begin with that payload; without it the log is held against itself only.
+
+Exit 3: checked, and found bad.`,
 		Args: exactly(1, "one database file"),
 	}
 	cmd.Flags().StringVar(&genesis, "genesis", "", "payload hash of the registry's version 1")

@@ -40,9 +40,10 @@ func (a *app) ledgerAuditCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit --state FILE [URL]",
 		Short: "Hold a node to what it said before: its ledger may only have grown",
-		Long: `Hold a node to what it said before. The first look trusts the ledger's head and keeps it in
-FILE; each later one demands a proof that the ledger has only grown since, and then keeps
-the newer head. A node that has lost, rewritten or forked its ledger cannot give one.
+		Long: `Hold a node to what it said before. The first look trusts the ledger's head and keeps it
+in FILE; each later one demands a proof that the ledger has only grown since, and then
+keeps the newer head. A node that has lost, rewritten or forked its ledger cannot give
+that proof.
 
 Run it from time to time, away from the node. The node is that of URL, or of the flags.
 Exit 0: it has only grown. Exit 3: it has not; FILE is left as it was.`,

@@ -143,11 +143,11 @@ func (a *app) ledgerRebuildCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rebuild",
 		Short: "Make balances, holds, names and indexes of a stopped node anew from its journal",
-		Long: `Make balances, holds, names and indexes of a stopped node anew from its journal, which alone
-is the truth, and check the whole ledger then. The journal itself is checked first: what is
-wrong with that no rebuild mends, and a snapshot has to be restored. Run it when
-` + "`ronbox ledger verify`" + ` finds a table that is not what the records make of it; one that was
-interrupted must be run again.`,
+		Long: `Make balances, holds, names and indexes of a stopped node anew from its journal, which
+alone is the truth, and check the whole ledger then. The journal itself is checked first:
+what is wrong with that no rebuild mends, and a snapshot has to be restored. Run it when
+` + "`ronbox ledger verify`" + ` finds a table that is not what the records make of it; one that
+was interrupted must be run again.`,
 		Example: `  ronbox --data-dir data ledger rebuild
   ronbox --data-dir data ledger rebuild --json`,
 		Args: exactly(0, "no arguments"),

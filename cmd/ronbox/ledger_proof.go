@@ -62,7 +62,7 @@ func (a *app) verifyProofCmd() *cobra.Command {
 		Long: `Check a proof without any node, "-" being stdin: every hash on the way from the record to
 the root of the log, and show what it proves. With --receipt the receipt in that file must
 be the one that is proven. That the log is the ledger's is for you to know: hold its root
-against one that you trust, or name with --head a file that ` + "`ronbox ledger head --json`" + ` wrote.
+against one that you trust, or name with --head a file of ` + "`ronbox ledger head --json`" + `.
 
 Exit 0: proven. Exit 3: not.`,
 		Example: `  ronbox ledger verify-proof proof.json --receipt receipt.json

@@ -16,13 +16,13 @@ func (a *app) ledgerVerifyCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify [FILE]",
 		Short: "Check a whole ledger: chain, roots, sums, balances, and every table made of them",
-		Long: `Check a whole ledger: each record's bytes and arithmetic, each batch's root and the chain of
-them, that every asset's credits and debits are equal and nobody spent what was not there,
-and that each balance, hold and name is what the records make of it.
+		Long: `Check a whole ledger: each record's bytes and arithmetic, each batch's root and the chain
+of them, that every asset's credits and debits are equal and nobody spent what was not
+there, and that each balance, hold and name is what the records make of it.
 
 FILE is a database that no node holds, a snapshot, or an export (` + "`ronbox ledger export`" + `);
-without it, it is the database of --data-dir. With --from only the batches from that one on
-are checked, and no derived table.
+without it, it is the database of --data-dir. With --from only the batches from that one
+on are checked, and no derived table.
 
 Exit 0: sound. Exit 3: bad; each finding names the record or the batch.`,
 		Example: `  ronbox --data-dir data ledger verify

@@ -20,12 +20,13 @@ var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 // transcript runs the command lines of a golden file against one node and holds what they print against it. A line
 // "$ …" is a command line; what follows is its stdout, its stderr behind "! ", and its exit code unless 0. "> start" and
 // "> stop" run and end the node, "> with DIR" takes another data directory, "> write FILE TEXT" and
-// "> edit FILE OLD NEW" make and change a file. Behind a command line, " << TEXT" is its stdin and
+// "> edit FILE OLD NEW" make and change a file, "> save FILE" keeps what the line before printed. Behind a command line, " << TEXT" is its stdin and
 // " | head N" keeps the first N lines of what it prints, each of 160 bytes at most.
 type transcript struct {
 	box  *box
 	proc *process
 	vars map[string]string
+	last string // stdout of the last command line
 	out  strings.Builder
 }
 
@@ -102,6 +103,10 @@ func (tr *transcript) direct(t *testing.T, words []string) {
 		tr.box = &box{dir: tr.expand(words[1]), env: tr.box.env}
 	case "write":
 		tr.write(t, words[1], strings.Join(words[2:], " "))
+	case "save":
+		if err := os.WriteFile(tr.expand(words[1]), []byte(tr.last), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	case "edit":
 		raw, err := os.ReadFile(tr.expand(words[1]))
 		if err != nil || !strings.Contains(string(raw), words[2]) {
@@ -130,6 +135,7 @@ func (tr *transcript) command(t *testing.T, text string) {
 	defer cancel()
 	r := cliIn(t, ctx, strings.ReplaceAll(stdin, `\n`, "\n"), tr.box.args(args...)...)
 	tr.capture(r.stdout)
+	tr.last = r.stdout
 	masked := tr.mask(r.stdout)
 	if short {
 		masked = head(t, masked, keep)
@@ -195,6 +201,7 @@ func (tr *transcript) expand(word string) string {
 func (tr *transcript) mask(text string) string {
 	text = strings.ReplaceAll(text, tr.vars["T"], "$T")
 	for _, m := range []struct{ re, by string }{
+		{`(--cursor |"next":")A[A-Za-z0-9_-]{20,}`, "${1}CURSOR"},
 		{`b3:[0-9a-f]{64}`, "b3:HASH"},
 		{`b3:[0-9a-f]{12}…`, "b3:SHORT…"},
 		{`sha256:[0-9a-f]{64}`, "sha256:ROOT"},
@@ -225,10 +232,17 @@ func (tr *transcript) mask(text string) string {
 		{`"uptime_seconds":[0-9]+`, `"uptime_seconds":N`},
 		{`[0-9]+ (pages|bytes)`, "N $1"},
 		{`"(record|header)":"[A-Za-z0-9+/=]+"`, `"$1":"BASE64"`},
-		{`(--cursor |"next":")A[A-Za-z0-9_-]{20,}`, "${1}CURSOR"},
 		{`"stale_ms":[0-9]+`, `"stale_ms":N`},
 		{`("name":"ledger/[a-z_]+","class":"[a-z]+","rows"):[0-9]+,"bytes":SIZE,"depth":[0-9]+`, "$1:N,\"bytes\":SIZE,\"depth\":N"},
 		{`(ledger/[a-z_]+ +)[0-9]+ rows, .*`, "${1}N rows, SIZE"},
+		{`(ledger/[a-z_]+ +)[0-9]+( |\n)`, "${1}N$2"},
+		{`("ledger/[a-z_]+"):[0-9]+`, "$1:N"},
+		{`ronbox-TIME-[0-9]+`, "ronbox-TIME-N"},
+		{`("b3":"b3:HASH","seq"):[0-9]+\}`, "$1:N}"},
+		{`[0-9]+ rows in ([0-9]+ buckets)`, "N rows in $1"},
+		{`(commands +)[0-9]+`, "${1}N"}, // the ledger writes behind, when it has time
+		{`("max_bytes":SIZE,"seq":)[0-9]+`, "${1}N"},
+		{`("seq":)[0-9]+(,"clean")`, "${1}N$2"},
 	} {
 		text = regexp.MustCompile(m.re).ReplaceAllString(text, m.by)
 	}

@@ -146,7 +146,7 @@ func (a *app) txCmd() *cobra.Command {
 		Use:   "tx TXID",
 		Short: "Show the receipt of a transaction, byte for byte as it was first given",
 		Long: `Show the receipt of a transaction. With --json it comes byte for byte as it was first
-given. ` + "`ronbox ledger proof`" + ` shows that the ledger holds it, to somebody who trusts no node.`,
+given. ` + "`ronbox ledger proof`" + ` shows to somebody who trusts no node that it is there.`,
 		Example: `  ronbox wallet tx tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD
   ronbox wallet tx tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD --json > receipt.json`,
 		Args: exactly(1, "one txid"),

@@ -31,8 +31,8 @@ func (a *app) unfreezeCmd() *cobra.Command {
 	return a.flagsCmd(&cobra.Command{
 		Use:   "unfreeze ACCOUNT",
 		Short: "Take a flag off an account that freeze has set",
-		Long: `Take off an account the flag that ` + "`ronbox wallet freeze`" + ` has set: frozen, or that of --flag.
-` + "`ronbox wallet seq`" + ` shows which it has.`,
+		Long: `Take off an account the flag that ` + "`ronbox wallet freeze`" + ` has set: frozen, or that of
+--flag. ` + "`ronbox wallet seq`" + ` shows which it has.`,
 		Example: `  ronbox wallet unfreeze mallory
   ronbox wallet unfreeze mallory --flag no_debit --json`,
 	}, func(account, flag string) wire.FlagsChange {
