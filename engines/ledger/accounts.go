@@ -35,7 +35,7 @@ func (x *run) flag(a *action, p place) result {
 	if r := x.late(o); r != nil {
 		return refused(r)
 	}
-	who := x.party(x.ref(a.from, o.From), 0)
+	who := x.filled(x.named(a.from, o.From, 0), 0)
 	if who.ref == 0 && strings.HasPrefix(o.From, engines.IssuanceAccount("")) {
 		return refused(refuse(record.AssetUnknown)) // an asset's issuance account is opened by its declaration
 	}
@@ -72,6 +72,6 @@ func (x *run) declare(a *action, p place) result {
 	rec.Asset, rec.Name, rec.From = cur.Assets, o.Asset, issuer.ref
 	x.asked(rec, a, p)
 	seq := x.write(rec)
-	cur.assets = cur.assets.with(&asset{ref: cur.Assets, name: o.Asset, issuer: issuer.ref, seq: seq})
+	cur.assets = cur.assets.with(newAsset(cur.Assets, o.Asset, issuer.ref, seq))
 	return accepted(seq)
 }

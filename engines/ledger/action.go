@@ -9,8 +9,8 @@ import (
 // action is an op as a command carries it: what can be looked up or hashed before it is queued has been.
 type action struct {
 	op        *Op
-	from, to  uint64 // refs; 0 was not known
-	asset     uint32 // likewise
+	from, to  party  // as far as they were known and in memory
+	asset     uint32 // ref; 0 was not known
 	hold      uint64 // seq of the hold that the op's id names; 0: there is none
 	key       idem.Key
 	keyed     bool

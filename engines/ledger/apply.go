@@ -112,19 +112,23 @@ func (x *run) again(a *action) (result, bool) {
 	return replay(seq), true
 }
 
-// party is one side of a move as the books have it. Rows that are not there are nil.
+// party is one side of a move as the books have it. Ref 0 is not known; rows that are not there, or not looked for, are nil.
 type party struct {
 	ref     uint64
 	account *cell[uint64, tables.Account]
 	state   *cell[tables.StateKey, balance]
 }
 
-func (x *run) party(ref uint64, asset uint32) (p party) {
-	if p.ref = ref; ref != 0 {
-		p.account = x.b.account(x.r, ref)
-		if asset != 0 {
-			p.state = x.b.state(x.r, tables.StateKey{Account: ref, Asset: asset})
-		}
+// filled is p with its rows. What p has of them already was carried along with the command, to spare a search.
+func (x *run) filled(p party, asset uint32) party {
+	if p.ref == 0 {
+		return p
+	}
+	if !p.account.held() {
+		p.account = x.b.account(x.r, p.ref)
+	}
+	if asset != 0 && !p.state.held() {
+		p.state = x.b.state(x.r, tables.StateKey{Account: p.ref, Asset: asset})
 	}
 	return p
 }
@@ -170,7 +174,7 @@ func (x *run) parties(a *action, m *move) (from, to party, held *cell[uint64, ta
 		}
 		h := &held.cur.v
 		m.asset, m.hold = h.Asset, h
-		return x.party(h.From, h.Asset), x.party(h.To, h.Asset), held, x.b.cur.assets.of(h.Asset).issuer
+		return x.filled(party{ref: h.From}, h.Asset), x.filled(party{ref: h.To}, h.Asset), held, x.b.cur.assets.of(h.Asset).issuer
 	}
 	declared := x.b.cur.assets.of(a.asset)
 	if declared == nil {
@@ -180,21 +184,20 @@ func (x *run) parties(a *action, m *move) (from, to party, held *cell[uint64, ta
 		return from, to, nil, 0
 	}
 	m.asset = declared.ref
-	fromRef, toRef := declared.issuer, declared.issuer
-	if o.Code != record.OpIssue {
-		fromRef = x.ref(a.from, o.From)
-	}
-	if o.Code != record.OpBurn {
-		toRef = x.ref(a.to, o.To)
-	}
-	return x.party(fromRef, m.asset), x.party(toRef, m.asset), nil, declared.issuer
+	from, to = x.named(a.from, o.From, declared.issuer), x.named(a.to, o.To, declared.issuer)
+	return x.filled(from, m.asset), x.filled(to, m.asset), nil, declared.issuer
 }
 
-func (x *run) ref(known uint64, name string) uint64 {
-	if known != 0 {
-		return known
+// named is p with its ref; "" stands for the issuance account.
+func (x *run) named(p party, name string, issuer uint64) party {
+	switch {
+	case p.ref != 0:
+	case name == "":
+		p.ref = issuer
+	default:
+		p.ref = x.b.ref(x.r, name)
 	}
-	return x.b.ref(x.r, name)
+	return p
 }
 
 // held is the hold of an id, nil if there is none.

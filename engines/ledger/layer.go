@@ -34,6 +34,7 @@ type cell[K comparable, V any] struct {
 	pub  version[V] // as of the last synced group; guarded by the shard's mu
 	in   bool       // in changed; owned by the committer
 	used bool       // since eviction last looked; owned by the committer
+	gone bool       // eviction has taken it away; owned by the committer
 }
 
 // version is a row's value, and the seq of the first record since the last flush that changed it: 0 for a row that is as in the file.
@@ -183,6 +184,24 @@ func (l *layer[K, V]) read(k K) (v V, ok bool) {
 	return v, ok
 }
 
+// cell is the cell of k, for a caller that carries it to the committer and looks at nothing of it; nil is none in memory.
+func (l *layer[K, V]) cell(k K) *cell[K, V] {
+	s := l.shard(k)
+	s.mu.RLock()
+	c := s.cells[k]
+	s.mu.RUnlock()
+	return c
+}
+
+// held tells the committer whether a cell that was carried to it is still the one of its row.
+func (c *cell[K, V]) held() bool {
+	if c == nil || c.gone {
+		return false
+	}
+	c.used = true
+	return true
+}
+
 // dirtyKeys lists the rows that wait to be flushed.
 func (l *layer[K, V]) dirtyKeys() []K {
 	keys := make([]K, 0, l.dirty.Load())
@@ -216,6 +235,7 @@ func (l *layer[K, V]) evict(most int) {
 		s.mu.Lock()
 		delete(s.cells, c.key)
 		s.mu.Unlock()
+		c.gone = true
 	}
 }
 

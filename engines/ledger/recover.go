@@ -105,7 +105,7 @@ func (l *Local) readAssets(r store.Reader) {
 		if !known || !opened {
 			return
 		}
-		l.books.cur.assets = l.books.cur.assets.with(&asset{ref: ref, name: name, issuer: issuer, seq: account.OpenedSeq + 1})
+		l.books.cur.assets = l.books.cur.assets.with(newAsset(ref, name, issuer, account.OpenedSeq+1))
 	}
 }
 

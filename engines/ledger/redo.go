@@ -141,7 +141,7 @@ func (b *books) take(r store.Reader, rec *record.Record, c *tables.Changes) {
 		b.names.redo(b.names.fresh(n.Name), n.Ref, rec.Seq)
 		b.refs.redo(b.refs.fresh(n.Ref), n.Name, rec.Seq)
 	case b.cur.assets.of(uint32(n.Ref)) == nil:
-		b.cur.assets = b.cur.assets.with(&asset{ref: uint32(n.Ref), name: n.Name, issuer: rec.From, seq: rec.Seq})
+		b.cur.assets = b.cur.assets.with(newAsset(uint32(n.Ref), n.Name, rec.From, rec.Seq))
 	}
 }
 

@@ -23,6 +23,8 @@ type resolver struct {
 	size    int
 	touched []AcctAsset
 
+	word    string    // name of the asset at hand: a burst often has one
+	asset   *asset    // nil: it is not declared
 	who     DedupeKey // whose hashes are at hand: a burst often has one principal
 	whoHash [2][8]byte
 	misses  []miss // names that are not in memory
@@ -46,7 +48,11 @@ func (l *Local) resolver(ctx context.Context) *resolver {
 
 // resolve makes a command's actions of ops.
 func (s *resolver) resolve(ops []Op) ([]action, error) {
-	s.touched = make([]AcctAsset, 0, 2*len(ops))
+	n := len(ops)
+	for i := range ops {
+		n += len(ops[i].Ops)
+	}
+	s.touched = make([]AcctAsset, 0, 2*n)
 	actions, err := s.each(ops)
 	if err == nil && len(s.misses)+len(s.holds) > 0 {
 		err = s.l.store.View(s.ctx, s.read)
@@ -81,27 +87,38 @@ func (s *resolver) one(a *action, o *Op) (err error) {
 		s.holds = append(s.holds, a)
 		return nil
 	case record.OpFlags:
-		s.name(o.From, &a.from)
+		s.name(o.From, &a.from.ref)
 		return nil
 	case record.OpAsset:
 		return nil
 	}
-	if known := s.assets.get(o.Asset); known != nil {
-		a.asset = known.ref
+	if o.Asset != s.word {
+		s.word, s.asset = o.Asset, s.assets.get(o.Asset)
 	}
-	s.side(o.From, o.Asset, &a.from)
-	s.side(o.To, o.Asset, &a.to)
+	if s.asset != nil {
+		a.asset = s.asset.ref
+	}
+	s.side(&a.from, o.From, o.Asset)
+	s.side(&a.to, o.To, o.Asset)
 	return nil
 }
 
-// side resolves a party; "" is the issuance account, which the asset knows.
-func (s *resolver) side(name, asset string, ref *uint64) {
-	if name == "" {
-		s.touched = append(s.touched, AcctAsset{engines.IssuanceAccount(asset), asset})
+// side resolves a party; "" is the issuance account. Rows that are in memory are found here, so that the committer need not search them.
+func (s *resolver) side(p *party, name, asset string) {
+	switch {
+	case name != "":
+		s.name(name, &p.ref)
+	case s.asset != nil:
+		name, p.ref = s.asset.account, s.asset.issuer
+	default:
+		name = engines.IssuanceAccount(asset)
+	}
+	s.touched = append(s.touched, AcctAsset{name, asset})
+	if p.ref == 0 || s.asset == nil {
 		return
 	}
-	s.name(name, ref)
-	s.touched = append(s.touched, AcctAsset{name, asset})
+	p.account = s.l.books.accounts.cell(p.ref)
+	p.state = s.l.books.states.cell(tables.StateKey{Account: p.ref, Asset: s.asset.ref})
 }
 
 func (s *resolver) name(name string, ref *uint64) {

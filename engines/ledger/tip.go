@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"ronbox/appliance/b3"
+	"ronbox/engines"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
 	"ronbox/store"
@@ -52,10 +53,15 @@ type assets struct {
 
 // asset is one of them.
 type asset struct {
-	ref    uint32
-	name   string
-	issuer uint64 // ref of its issuance account
-	seq    uint64 // of the record that declared it
+	ref     uint32
+	name    string
+	account string // its issuance account
+	issuer  uint64 // ref of that
+	seq     uint64 // of the record that declared it
+}
+
+func newAsset(ref uint32, name string, issuer, seq uint64) *asset {
+	return &asset{ref: ref, name: name, account: engines.IssuanceAccount(name), issuer: issuer, seq: seq}
 }
 
 func (a *assets) get(name string) *asset { return a.byName[name] }

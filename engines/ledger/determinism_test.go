@@ -1,0 +1,189 @@
+package ledger
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines"
+	"ronbox/engines/ledger/idem"
+	"ronbox/engines/ledger/record"
+	"ronbox/engines/ledger/tables"
+	"ronbox/store"
+	"ronbox/store/storetest"
+)
+
+// stage runs commands on a state in memory, in groups of a test's choice.
+type stage struct {
+	tx *storetest.Tx
+	b  *books
+}
+
+func newStage(t storetest.Cleaner) *stage {
+	s := &stage{tx: storetest.NewTx(t, tables.Buckets()...)}
+	s.b = newBooks(idem.New(4, idem.Cut{Width: 1 << 40, Max: 1 << 20}), deaf{})
+	s.b.loaded.Store(true)
+	s.tx.Register(s.b)
+	return s
+}
+
+// deaf hears nothing.
+type deaf struct{}
+
+func (deaf) began()                {}
+func (deaf) committed([]Committed) {}
+
+// nap takes a stamp, as a command does that the other run has in this place.
+type nap struct{}
+
+func (nap) Kind() string { return "ledger.nap/1" }
+
+func (nap) Apply(store.Reader, store.Stamp, *store.Writes) (struct{}, error) { return struct{}{}, nil }
+
+// draft is a command before it is made, since every run needs one of its own.
+type draft struct {
+	ops  []Op
+	once *once
+	seed uint64
+}
+
+func (d *draft) command() *post {
+	c := &post{seed: d.seed, once: d.once}
+	for i := range d.ops {
+		c.ops = append(c.ops, actionOf(&d.ops[i]))
+	}
+	return c
+}
+
+// actionOf is an op as if nothing of it were known before it is applied.
+func actionOf(o *Op) action {
+	a := action{op: o, hold: o.Hold.Seq()}
+	if o.Dedupe.Key != "" {
+		a.keyed, a.key = true, idem.Key(digest16(b3.Sum([]byte(o.Dedupe.Key))))
+	}
+	for i := range o.Ops {
+		a.inner = append(a.inner, actionOf(&o.Ops[i]))
+	}
+	return a
+}
+
+func drawOp(t *rapid.T, inner bool) Op {
+	names := []string{"a", "b", "c"}
+	from := rapid.IntRange(0, 2).Draw(t, "from")
+	o := Op{
+		From: names[from], To: names[(from+rapid.IntRange(1, 2).Draw(t, "to"))%3], Asset: rapid.SampledFrom([]string{"ron", "ron", "ron", "gold"}).Draw(t, "asset"),
+		Amount: engines.AmountOf(0, rapid.Uint64Range(1, 50).Draw(t, "amount")), Nonce: rapid.Uint64Range(1, 4).Draw(t, "nonce"),
+		Code: rapid.SampledFrom([]record.Op{
+			record.OpIssue, record.OpIssue, record.OpTransfer, record.OpTransfer, record.OpBurn, record.OpHold, record.OpCapture, record.OpRelease, record.OpFlags,
+		}).Draw(t, "code"),
+		Limits: &Limits{Monotonic: true, NonceSpan: 1 << 30, Daily: engines.AmountOf(0, 300), OpenHolds: 3},
+	}
+	o.Nonce *= rapid.Uint64Range(1, 20).Draw(t, "times")
+	switch o.Code {
+	case record.OpIssue:
+		o.From = ""
+	case record.OpBurn:
+		o.To = ""
+	case record.OpHold:
+		o.ExpiresIn = 1 << rapid.IntRange(2, 40).Draw(t, "ns")
+	case record.OpCapture, record.OpRelease:
+		o.Hold = record.NewTxID(0, rapid.Uint64Range(1, 60).Draw(t, "hold"), 0)
+	case record.OpFlags:
+		o.Set, o.Clear = record.Flags(rapid.IntRange(0, 3).Draw(t, "set")), 15
+	}
+	if !inner && rapid.IntRange(0, 2).Draw(t, "keyed") == 0 {
+		o.Dedupe.Key, o.TTL = fmt.Sprint("k", rapid.IntRange(0, 9).Draw(t, "key")), 1<<40
+	}
+	return o
+}
+
+func drawDraft(t *rapid.T) (d draft) {
+	d.seed = rapid.Uint64().Draw(t, "seed")
+	for range rapid.IntRange(1, 4).Draw(t, "ops") {
+		o := drawOp(t, false)
+		if rapid.IntRange(0, 4).Draw(t, "batch") == 0 {
+			o = Op{Code: record.OpBatch, Atomic: rapid.Bool().Draw(t, "atomic"), Dedupe: o.Dedupe, TTL: o.TTL}
+			for range rapid.IntRange(1, 4).Draw(t, "inner") {
+				o.Ops = append(o.Ops, drawOp(t, true))
+			}
+		}
+		d.ops = append(d.ops, o)
+	}
+	if rapid.IntRange(0, 5).Draw(t, "settle") == 0 {
+		d.once = hashOnce(&Once{Domain: "d", ID: fmt.Sprint(rapid.IntRange(0, 3).Draw(t, "id")), Guard: Guard{"g", fmt.Sprint(rapid.IntRange(0, 1).Draw(t, "owner"))}})
+		for i := range d.ops {
+			if d.ops[i].Code == record.OpBatch {
+				d.ops[i] = drawOp(t, true)
+			}
+			d.ops[i].Dedupe = DedupeKey{}
+		}
+	}
+	return d
+}
+
+// play runs the drafts. Between two of them a group may end, and rows may be flushed: a nap takes the stamp where they are not.
+func (s *stage) play(t *rapid.T, drafts []draft, ends, flushes func(i int) bool, rows int) (outcomes string) {
+	s.b.Begin()
+	for i := range drafts {
+		out, err := storetest.Do(s.tx, drafts[i].command())
+		if none, ok := err.(refusal); ok {
+			out, err = none.posted, nil
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		outcomes += fmt.Sprintln(brief(out.results))
+		f := flush{rows: rows}
+		if flushes(i) {
+			f.pass = s.b.newPass()
+		}
+		if _, err := storetest.Do(s.tx, f); err != nil {
+			if _, err := storetest.Do(s.tx, nap{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if ends(i) {
+			s.end()
+			s.b.Begin()
+		}
+	}
+	s.end()
+	return outcomes
+}
+
+// end ends a group. The state's transaction goes on, and with it the bytes that it was given.
+func (s *stage) end() {
+	s.b.arena = arena{}
+	s.b.Committed()
+}
+
+func brief(results []result) (out string) {
+	for _, r := range results {
+		out += fmt.Sprint(r.code, r.seq, brief(r.inner), " ")
+	}
+	return out
+}
+
+// The same commands give the same outcomes, records, roots and hash of the truth, wherever groups end and whenever rows are flushed.
+func TestDeterminism(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		drafts := []draft{{ops: []Op{{Code: record.OpAsset, Asset: "ron"}}}}
+		for range rapid.IntRange(1, 25).Draw(t, "commands") {
+			drafts = append(drafts, drawDraft(t))
+		}
+		never := func(int) bool { return false }
+		want, got := newStage(t), newStage(t)
+		first := want.play(t, drafts, never, never, 1)
+		drawn := func(label string) func(int) bool {
+			return func(int) bool { return rapid.Bool().Draw(t, label) }
+		}
+		if second := got.play(t, drafts, drawn("ends"), drawn("flush"), rapid.IntRange(1, 5).Draw(t, "rows")); second != first {
+			t.Fatalf("outcomes:\n%s\nin one group:\n%s", second, first)
+		}
+		if a, b := store.StateHash(got.tx.Reader(), tables.Buckets()), store.StateHash(want.tx.Reader(), tables.Buckets()); a != b {
+			t.Fatalf("hash of the truth %v, in one group %v", a, b)
+		}
+	})
+}
