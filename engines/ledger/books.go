@@ -36,6 +36,7 @@ type books struct {
 	event   Committed   // of the running command's batch; Batch 0: none
 	merged  int         // commands of the group
 	told    listener
+	clean   int // rows that are as in the file a layer keeps
 }
 
 // listener is told how each group ended, by the committer: it must not wait.
@@ -57,7 +58,7 @@ func newBooks(index *idem.Index, told listener) *books {
 		states:   newLayer[tables.StateKey, balance](func(k tables.StateKey) uint64 { return k.Account<<8 ^ uint64(k.Asset) }),
 		accounts: newLayer[uint64, tables.Account](same), names: newLayer[string, uint64](spreadString), refs: newLayer[uint64, string](same),
 		holds: newLayer[uint64, tables.Hold](same), onces: newLayer[tables.OnceKey, tables.Once](spreadOnce),
-		idem: index, told: told,
+		idem: index, told: told, clean: cleanRows,
 	}
 	b.cur.assets = &assets{}
 	b.keep = b.merge
@@ -118,12 +119,14 @@ func (b *books) show() {
 	b.view.Store(&t)
 }
 
-// evictAbove is how many rows that are as in the file a layer keeps.
-const evictAbove = 65_536
+// cleanRows is how many rows that are as in the file a layer keeps: some 20 MB of balances.
+const cleanRows = 65_536
 
 // close ends a group.
 func (b *books) close() {
-	b.each(func(l layers) { l.evict(evictAbove) })
+	for _, l := range b.all() {
+		l.evict(b.clean)
+	}
 	clear(b.tickets)
 	clear(b.events)
 	b.tickets, b.events, b.merged, b.busy = b.tickets[:0], b.events[:0], 0, false

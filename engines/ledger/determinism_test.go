@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -179,11 +180,63 @@ func TestDeterminism(t *testing.T) {
 		drawn := func(label string) func(int) bool {
 			return func(int) bool { return rapid.Bool().Draw(t, label) }
 		}
+		got.b.clean = rapid.SampledFrom([]int{0, 2, 1 << 16}).Draw(t, "clean")
 		if second := got.play(t, drafts, drawn("ends"), drawn("flush"), rapid.IntRange(1, 5).Draw(t, "rows")); second != first {
 			t.Fatalf("outcomes:\n%s\nin one group:\n%s", second, first)
 		}
 		if a, b := store.StateHash(got.tx.Reader(), tables.Buckets()), store.StateHash(want.tx.Reader(), tables.Buckets()); a != b {
 			t.Fatalf("hash of the truth %v, in one group %v", a, b)
+		}
+	})
+}
+
+// bug is a command that panics with its ops half done.
+type bug struct{ post }
+
+func (*bug) Kind() string { return "ledger.bug/1" }
+
+func (c *bug) Apply(r store.Reader, at store.Stamp, w *store.Writes) (*posted, error) {
+	if _, err := c.post.Apply(r, at, w); err != nil {
+		return nil, err
+	}
+	panic("a bug")
+}
+
+// A command that panics leaves no trace in memory either, whatever it had done by then.
+func TestPanicLeavesNoTrace(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want, got := newStage(t), newStage(t)
+		do := func(s *stage, c store.Command[*posted]) (string, error) {
+			out, err := storetest.Do(s.tx, c)
+			if none, ok := err.(refusal); ok {
+				out, err = none.posted, nil
+			}
+			if err != nil {
+				return "", err
+			}
+			return brief(out.results), nil
+		}
+		drafts := []draft{{ops: []Op{{Code: record.OpAsset, Asset: "ron"}}}}
+		for range rapid.IntRange(1, 15).Draw(t, "commands") {
+			drafts = append(drafts, drawDraft(t))
+		}
+		for i := range drafts {
+			if rapid.Bool().Draw(t, "bug") {
+				other := drawDraft(t)
+				if _, err := do(got, &bug{*other.command()}); err != nil && !errors.Is(err, store.ErrInternal) {
+					t.Fatal(err)
+				}
+			}
+			first, err := do(want, drafts[i].command())
+			second, err2 := do(got, drafts[i].command())
+			if first != second || err != nil || err2 != nil {
+				t.Fatalf("command %d: %s, %v; without the others %s, %v", i, second, err2, first, err)
+			}
+		}
+		want.end()
+		got.end()
+		if a, b := store.StateHash(got.tx.Reader(), tables.Buckets()), store.StateHash(want.tx.Reader(), tables.Buckets()); a != b {
+			t.Fatalf("hash of the truth %v, without the others %v", a, b)
 		}
 	})
 }

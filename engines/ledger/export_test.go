@@ -32,3 +32,6 @@ func (l *Local) Seal(ctx context.Context) error {
 	}
 	return l.dropOld(ctx)
 }
+
+// Forgetful has the ledger keep few rows in memory that are as in the file. No call may be under way.
+func (l *Local) Forgetful(rows int) { l.books.clean = rows }

@@ -30,6 +30,9 @@ func (l *Local) History(ctx context.Context, q HistoryQuery) (Page, error) {
 	if err != nil || top.Postings == 0 {
 		return emptyPage(q, err)
 	}
+	if err := l.reach(ctx, top.State.LastSeq); err != nil { // rows are published before the head: what is shown here can be asked for
+		return Page{}, err
+	}
 	walk, err := tables.NewWalk(tables.Query{
 		Of: of, Top: top.Balance, Oldest: !q.NewestFirst, Limit: q.Limit, Since: q.Since, Until: q.Until, Cursor: q.Cursor, Key: l.key,
 		Mark: top.mark,

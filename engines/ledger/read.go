@@ -161,6 +161,9 @@ func (l *Local) Account(ctx context.Context, account string) (AccountView, error
 	if err != nil {
 		return out, err
 	}
+	if err := l.reach(ctx, a.LastSeq); err != nil {
+		return out, err
+	}
 	out.Known, out.LastNonce, out.Flags, out.OpenedSeq = true, a.LastNonce, a.Flags, a.OpenedSeq
 	err = l.view(ctx, func(r store.Reader) error {
 		if rec, known := tables.Record(r, a.OpenedSeq); known {
