@@ -139,7 +139,7 @@ func TestWaitersLeave(t *testing.T) {
 			t.Errorf("%v; %v", first, second)
 		}
 		close(hold)
-		r.await("ready", func() bool { return r.e.WriteReady() == nil })
+		synctest.Wait()
 		if a, err := r.post("k", transfer("alice", "bo", 10, 1)); err != nil || !a.Replayed {
 			t.Errorf("asked again: %+v, %v", a, err)
 		}

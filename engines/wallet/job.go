@@ -78,16 +78,16 @@ func (j *job) wantsAll(skip bool) {
 	}
 }
 
-// answer settles j with what the ledger said.
+// answer settles j with what the ledger said. What j held is free when its caller learns of it.
 func (j *job) answer(out *ledger.Outcome) {
-	j.call.Answer(out)
 	j.done()
+	j.call.Answer(out)
 }
 
 // fail settles j with why there is no answer.
 func (j *job) fail(err error) {
-	j.call.Fail(err)
 	j.done()
+	j.call.Fail(err)
 }
 
 // done gives back what j holds beside its key, and lets go on what waits for it.

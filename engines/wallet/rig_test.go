@@ -279,7 +279,6 @@ type hooked struct {
 	ledger.Client
 	commit func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error)
 	probe  func(ctx context.Context, next ledger.Client) error
-	find   func(ctx context.Context) error
 }
 
 func (h *hooked) Commit(ctx context.Context, ops []ledger.Op) ([]ledger.Outcome, error) {

@@ -1,0 +1,141 @@
+package wallet
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"ronbox/engines/ledger/record"
+)
+
+// shared is a buffer that a test reads while tasks write.
+type shared struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (s *shared) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.buf.Write(p)
+}
+
+func (s *shared) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.buf.String()
+}
+
+// The stream tells what was done and refused, by whom it was asked in the words of a hash, and never a name, a memo or a key.
+func TestAuditStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := &shared{}
+		r := newRig(t, func(r *rig) {
+			r.log = hclog.New(&hclog.LoggerOptions{Output: out, JSONFormat: true, Level: hclog.Info})
+		}).start()
+		r.must("key-secret-1", issue("very-private", 100, 1))
+		q := transfer("very-private", "quite-hidden", 10, 1)
+		q.Memo = "memo-secret"
+		r.must("key-secret-2", q)
+		hold := r.must("key-secret-3", Request{Op: record.OpHold, From: "very-private", To: "quite-hidden", Asset: "ron", Amount: amountOf(5), Nonce: 2, ExpiresIn: time.Hour})
+		r.must("key-secret-4", Request{Op: record.OpCapture, Hold: hold.id(t)})
+		if _, err := r.post("key-secret-5", transfer("very-private", "quite-hidden", 1000, 3)); code(err) != "INSUFFICIENT_FUNDS" {
+			t.Error(err)
+		}
+		if _, err := r.e.Batch(context.Background(), alice, "key-secret-6", "corr-batch", false, []Request{transfer("very-private", "quite-hidden", 1, 3)}); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(2 * time.Second)
+		r.must("key-secret-7", issue("very-private", 1, 2)) // the bus tells of what came before, once a second
+		r.stop()
+		log := out.String()
+		for _, want := range []string{
+			"wallet.issue.accepted", "wallet.transfer.accepted", EventHoldOpened, EventHoldCaptured, EventRejected, "insufficient_funds",
+			"wallet.batch.accepted", EventInvalidated, EventRoot, "corr-batch", "corr-key", hold.TxID, "account_hash",
+		} {
+			if !strings.Contains(log, want) {
+				t.Errorf("the log lacks %q", want)
+			}
+		}
+		for _, never := range []string{"very-private", "quite-hidden", "memo-secret"} {
+			if strings.Contains(log, never) {
+				t.Errorf("the log has %q", never)
+			}
+		}
+	})
+}
+
+// One account has one hash under one salt, and another one under another.
+func TestAccountHashes(t *testing.T) {
+	a, b := newSalt([]byte("one")), newSalt([]byte("two"))
+	if a.Sum([]byte("x")) != newSalt([]byte("one")).Sum([]byte("x")) || a.Sum([]byte("x")) == b.Sum([]byte("x")) || a.Sum([]byte("x")) == a.Sum([]byte("y")) {
+		t.Error("hashes do not tell accounts and salts apart")
+	}
+}
+
+// A stream that cannot follow loses the oldest events, and says how many; the requests do not wait for it.
+func TestAuditLags(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).start()
+		const events = 5 * 1024
+		for range events {
+			r.e.audit(AuditEvent{Event: EventRejected})
+		}
+		time.Sleep(5 * time.Second) // 64 lines in each tenth of a second
+		lost := r.sum("bus_lagged_total", "service", service, "bus", "audit")
+		if lost < events-1024-auditRow || lost > events {
+			t.Errorf("%v of %d events lost", lost, events)
+		}
+		r.want(lost, "queue_dropped_total", "service", service, "queue", "events")
+		r.stop()
+	})
+}
+
+// What the service shows at its start, before anything has happened.
+func TestSeriesAtStart(t *testing.T) {
+	r := newRig(t)
+	for _, series := range [][]string{
+		{"queue_depth", "queue", "work"}, {"queue_dropped_total", "queue", "work"}, {"queue_dropped_total", "queue", "events"},
+		{"bus_lagged_total", "bus", "audit"}, {"io_timeouts_total", "op", "ledger_rpc"}, {"io_timeouts_total", "op", "read"},
+		{"io_timeouts_total", "op", "write"}, {"backoff_retries_total", "op", opCommit, "svc", "ledger"}, {"worker_inflight"},
+		{"upstream_fail_total", "svc", "ledger"}, {"upstream_fail_total", "svc", "auth"}, {"upstream_fail_total", "svc", "policy"},
+		{"upstream_calls_total", "svc", "ledger", "op", opCommit, "outcome", "ok"}, {"upstream_calls_total", "outcome", "timeout"},
+		{"circuit_open_total", "svc", "ledger"}, {"wallet_requests_total", "op", "transfer"}, {"wallet_requests_total", "op", "batch"},
+		{"wallet_rejects_total", "reason", "nonce_gap"}, {"wallet_rejects_total", "reason", "busy"}, {"wallet_idem_replays_total"},
+		{"wallet_inflight", "op", "issue"}, {"wallet_nonce_conflicts_total"}, {"wallet_conservation_checks_total", "outcome", "ok"},
+		{"wallet_conservation_checks_total", "outcome", "violated"}, {"balance_cache_total", "outcome", cacheHit}, {"balance_cache_total", "outcome", cacheStale},
+		{"tasks_canceled_total", "kind", taskWorker}, {"readyz_degraded", "cause", keyLedger}, {"readyz_degraded", "cause", keyBreaker},
+	} {
+		if got := r.sum(series[0], append([]string{"service", service}, series[1:]...)...); got != 0 && series[0] != "readyz_degraded" {
+			t.Errorf("%v = %v at the start", series, got)
+		}
+	}
+}
+
+// The catalogue has every task and channel, and each names only what is there.
+func TestTopology(t *testing.T) {
+	r := newRig(t)
+	r.catalog.DeclareTask(r.e.Tasks()...)
+	if err := r.catalog.Check(); err != nil {
+		t.Error(err)
+	}
+	var names []string
+	for _, task := range r.e.Tasks() {
+		names = append(names, task.Name)
+	}
+	if want := []string{"worker", "cache_invalidator", "metrics_ticker", "audit_stream", "watchdog"}; !slices.Equal(names, want) {
+		t.Errorf("tasks %v, want %v", names, want)
+	}
+	for _, s := range r.catalog.Specs() {
+		if want := map[string]int{"work_tx": 512, "events_tx": 1024, "metrics_tick": 0}[s.Name]; want != 0 && s.Cap != want {
+			t.Errorf("%s has room for %d, want %d", s.Name, s.Cap, want)
+		}
+	}
+}

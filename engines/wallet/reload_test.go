@@ -1,0 +1,44 @@
+package wallet
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"ronbox/appliance/unit"
+)
+
+// What a reload changes counts from the next request on.
+func TestReload(t *testing.T) {
+	r := newRig(t).start()
+	r.fund("alice", 1000)
+	r.must("before", transfer("alice", "bo", 100, 1))
+	cfg := r.cfg
+	cfg.MaxAmountPerOp, cfg.BatchMaxOps = amountOf(10), 1
+	cfg.CircuitBreaker.FailureThreshold = 3
+	r.e.Reload(cfg)
+	if _, err := r.post("after", transfer("alice", "bo", 11, 2)); code(err) != "LIMITS_EXCEEDED" {
+		t.Errorf("%v", err)
+	}
+	if a, err := r.post("before", transfer("alice", "bo", 100, 1)); err != nil || !a.Replayed {
+		t.Errorf("a lowered ceiling refuses a replay: %v", err)
+	}
+	ops := []Request{transfer("alice", "bo", 1, 2), transfer("alice", "bo", 1, 3)}
+	if _, err := r.e.Batch(context.Background(), alice, "b", "", false, ops); code(err) != "LIMITS_EXCEEDED" {
+		t.Errorf("%v", err)
+	}
+	cfg.NonceMode = NonceMonotonic
+	r.e.Reload(cfg)
+	r.must("skip", transfer("alice", "bo", 1, 50))
+	if _, err := r.post("back", transfer("alice", "bo", 1, 49)); code(err) != "NONCE_CONFLICT" {
+		t.Errorf("%v", err)
+	}
+	if _, err := r.post("far", transfer("alice", "bo", 1, 51+NonceSpan)); code(err) != "NONCE_CONFLICT" {
+		t.Errorf("%v", err)
+	}
+	cfg.StalenessWindow = unit.Duration(5 * time.Second)
+	r.e.Reload(cfg)
+	if r.e.live().StalenessWindow.D() != 5*time.Second {
+		t.Error("staleness_window is not in force")
+	}
+}
