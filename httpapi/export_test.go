@@ -150,6 +150,23 @@ func TestExportEnds(t *testing.T) {
 	}
 }
 
+// An export under way ends with the node too, at a line's end.
+func TestExportEndsMidway(t *testing.T) {
+	for doc, end := range map[string]func(*rig){
+		"gate": func(r *rig) { r.SetGate(GateClosed) }, "phase": func(r *rig) { r.phase.Store(flow.Stopping) },
+	} {
+		r := newRig(t)
+		r.wal.reached = func(seq uint64) {
+			if seq == 3 {
+				end(r)
+			}
+		}
+		if got := r.do("GET", "/v1/ledger/export", "", writer).Body.Bytes(); !bytes.HasPrefix(exportOf(1, 2), got) || bytes.Contains(got, []byte("problem")) {
+			t.Errorf("%s: %s", doc, got)
+		}
+	}
+}
+
 // A client that takes nothing is dropped after the write timeout.
 func TestExportToAStalledClient(t *testing.T) {
 	r := newRig(t, func(c *Settings, _ *Deps) { c.Server.WriteTimeout = unit.Duration(100 * time.Millisecond) }).listening(t)

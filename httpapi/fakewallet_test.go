@@ -41,7 +41,9 @@ type fakeWallet struct {
 	until    time.Duration // how long the last call might have taken
 	seq      uint64        // the newest record
 	exported [][2]uint64
-	broken   uint64 // the record at which an export fails, 0 for none
+	broken   uint64           // the record at which an export fails, 0 for none
+	reached  func(seq uint64) // of each record that is exported, nil: nobody asks
+	issued   string           // of every account, "" for none
 	bus      *flow.Broadcast[ledger.Committed]
 }
 
@@ -146,6 +148,9 @@ func (f *fakeWallet) Balance(ctx context.Context, by engines.Actor, account, ass
 	v := ledger.BalanceView{
 		Account: account, Asset: asset, Available: amount("90"), Posted: amount("100"), Held: amount("10"), At: ledgerNow, Seq: 7, Known: true,
 	}
+	if f.issued != "" {
+		v.Issued = amount(f.issued)
+	}
 	return wallet.Balance{BalanceView: v, Stale: 12 * time.Millisecond}, f.call(ctx, by)
 }
 
@@ -229,6 +234,9 @@ func (f *fakeWallet) Export(ctx context.Context, by engines.Actor, from, to uint
 	for seq := from; seq <= to; seq++ {
 		if seq == broken {
 			return fmt.Errorf("record %d: %w", seq, ledger.ErrSafeMode)
+		}
+		if f.reached != nil {
+			f.reached(seq)
 		}
 		b := record.Batch{No: seq, First: seq, Count: 1, At: ledgerNow}
 		for _, l := range []record.Line{recordLine(seq), {Kind: record.LineBatch, Batch: b}} {

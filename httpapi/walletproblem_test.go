@@ -167,6 +167,12 @@ func conflictCases() []toldCase {
 			code: "NONCE_CONFLICT", reason: "nonce_reused", details: details{"field": "nonce", "index": 1.0}},
 		{doc: "a nonce in a batch", ask: other("wallet.transfer", grantOf("alice"), inBatch(reused)), status: 409, code: "NONCE_CONFLICT",
 			reason: "nonce_reused", details: details{"field": "nonce", "index": 1.0, "expected_nonce": 7.0, "committed_txid": txid}},
+		{doc: "the nonce of an issue", ask: func(r *rig) *httptest.ResponseRecorder {
+			r.d.Auth = granted{[]string{"wallet.issue"}, grantOf("bob")}
+			r.wal.set(reused)
+			return r.do("POST", "/v1/issue", `{"to":"bob","asset":"ron","amount_minor":"5","nonce":1}`, writer)
+		}, status: 409, code: "NONCE_CONFLICT", reason: "nonce_reused",
+			details: details{"field": "nonce", "expected_nonce": 7.0, "committed_txid": txid}},
 		clash("a hold again", "HOLD_CLOSED", "hold_closed", false, nil, refusedBy(record.HoldClosed)),
 		clash("a hold too late", "HOLD_EXPIRED", "hold_expired", false, nil, refusedBy(record.HoldExpired)),
 		clash("a flag", "ACCOUNT_LOCKED", "account_locked", false, nil, refusedBy(record.AccountLocked)),

@@ -37,6 +37,10 @@ func TestBalance(t *testing.T) {
 	if b != want || b.AsOf.Format(time.RFC3339Nano) != at || r.wal.minSeq != 7 {
 		t.Errorf("%+v, min_seq %d", b, r.wal.minSeq)
 	}
+	r.wal.issued = "5000"
+	if b := read[wire.Balance](t, r, "/v1/balance?account=sys:issue:ron&asset=ron"); b.IssuedMinor != "5000" {
+		t.Errorf("%+v", b)
+	}
 	if r.wal.by.Principal != "alice" || !r.wal.by.May(scopeRead) {
 		t.Errorf("asked by %+v", r.wal.by)
 	}
@@ -131,6 +135,20 @@ func TestLedgerReads(t *testing.T) {
 	} {
 		if p := problemIn(t, r.do("GET", target, "", writer).Body.String()); p.Code != "BAD_REQUEST" || p.Details["field"] != field {
 			t.Errorf("%s: %+v", target, p)
+		}
+	}
+}
+
+// A read that fails is told as it fails, on every route.
+func TestReadsThatFail(t *testing.T) {
+	r := newRig(t)
+	r.wal.set(wallet.ErrForbidden)
+	for _, target := range []string{
+		"/v1/balance?account=a&asset=ron", "/v1/account?account=a", "/v1/assets", "/v1/tx/" + txid, "/v1/history?account=a&asset=ron", "/v1/ledger/head",
+		"/v1/ledger/roots", "/v1/tx/" + txid + "/proof", "/v1/ledger/consistency?from=1&to=2", "/v1/ledger/export",
+	} {
+		if w := r.do("GET", target, "", writer); w.Code != 403 || problemIn(t, w.Body.String()).Code != "FORBIDDEN" {
+			t.Errorf("%s: %d %s", target, w.Code, w.Body)
 		}
 	}
 }
