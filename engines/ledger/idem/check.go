@@ -10,8 +10,8 @@ import (
 
 // Check compares every whole run with the stretch of the journal that it covers: it must hold the newest record of each key there and
 // nothing else, its filter must know its keys, and runs must follow one another. A run that was not sealed to its end is no fault. It tells
-// how many records of how many it has compared, and ends with the error of tell. It gives the number of keys. Meant for files at rest: it reads on for as
-// long as it takes.
+// how many records of how many it has compared, and ends with the error of tell. It gives the number of keys. It reads for as long as it
+// takes, so it is for files at rest.
 func Check(r store.Reader, tell func(done, total uint64) error) (keys uint64, err error) {
 	var metas []Meta
 	total := uint64(0)

@@ -84,8 +84,8 @@ func stored(r store.Reader) *rows {
 	maps.Insert(m.holds, Holds(r, 0))
 	maps.Insert(m.onces, Onces(r))
 	maps.Insert(m.marks, Marks(r))
-	for n := range Names(r) {
-		m.names[n] = true
+	for k, ref := range names.All(r) {
+		m.names[NameChange{k.kind == kindAsset, ref, k.name}] = true
 	}
 	return m
 }
@@ -114,18 +114,28 @@ func (b *books) write(rec record.Record) uint64 {
 			im.State.CreditsPosted = engines.AmountOf(0, before.Postings+1)
 		}
 	}
-	if err := b.head.Take(&rec); err != nil {
-		panic(err)
-	}
+	b.count(&rec)
 	header := record.Batch{No: rec.Batch, First: rec.Seq, Count: 1, At: rec.At, Merkle: record.Leaf(rec.Append(nil)), Prev: b.head.LastRoot}
-	if err := b.head.TakeBatch(&header); err != nil {
-		panic(err)
-	}
+	b.head.Seq, b.head.Batches, b.head.At, b.head.LastRoot = rec.Seq, header.No, header.At, header.Root()
 	b.records = append(b.records, rec)
 	if err := b.redo([]record.Record{rec}); err != nil {
 		panic(err)
 	}
 	return rec.Seq
+}
+
+// count follows what rec opens and closes.
+func (b *books) count(rec *record.Record) {
+	switch rec.Op {
+	case record.OpOpen:
+		b.head.Accounts++
+	case record.OpAsset:
+		b.head.Assets++
+	case record.OpHold:
+		b.head.OpenHolds++
+	case record.OpCapture, record.OpRelease, record.OpExpire:
+		b.head.OpenHolds--
+	}
 }
 
 func (b *books) openAccount() {

@@ -229,3 +229,9 @@ func (n NameChange) Put(w *store.Writes) {
 	}
 	PutName(w, n.Ref, n.Name)
 }
+
+// IdemKey is the hashed idempotency key that leads to rec, if one does: a batch is known by its first part, what is inside it by nothing.
+func IdemKey(rec *record.Record) (key [16]byte, ok bool) {
+	ok = rec.Dedupe.Kind == record.DedupeKey && rec.Flags&record.FlagInner == 0 && rec.Part == 0
+	return rec.Dedupe.Key, ok
+}

@@ -223,33 +223,6 @@ func TestDeriveRefuses(t *testing.T) {
 	}
 }
 
-// The head refuses records and batches that do not come next.
-func TestHeadRefuses(t *testing.T) {
-	head := Head{Seq: 4, Batches: 2, Accounts: 1, Assets: 1, At: 50}
-	for name, rec := range map[string]record.Record{
-		"hole":    {Op: record.OpFlags, Seq: 6, Batch: 3},
-		"again":   {Op: record.OpFlags, Seq: 4, Batch: 3},
-		"batch":   {Op: record.OpFlags, Seq: 5, Batch: 2},
-		"account": {Op: record.OpOpen, Seq: 5, Batch: 3, From: 3},
-		"asset":   {Op: record.OpAsset, Seq: 5, Batch: 3, Asset: 1},
-		"hold":    {Op: record.OpExpire, Seq: 5, Batch: 3},
-	} {
-		h := head
-		if err := h.Take(&rec); err == nil {
-			t.Errorf("%s: taken", name)
-		}
-	}
-	for name, b := range map[string]record.Batch{
-		"number": {No: 4, First: 4, Count: 1, At: 60}, "last": {No: 3, First: 4, Count: 2, At: 60},
-		"chain": {No: 3, First: 4, Count: 1, At: 60, Prev: [32]byte{1}}, "time": {No: 3, First: 4, Count: 1, At: 50},
-	} {
-		h := head
-		if err := h.TakeBatch(&b); err == nil {
-			t.Errorf("%s: taken", name)
-		}
-	}
-}
-
 // Only a record that answers for a key leads from it.
 func TestIdemKey(t *testing.T) {
 	key := record.Dedupe{Kind: record.DedupeKey, Key: [16]byte{7}}

@@ -1,8 +1,6 @@
 package tables
 
 import (
-	"iter"
-
 	"ronbox/appliance/b3"
 	"ronbox/engines/ledger/record"
 	"ronbox/store"
@@ -23,9 +21,6 @@ func LogNodes(r store.Reader) record.ReadNode {
 
 // LogNode reads one node.
 func LogNode(r store.Reader, pos uint64) (b3.Digest, bool) { return mlog.Get(r, pos) }
-
-// LogRows walks the nodes in ascending order of position.
-func LogRows(r store.Reader) iter.Seq2[uint64, b3.Digest] { return mlog.All(r) }
 
 // PutLogNodes writes nodes, in ascending order of position.
 func PutLogNodes(w *store.Writes, nodes ...record.LogNode) {

@@ -87,20 +87,6 @@ func Accounts(r store.Reader, from uint64) iter.Seq2[uint64, string] {
 	}
 }
 
-// Names walks what the names of accounts and assets lead to, in the order of the file.
-func Names(r store.Reader) iter.Seq[NameChange] {
-	return func(yield func(NameChange) bool) {
-		for k, ref := range names.All(r) {
-			if k.kind != kindAccount && k.kind != kindAsset {
-				panic(wrong(bNames, append([]byte{k.kind}, k.name...), "%w", errNumber))
-			}
-			if !yield(NameChange{k.kind == kindAsset, ref, k.name}) {
-				return
-			}
-		}
-	}
-}
-
 // PutName gives an account its ref.
 func PutName(w *store.Writes, ref uint64, name string) { putName(w, kindAccount, ref, name) }
 
