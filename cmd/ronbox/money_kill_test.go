@@ -1,0 +1,236 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"ronbox/engines/ledger/lverify"
+	"ronbox/httpapi/client"
+	"ronbox/httpapi/wire"
+)
+
+func (b *box) dialSocket(ctx context.Context, _, _ string) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(b.dir, "admin.sock"))
+}
+
+// batchUntilKilled runs a batch that is killed early in its first runs, and gives what it printed when it ended.
+func (b *box) batchUntilKilled(t *testing.T, path string, run int) (doc batchDoc) {
+	t.Helper()
+	ctx, cancel := t.Context(), func() {}
+	if run <= 12 {
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(20+rand.N(20*run))*time.Millisecond)
+	}
+	defer cancel()
+	out, err := exec.CommandContext(ctx, binary, b.args("wallet", "batch", path, "--chunk", "20", "--json")...).Output()
+	if ctx.Err() != nil {
+		return batchDoc{}
+	}
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := json.Unmarshal(out, &doc); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return doc
+}
+
+const (
+	payers    = 8
+	fortune   = 1_000_000_000
+	tellEvery = 5 // lives after which the whole ledger is checked
+)
+
+// TestKill9Wallet kills the node at random points of payments, boots among them: each payment that was answered is there
+// and answered with the same bytes, each that was not is made once when it is sent again, no money is made or lost, and
+// the ledger is sound.
+func TestKill9Wallet(t *testing.T) {
+	for done := 0; done < *kills; done += killsPerBox {
+		cycles := min(killsPerBox, *kills-done)
+		t.Run(fmt.Sprintf("%d-%d", done+1, done+cycles), func(t *testing.T) {
+			t.Parallel() // each has a node of its own, and waits for it most of the time
+			t.Logf("%d kills, %d payments", cycles, killWallet(t, cycles))
+		})
+	}
+}
+
+// payer pays its neighbour again and again, one nonce after the other, and repeats what has no answer.
+type payer struct {
+	box   *box
+	name  string
+	to    string
+	nonce uint64
+
+	mu   sync.Mutex
+	told []paid // since the last look
+	all  int
+}
+
+// paid is a payment and the receipt that was given for it.
+type paid struct {
+	key     string
+	body    wire.Transfer
+	receipt []byte
+}
+
+func (p *payer) run(t *testing.T, ctx context.Context) {
+	c := p.box.client(t)
+	for ctx.Err() == nil {
+		p.nonce++
+		body := wire.Transfer{From: p.name, To: p.to, Asset: usualAsset, AmountMinor: decimal(1 + rand.N(uint64(1000))), Nonce: p.nonce}
+		key := newKey(p.nonce)
+		for {
+			got, err := c.Transfer(ctx, key, body)
+			if err == nil {
+				p.note(paid{key, body, got.Raw})
+				break
+			}
+			if ctx.Err() != nil {
+				p.nonce-- // perhaps
+				return
+			}
+			if !client.Retryable(err) {
+				t.Errorf("%s, nonce %d: %v", p.name, p.nonce, err)
+				return
+			}
+			if errors.Is(err, client.ErrNotReachable) {
+				_ = sleep(ctx, 2*time.Millisecond)
+			}
+		}
+	}
+}
+
+func (p *payer) note(d paid) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.told = append(p.told, d)
+	p.all++
+}
+
+// look sends all that was answered since the last look again and wants the same bytes.
+func (p *payer) look(t *testing.T, c *client.Client) {
+	p.mu.Lock()
+	told := p.told
+	p.told = nil
+	p.mu.Unlock()
+	for _, d := range told {
+		var got client.Posted
+		err := fmt.Errorf("not yet")
+		for n := 0; err != nil && n < 1000; n++ { // a node that has just started may be busy with those who wait
+			if got, err = c.Transfer(t.Context(), d.key, d.body); err != nil && !client.Retryable(err) {
+				break
+			}
+		}
+		if err != nil || !got.Replayed || !bytes.Equal(got.Raw, d.receipt) {
+			t.Errorf("payment %s was answered\n%s, and now %v, replayed %t:\n%s", d.key, d.receipt, err, got.Replayed, got.Raw)
+			return
+		}
+	}
+}
+
+// killWallet kills one node so many times and gives how many payments were answered.
+func killWallet(t *testing.T, cycles int) (all int) {
+	t.Helper()
+	b := newBox(t)
+	b.env = append(b.env, "RONBOX_WALLET__LIMITS__RATE_PER_SECOND=1000000", "RONBOX_WALLET__LIMITS__BURST=1000000")
+	p := b.start(t)
+	var ps []*payer
+	for i := range payers {
+		name := fmt.Sprint("payer", i)
+		must(t, nil, b.args("wallet", "issue", name, decimal(fortune), "-q")...)
+		ps = append(ps, &payer{box: b, name: name, to: fmt.Sprint("payer", (i+1)%payers)})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, payer := range ps {
+		wg.Go(func() { payer.run(t, ctx) })
+	}
+	for i := range cycles {
+		b.killOnce(t, p, i)
+		if i%tellEvery == tellEvery-1 {
+			b.checkLedger(t)
+		}
+		p = b.start(t)
+		c := b.client(t)
+		for _, payer := range ps {
+			payer.look(t, c)
+		}
+		c.Close()
+		if t.Failed() {
+			break
+		}
+	}
+	cancel()
+	wg.Wait()
+	b.checkMoney(t, ps)
+	if code := p.signal(t, syscall.SIGTERM); code != exitDone {
+		t.Errorf("the last life ended with %d\n%s", code, p.stderr)
+	}
+	b.checkLedger(t)
+	for _, payer := range ps {
+		all += payer.all
+	}
+	return all
+}
+
+// killOnce kills the node somewhere in its work, or, now and then, once more while it boots.
+func (b *box) killOnce(t *testing.T, p *process, i int) {
+	t.Helper()
+	kill := func(p *process, within time.Duration) {
+		time.AfterFunc(rand.N(within), func() { _ = p.cmd.Process.Signal(syscall.SIGKILL) })
+		<-p.done
+	}
+	kill(p, 60*time.Millisecond)
+	if i%tellEvery == 0 {
+		kill(b.launch(t), 100*time.Millisecond)
+	}
+}
+
+// checkMoney wants the sum of all balances to be what was issued.
+func (b *box) checkMoney(t *testing.T, ps []*payer) {
+	t.Helper()
+	c := b.client(t)
+	sum := new(big.Int)
+	for _, name := range append([]string{"alice"}, names(ps)...) {
+		balance, err := c.Balance(t.Context(), name, usualAsset, 0)
+		n, ok := new(big.Int).SetString(balance.PostedMinor, 10)
+		if err != nil || !ok {
+			t.Fatalf("%s: %v", name, err)
+		}
+		sum.Add(sum, n)
+	}
+	list, err := c.Assets(t.Context())
+	if err != nil || len(list.Assets) != 1 || list.Assets[0].SupplyMinor != sum.String() || sum.Int64() != payers*fortune+1_000_000 {
+		t.Errorf("balances are %s in all, issued was %+v (%v)", sum, list, err)
+	}
+}
+
+func names(ps []*payer) (out []string) {
+	for _, p := range ps {
+		out = append(out, p.name)
+	}
+	return out
+}
+
+// checkLedger proves the ledger of a node that does not run.
+func (b *box) checkLedger(t *testing.T) {
+	t.Helper()
+	r := spawn(t, b.args("ledger", "verify", "--json")...)
+	var doc lverify.Report
+	if decode(t, r.stdout, &doc); r.code != exitDone || !doc.OK {
+		t.Fatalf("verify: exit %d, %+v\n%s", r.code, doc, r.stderr)
+	}
+}

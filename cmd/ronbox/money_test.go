@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"ronbox/engines/ledger/lverify"
+	"ronbox/httpapi/wire"
+)
+
+// keyLine is what a verb says before it sends.
+var keyLine = regexp.MustCompile(`^key (\S+) `)
+
+// The wallet as a person meets it: money is issued and paid, a payment that is repeated is the same payment, and what
+// was done can be proven without the node.
+func TestWalletTour(t *testing.T) {
+	b := newBox(t)
+	p := b.start(t)
+	must(t, nil, b.args("wallet", "issue", "alice", "500", "--json")...)
+	first := must(t, nil, b.args("wallet", "transfer", "alice", "bob", "1000", "--memo", "rent", "--json")...)
+	key := keyLine.FindStringSubmatch(first.stderr)[1]
+	again := must(t, nil, b.args("wallet", "transfer", "alice", "bob", "1000", "--memo", "rent", "--json", "--key", key)...)
+	if again.stdout != first.stdout {
+		t.Errorf("the repeat is answered\n%s, the first\n%s", again.stdout, first.stdout)
+	}
+	b.replayOverHTTP(t, key, strings.TrimSuffix(first.stdout, "\n"))
+
+	var receipt wire.Receipt
+	decode(t, first.stdout, &receipt)
+	var balance wire.Balance
+	must(t, &balance, b.args("wallet", "balance", "bob", "--min-seq", decimal(receipt.Ledger.Seq), "--json")...)
+	if balance.AmountMinor != "1000" {
+		t.Errorf("bob has %+v", balance)
+	}
+	var h wire.History
+	must(t, &h, b.args("wallet", "history", "bob", "--json")...)
+	if len(h.Entries) != 1 || h.Entries[0].Memo != "rent" || h.Entries[0].BalanceMinor != "1000" || string(h.Entries[0].Receipt) != strings.TrimSpace(first.stdout) {
+		t.Errorf("bob's history is %+v", h)
+	}
+	dir := t.TempDir()
+	save := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	proof := must(t, nil, b.args("ledger", "proof", receipt.TxID)...)
+	head := must(t, nil, b.args("ledger", "head", "--json")...)
+	journal := filepath.Join(dir, "journal.ndjson")
+	must(t, nil, b.args("ledger", "export", "--out", journal)...)
+	if code := p.signal(t, syscall.SIGTERM); code != exitDone {
+		t.Fatalf("exit %d\n%s", code, p.stderr)
+	}
+
+	var doc proofDoc
+	must(t, &doc, "ledger", "verify-proof", save("proof", proof.stdout), "--receipt", save("receipt", first.stdout), "--head", save("head", head.stdout), "--json")
+	if !doc.OK || string(doc.Receipt) != strings.TrimSpace(first.stdout) {
+		t.Errorf("the proof proves %+v", doc)
+	}
+	var live, rebuilt, imported, exported lverify.Report
+	must(t, &live, b.args("ledger", "verify", "--json")...)
+	must(t, &exported, "ledger", "verify", journal, "--json")
+	must(t, nil, b.args("ledger", "rebuild")...)
+	must(t, &rebuilt, b.args("ledger", "verify", "--json")...)
+	other := []string{"--data-dir", filepath.Join(filepath.Dir(b.dir), "other")}
+	must(t, nil, append(other, "init")...)
+	must(t, &imported, append(other, "ledger", "import", journal, "--json")...)
+	for name, r := range map[string]lverify.Report{"rebuilt": rebuilt, "imported": imported, "exported": exported} {
+		if !r.OK || r.Head != live.Head || r.Records != live.Records || r.Accounts != live.Accounts {
+			t.Errorf("%s: %+v, live: %+v", name, r, live)
+		}
+	}
+}
+
+// replayOverHTTP repeats a payment as a client of another make would, and wants the same bytes and the header. It asks
+// on the socket as the verbs do: a token's subject is another principal, whose keys are its own.
+func (b *box) replayOverHTTP(t *testing.T, key, receipt string) {
+	t.Helper()
+	hc := &http.Client{Transport: &http.Transport{DialContext: b.dialSocket}}
+	defer hc.CloseIdleConnections()
+	body := `{"memo":"rent", "nonce":1, "amount_minor":"1000","asset":"ron","to":"bob","from":"alice"}` // spelled otherwise
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://node/v1/transfer", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Idempotency-Key", key)
+	resp, err := hc.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got bytes.Buffer
+	_, _ = got.ReadFrom(resp.Body)
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("Idempotent-Replayed") != "true" || got.String() != receipt {
+		t.Errorf("%s, Idempotent-Replayed %q\n%s, want\n%s", resp.Status, resp.Header.Get("Idempotent-Replayed"), got.String(), receipt)
+	}
+}
+
+// A proof of which one byte is another proves nothing.
+func TestProofsThatAreBent(t *testing.T) {
+	b := newBox(t)
+	b.start(t)
+	r := must(t, nil, b.args("wallet", "transfer", "alice", "bob", "1", "--json")...)
+	var receipt wire.Receipt
+	decode(t, r.stdout, &receipt)
+	proof := must(t, nil, b.args("ledger", "proof", receipt.TxID)...).stdout
+	path := filepath.Join(t.TempDir(), "proof")
+	for i := 0; i < len(proof)-1; i += 7 {
+		bent := []byte(proof)
+		bent[i] ^= 1
+		if err := os.WriteFile(path, bent, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if r := cli(t, "ledger", "verify-proof", path, "--json"); r.code != exitBad {
+			t.Fatalf("byte %d of %q: exit %d, %s", i, proof[max(0, i-20):i+1], r.code, r.stdout)
+		}
+	}
+}
+
+// A batch whose run is killed, again and again, pays each line once.
+func TestBatchIsResumed(t *testing.T) {
+	b := newBox(t)
+	b.start(t)
+	var file strings.Builder
+	file.WriteString("op,from,to,asset,amount_minor,memo\n")
+	const lines = 2000
+	for i := range lines {
+		file.WriteString("transfer,alice,bob,ron,1," + decimal(uint64(i)) + "\n")
+	}
+	path := filepath.Join(t.TempDir(), "pay.csv")
+	if err := os.WriteFile(path, []byte(file.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var doc batchDoc
+	runs := 0
+	for doc.Rows == 0 {
+		runs++
+		doc = b.batchUntilKilled(t, path, runs)
+	}
+	if doc.Accepted != lines || len(doc.Refused) != 0 || !doc.Resumed {
+		t.Errorf("after %d runs: %+v", runs, doc)
+	}
+	var balance wire.Balance
+	must(t, &balance, b.args("wallet", "balance", "bob", "--json")...)
+	if balance.AmountMinor != decimal(lines) {
+		t.Errorf("bob has %s", balance.AmountMinor)
+	}
+	t.Logf("%d runs", runs)
+}
