@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -68,10 +69,14 @@ func issue(to, amount string, nonce uint64) string {
 	return fmt.Sprintf(`{"to":%q,"asset":"ron","amount_minor":%q,"nonce":%d}`, to, amount, nonce)
 }
 
-// receipt is a call that must be done, and gives its receipt.
+// receipt is a call that must be done, and gives its receipt. A node that finds its disk slow is asked again.
 func (r *rig) receipt(path, key, body string) (wire.Receipt, reply) {
 	r.t.Helper()
 	got := r.v1("POST", path, key, body)
+	for late := time.Now().Add(patience); got.problem.Code == "RETRY_LATER" && time.Now().Before(late); {
+		r.writable(true)
+		got = r.v1("POST", path, key, body)
+	}
 	var out wire.Receipt
 	if got.status != http.StatusOK || json.Unmarshal([]byte(got.body), &out) != nil {
 		r.t.Fatalf("%s %s: %d %s\n%s", path, body, got.status, got.body, r.log)

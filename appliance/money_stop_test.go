@@ -74,7 +74,7 @@ func (r *rig) spend(c *client.Client, payer int, acked *atomic.Int64, warm chan 
 // While the disk does not answer, payments are refused at once and told when to come back, balances are read, and nothing that
 // was accepted is lost; the node is ready again by itself.
 func TestMoneyWhileTheDiskStalls(t *testing.T) {
-	s := besiege(t)
+	s := besiege(t, func(cfg *config.Config) { cfg.Ledger.StallAfter = config.Default().Ledger.StallAfter })
 	release := s.holdStore()
 	first := s.sends(t.Context(), s.pays("first", pay("alice", "bob", "10", 1)))
 	s.inHand(1)

@@ -23,7 +23,7 @@ func reloadable(t *testing.T) (r *rig, rewrite func(text string)) {
 	cfg, _ := devConfig(t)
 	load := func() (*config.Config, []config.Entry, error) {
 		return config.Explain(config.LoadOptions{
-			DataDir: cfg.Node.DataDir, Env: []string{"RONBOX_SERVER__BIND=127.0.0.1:0", "RONBOX_STORE__MAX_BYTES=256MiB"},
+			DataDir: cfg.Node.DataDir, Env: calm(),
 		})
 	}
 	rewrite = func(text string) {

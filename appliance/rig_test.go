@@ -55,11 +55,16 @@ func devConfig(t *testing.T) (*config.Config, InitResult) {
 	return loaded(t, cfg), res
 }
 
+// calm is the environment of a node on a machine that may be busy: any free port, a small file, and patience with the disk.
+func calm() []string {
+	return []string{"RONBOX_SERVER__BIND=127.0.0.1:0", "RONBOX_STORE__MAX_BYTES=256MiB", "RONBOX_LEDGER__STALL_AFTER=2s"}
+}
+
 // loaded is what serve makes of the directory, on any free port.
 func loaded(t *testing.T, cfg *config.Config) *config.Config {
 	t.Helper()
 	out, err := config.Load(config.LoadOptions{
-		DataDir: cfg.Node.DataDir, Env: []string{"RONBOX_SERVER__BIND=127.0.0.1:0", "RONBOX_STORE__MAX_BYTES=256MiB"},
+		DataDir: cfg.Node.DataDir, Env: calm(),
 	})
 	if err != nil {
 		t.Fatal(err)
