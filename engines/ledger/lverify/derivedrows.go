@@ -1,0 +1,221 @@
+package lverify
+
+import (
+	"ronbox/engines"
+	"ronbox/engines/ledger/record"
+	"ronbox/engines/ledger/tables"
+)
+
+// issuance is the name of an asset's issuance account.
+func issuance(asset string) string { return engines.IssuanceAccount(asset) }
+
+// states checks accounts and balances: those of the file row by row, then those that are not flushed.
+func (d *derived) states() {
+	met := map[tables.StateKey]bool{} // of those that are not flushed
+	for k, row := range tables.States(d.r, tables.StateKey{}) {
+		if k.Asset == 0 {
+			if _, newer := d.over.accounts[k.Account]; newer {
+				met[k] = true
+			}
+			d.account(k.Account)
+		} else {
+			d.stored(k, &row.Balance)
+			b, newer := d.over.balances[k]
+			if newer {
+				met[k] = true
+			} else {
+				b = row.Balance
+			}
+			d.balance(k, &b)
+		}
+		if !d.step() {
+			return
+		}
+	}
+	for ref := range d.over.accounts {
+		if !met[tables.StateKey{Account: ref}] {
+			d.account(ref)
+		}
+	}
+	for k, b := range d.over.balances {
+		if !met[k] {
+			d.balance(k, &b)
+		}
+	}
+	d.whole()
+}
+
+// stored checks a row of the file, which may be older than the newest record of its account.
+func (d *derived) stored(k tables.StateKey, b *tables.Balance) {
+	im, err := d.past.imageOf(b.State.LastSeq, k.Account, k.Asset)
+	if err != nil || im.State != b.State {
+		d.table("state", b.State.LastSeq, "account %d, asset %d: the row is not the state after that record", k.Account, k.Asset)
+	}
+}
+
+func (d *derived) balance(k tables.StateKey, b *tables.Balance) {
+	d.ends.row(k, b)
+	t := d.totals[k.Asset]
+	if t == nil {
+		t = new(totals)
+		d.totals[k.Asset] = t
+	}
+	t.put(&b.State)
+}
+
+// account checks what an account has besides balances.
+func (d *derived) account(ref uint64) {
+	known := &d.chain.accounts
+	if !known.known(ref) {
+		d.table("state", 0, "account %d was never opened", ref)
+		return
+	}
+	a, i := d.over.Account(ref), ref-1
+	if a.LastNonce != known.nonces[i] || a.LastSeq != known.seqs[i] || a.Flags != known.flags[i] {
+		d.table("state", a.LastSeq, "account %d has nonce %d and flags %q, the records make nonce %d and flags %q at record %d",
+			ref, a.LastNonce, a.Flags, known.nonces[i], known.flags[i], known.seqs[i])
+	}
+	if a.LastNonceSeq == 0 && a.LastNonce == 0 {
+		return
+	}
+	if err := d.past.read(a.LastNonceSeq); err != nil || d.past.rec.From != ref || d.past.rec.Nonce != a.LastNonce {
+		d.table("state", a.LastNonceSeq, "account %d: the record did not use nonce %d", ref, a.LastNonce)
+	}
+}
+
+// whole holds all rows together against all records.
+func (d *derived) whole() {
+	want := &d.chain.ends
+	switch {
+	case d.ends.count != want.count:
+		d.table("state", 0, "%d balances, the records make %d", d.ends.count, want.count)
+	case d.ends.newest != want.newest:
+		d.table("state", 0, "a balance is not the newest of its account")
+	case d.ends.images != want.images:
+		d.table("state", 0, "a balance counts other postings than it has")
+	}
+	for asset, t := range d.chain.totals {
+		if got := d.totals[asset]; got == nil || *got != *t {
+			d.table("sums", 0, "asset %d: the balances add up to other sums than the records", asset)
+		}
+	}
+}
+
+// names checks both ways between names and refs. That each account has its name was seen from its record.
+func (d *derived) names() {
+	refs, accounts := uint64(0), d.chain.accounts.count()
+	for ref, name := range tables.Accounts(d.r, 0) {
+		if refs++; ref == 0 || ref > accounts {
+			d.table("refs", 0, "account %d is called %q, and was never opened", ref, name)
+		}
+		if back, ok := tables.Ref(d.r, name); !ok || back != ref {
+			d.table("names", 0, "%q leads to account %d, not %d", name, back, ref)
+		}
+		if !d.step() {
+			return
+		}
+	}
+	for ref, name := range tables.Assets(d.r) {
+		if refs++; ref == 0 || ref > uint32(len(d.chain.issuers)) {
+			d.table("refs", 0, "asset %d is called %q, and was never declared", ref, name)
+		}
+		if back, ok := tables.AssetRef(d.r, name); !ok || back != ref {
+			d.table("names", 0, "%q leads to asset %d, not %d", name, back, ref)
+		}
+		if want := d.over.Name(d.chain.issuers[ref]); want != issuance(name) {
+			d.table("names", 0, "asset %q is issued by %q", name, want)
+		}
+	}
+	for _, table := range []string{"ledger/names", "ledger/refs"} {
+		if n := d.rows(table); n != refs {
+			d.table("names", 0, "%s has %d rows, %d names were given", table, n, refs)
+		}
+	}
+}
+
+// holds checks that there are no holds but those that records made, and that the open ones are in the order of expiry.
+func (d *derived) holds() {
+	stored, open := uint64(0), uint64(0)
+	for seq, h := range tables.Holds(d.r, 0) {
+		if d.past.read(seq) != nil || d.past.rec.Op != record.OpHold {
+			d.table("holds", seq, "no record made the hold")
+		}
+		if stored++; h.Open() {
+			open++
+		}
+		if !d.step() {
+			return
+		}
+	}
+	for seq := range d.over.holds {
+		if _, ok := tables.GetHold(d.r, seq); !ok {
+			stored++
+		}
+	}
+	if stored != d.held {
+		d.table("holds", 0, "%d holds, the records make %d", stored, d.held)
+	}
+	for end := range tables.HoldEnds(d.r, tables.HoldEnd{}) {
+		open--
+		if h, ok := tables.GetHold(d.r, end.Seq); !ok || !h.Open() || h.Expires != end.Expires {
+			d.table("hold_ends", end.Seq, "no hold that is open ends at %d", end.Expires)
+		}
+	}
+	if open != 0 {
+		d.table("hold_ends", 0, "an open hold is not in the order of expiry, or one too many is")
+	}
+}
+
+// onces checks that no permanent id or guard is bound but by records.
+func (d *derived) onces() {
+	n := uint64(0)
+	for range tables.Onces(d.r) {
+		n++
+	}
+	for k := range d.over.onces {
+		if _, ok := tables.GetOnce(d.r, k); !ok {
+			n++
+		}
+	}
+	if n != d.bound {
+		d.table("once", 0, "%d permanent ids and guards, the records bind %d", n, d.bound)
+	}
+}
+
+// marks checks that each stands where it says: as many postings behind the mark before it as lie between two marks.
+func (d *derived) marks() {
+	for k, seq := range tables.Marks(d.r) {
+		if !d.mark(k, seq) {
+			d.table("marks", seq, "account %d, asset %d: mark %d does not stand at posting %d", k.Account, k.Asset, k.N, k.N*tables.MarkEvery)
+		}
+		if !d.step() {
+			return
+		}
+	}
+	for k, row := range tables.States(d.r, tables.StateKey{}) {
+		for n := uint64(1); n <= row.Balance.Postings/tables.MarkEvery; n++ {
+			if _, ok := tables.GetMark(d.r, tables.MarkKey{StateKey: k, N: n}); !ok {
+				d.table("marks", row.Balance.State.LastSeq, "account %d, asset %d: mark %d is missing", k.Account, k.Asset, n)
+				break
+			}
+		}
+		if !d.step() {
+			return
+		}
+	}
+}
+
+// mark tells whether the mark before lies as far back as it must; before the first mark there is nothing.
+func (d *derived) mark(k tables.MarkKey, seq uint64) bool {
+	before := uint64(0)
+	if k.N > 1 {
+		before, _ = tables.GetMark(d.r, tables.MarkKey{StateKey: k.StateKey, N: k.N - 1})
+	}
+	for n := range tables.MarkEvery {
+		im, err := d.past.imageOf(seq, k.Account, k.Asset)
+		if seq = im.Prev; err != nil || seq == 0 && n < tables.MarkEvery-1 {
+			return false
+		}
+	}
+	return k.N != 0 && seq == before
+}

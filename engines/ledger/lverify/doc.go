@@ -1,0 +1,24 @@
+// Package lverify proves a ledger with a store.Reader alone: the journal without gaps, each record's place, bytes and arithmetic, the batches and
+// the chain of their roots, and every table that is derived from them. It proves an export by its lines alone too, makes a ledger of one, and
+// makes the derived tables of a ledger again.
+//
+// # Invariants
+//
+//  1. A whole check ends without a finding only if every byte of journal, batches and head is as it was committed, or the whole of it was
+//     made up anew with all digests, which gives the log another root.
+//  2. Each image of a record is the image before it and the record's change, and is followed by one record at most: no state was forked.
+//  3. Each derived row is what the records make of it, none is missing and none is too many; what is not flushed yet is redone first.
+//  4. A finding names the record or the batch and says what differs. Damage never panics, whatever it is.
+//  5. Memory: 17 bytes an account, some 60 MB for states and what is open, and what a crash left unflushed. An export needs some 300 bytes for
+//     each account and asset in it, since it has no table to look back into.
+//  6. An import makes the same records, batches and roots as its export has, and no other ledger than an empty one takes it.
+//  7. A rebuild that was interrupted is seen at the next open: nothing derived counts before all of it is there again.
+//
+// # Tasks and queues
+//
+// none: callers drive it. Import and rebuild send ledger.* commands through the store that they are given, one at a time.
+//
+// # Lock order
+//
+// none: nothing is shared.
+package lverify

@@ -1,0 +1,217 @@
+package lverify
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"ronbox/engines/ledger/record"
+	"ronbox/engines/ledger/tables"
+)
+
+// VerifyExport checks an export by its lines alone: bytes, chain, Merkle roots, arithmetic and sums, and that the names shown are those of the
+// records. One that begins later than the ledger is believed what came before it. A bad export is told in the report; the error is ctx's, or in's.
+func VerifyExport(ctx context.Context, in io.Reader, o Options) (Report, error) {
+	x := newExport(in, o)
+	err := x.all(ctx, func(record.Batch, [][]byte) error { return nil })
+	return x.rep, err
+}
+
+// export is one run over one export.
+type export struct {
+	in    *bufio.Scanner
+	o     Options
+	rep   Report
+	chain *chain
+	past  *linesPast
+	log   frontier
+	names names
+	raws  [][]byte // of the batch under way
+	lines uint64
+}
+
+func newExport(in io.Reader, o Options) *export {
+	x := &export{in: bufio.NewScanner(in), o: o, past: &linesPast{states: map[tables.StateKey]record.State{}}}
+	x.in.Buffer(make([]byte, 0, 64<<10), record.MaxLine+1)
+	return x
+}
+
+// all checks all lines, and gives whole batches that are good to batch, in order.
+func (x *export) all(ctx context.Context, batch func(record.Batch, [][]byte) error) error {
+	for x.in.Scan() {
+		if x.lines++; x.lines%1024 == 0 {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if x.o.Progress != nil {
+				x.o.Progress(x.rep.Records, 0)
+			}
+		}
+		l, err := record.ParseLine(x.in.Bytes())
+		if err != nil {
+			x.bad("%v", err)
+			return nil
+		}
+		good, err := x.line(&l, batch)
+		if err != nil || !good || x.rep.full() {
+			return err
+		}
+	}
+	if err := x.in.Err(); err != nil && !errors.Is(err, bufio.ErrTooLong) {
+		return err
+	} else if err != nil {
+		x.bad("it is longer than a line can be")
+		return nil
+	}
+	x.over()
+	return nil
+}
+
+func (x *export) bad(format string, args ...any) {
+	x.rep.found(Finding{Where: fmt.Sprintf("line %d", x.lines), Detail: fmt.Sprintf(format, args...)})
+}
+
+func (x *export) line(l *record.Line, batch func(record.Batch, [][]byte) error) (good bool, err error) {
+	if (l.Kind == record.LineFormat) != (x.lines == 1) {
+		x.bad("the line that says the format is the first, and no other")
+		return false, nil
+	}
+	switch l.Kind {
+	case record.LineFormat:
+		x.begin(l)
+	case record.LineRecord:
+		x.names.check(l, x)
+		x.raws = append(x.raws, l.Raw)
+		return x.chain.take(x.next(l), l.Raw), nil
+	case record.LineBatch:
+		if !x.chain.end(l.Batch) {
+			return false, nil
+		}
+		x.log.add(l.Batch.Root())
+		raws := x.raws
+		if x.raws = nil; len(x.rep.Findings) == 0 {
+			err = batch(l.Batch, raws)
+		}
+	}
+	return true, err
+}
+
+func (x *export) begin(l *record.Line) {
+	x.rep.Whole = l.From == 1
+	x.past.from = l.From
+	x.names = newNames(x.rep.Whole)
+	x.chain = newChain(&x.rep, x.past, x.rep.Whole)
+	x.chain.root = l.Prev
+	if x.rep.Whole && !l.Prev.IsZero() {
+		x.bad("it begins with the first record, and names a batch before it")
+	}
+}
+
+// next is the seq that a line must have.
+func (x *export) next(l *record.Line) uint64 {
+	if x.chain.began {
+		return x.chain.seq + 1
+	}
+	return x.past.from
+}
+
+// over checks that the export has an end, and says where it is.
+func (x *export) over() {
+	switch {
+	case x.chain == nil:
+		x.bad("it is empty")
+		return
+	case x.chain.count != 0:
+		x.rep.found(Finding{Where: "batches", Batch: x.chain.batch + 1, Detail: fmt.Sprintf("the export ends within it: nothing proves its %d records", x.chain.count)})
+	}
+	c := x.chain
+	c.balanced()
+	x.rep.Head = record.Head{Batches: c.batch, LastRoot: c.root, Seq: c.seq}
+	x.rep.Accounts, x.rep.Assets, x.rep.Holds = c.accounts.count(), uint64(len(c.issuers)), uint64(len(c.open))
+	if x.rep.Whole {
+		x.rep.Head.Root = x.log.root()
+		x.newest()
+	}
+	x.rep.OK = len(x.rep.Findings) == 0
+}
+
+// newest checks that no state was followed by two records, or by none that is known.
+func (x *export) newest() {
+	got := ends{seed: x.chain.ends.seed}
+	for k, s := range x.past.states {
+		got.newest += got.of(k, s.LastSeq)
+		got.count++
+	}
+	if got.newest != x.chain.ends.newest || got.count != x.chain.ends.count {
+		x.rep.found(Finding{Where: "sums", Detail: "a balance does not follow on its newest record"})
+	}
+}
+
+// linesPast is what the lines so far have said.
+type linesPast struct {
+	from   uint64 // seq of the first record
+	states map[tables.StateKey]record.State
+}
+
+func (p *linesPast) took(im *record.Image) {
+	p.states[tables.StateKey{Account: im.Account, Asset: im.Asset}] = im.State
+}
+
+func (p *linesPast) state(account uint64, asset uint32, prev uint64) (record.State, bool, error) {
+	s, ok := p.states[tables.StateKey{Account: account, Asset: asset}]
+	switch {
+	case !ok && prev < p.from:
+		return s, false, nil
+	case !ok:
+		return s, false, fmt.Errorf("record %d: %w", prev, errNoImage)
+	case s.LastSeq != prev:
+		return s, false, fmt.Errorf("%w: record %d came after %d", errStale, s.LastSeq, prev)
+	}
+	return s, true, nil
+}
+
+func (p *linesPast) hold(seq uint64) (held, bool, error) {
+	if seq >= p.from {
+		return held{}, false, errNoRecord
+	}
+	return held{}, false, nil
+}
+
+// names are those that the records of an export have given, or its lines have shown.
+type names struct {
+	whole    bool
+	accounts map[uint64]string
+	assets   map[uint32]string
+}
+
+func newNames(whole bool) names {
+	return names{whole: whole, accounts: map[uint64]string{}, assets: map[uint32]string{}}
+}
+
+// check compares the names that a line shows with those that its record's refs were given.
+func (n *names) check(l *record.Line, x *export) {
+	r := &l.Record
+	switch r.Op {
+	case record.OpOpen:
+		n.accounts[r.From] = r.Name
+	case record.OpAsset:
+		n.assets[r.Asset] = r.Name
+	}
+	for _, side := range [...]struct {
+		ref  uint64
+		name string
+	}{{r.From, l.Names.From}, {r.To, l.Names.To}} {
+		if name, known := n.accounts[side.ref]; known && name != side.name {
+			x.bad("record %d: account %d is %q, not %q", r.Seq, side.ref, name, side.name)
+		} else if !known && side.ref != 0 && !n.whole {
+			n.accounts[side.ref] = side.name
+		}
+	}
+	if name, known := n.assets[r.Asset]; known && name != l.Names.Asset {
+		x.bad("record %d: asset %d is %q, not %q", r.Seq, r.Asset, name, l.Names.Asset)
+	} else if !known && r.Asset != 0 && !n.whole {
+		n.assets[r.Asset] = l.Names.Asset
+	}
+}

@@ -1,0 +1,293 @@
+package lverify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"ronbox/engines/ledger/record"
+	"ronbox/engines/ledger/tables"
+	"ronbox/store"
+)
+
+// Verify checks the ledger that r reads. A bad ledger is told in the report; the error is ctx's alone.
+func Verify(ctx context.Context, r store.Reader, o Options) (Report, error) {
+	return verify(r, o, func() error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return nil
+	})
+}
+
+// Check is Verify as a step of a file's verification; the report goes to out, unless that is nil.
+func Check(ctx context.Context, o Options, out *Report) store.Check {
+	return check(func(r store.Reader) (Report, error) { return Verify(ctx, r, o) }, out)
+}
+
+// Checks is the whole check, for whoever wants neither report nor progress.
+func Checks() []store.Check {
+	never := func() error { return nil }
+	return []store.Check{check(func(r store.Reader) (Report, error) { return verify(r, Options{}, never) }, nil)}
+}
+
+func check(run func(store.Reader) (Report, error), out *Report) store.Check {
+	return store.Check{Name: "ledger", Run: func(r store.Reader) error {
+		rep, err := run(r)
+		if out != nil {
+			*out = rep
+		}
+		return errors.Join(err, rep.Err())
+	}}
+}
+
+func verify(r store.Reader, o Options, stop func() error) (Report, error) {
+	v := &file{r: r, o: o, from: max(o.From, 1), stop: stop}
+	v.rep.Whole = v.from == 1
+	v.total = tables.LastSeq(r)
+	if v.rep.Whole {
+		v.total *= 2
+	}
+	v.past = &journalPast{r: r}
+	v.chain = newChain(&v.rep, v.past, v.rep.Whole)
+	v.guard("journal", v.journal)
+	if v.rep.Whole && len(v.rep.Findings) == 0 && v.err == nil {
+		v.guard("tables", v.derived)
+	}
+	v.rep.OK = len(v.rep.Findings) == 0 && v.err == nil
+	return v.rep, v.err
+}
+
+// file is one run over one file.
+type file struct {
+	r     store.Reader
+	o     Options
+	stop  func() error
+	from  uint64
+	rep   Report
+	past  *journalPast
+	chain *chain
+	log   frontier
+	done  uint64
+	total uint64
+	err   error // of stop
+}
+
+// guard turns rows that do not decode into findings.
+func (v *file) guard(where string, fn func()) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case *store.RowError:
+			v.rep.found(Finding{Where: where, Detail: p.Error()})
+		default:
+			panic(p)
+		}
+	}()
+	fn()
+}
+
+// step counts a record, and answers whether to go on.
+func (v *file) step() bool {
+	if v.done%4096 == 0 {
+		v.err = v.stop()
+		if v.o.Progress != nil {
+			v.o.Progress(min(v.done, v.total), v.total)
+		}
+	}
+	v.done++
+	return v.err == nil && !v.rep.full()
+}
+
+// journal checks records, batches and the head.
+func (v *file) journal() {
+	head, known := tables.GetHead(v.r)
+	if format, _ := tables.GetFormat(v.r); known && format != tables.Format {
+		v.rep.found(Finding{Where: "head", Detail: fmt.Sprintf("the format of the tables is %d, this program knows %d", format, tables.Format)})
+	}
+	if v.from > 1 && !v.join() {
+		return
+	}
+	if v.records() && v.err == nil {
+		v.beyond()
+		v.head(head)
+		v.chain.balanced()
+	}
+}
+
+// join begins behind the batch before the first one to check.
+func (v *file) join() bool {
+	before, known := tables.Batch(v.r, v.from-1)
+	if !known {
+		v.rep.found(Finding{Where: "batches", Batch: v.from - 1, Detail: "it is not there"})
+		return false
+	}
+	c := v.chain
+	c.began, c.seq, c.batch, c.at, c.root = true, before.Last(), before.No, before.At, before.Root()
+	for ref, name := range tables.Assets(v.r) {
+		issuer, _ := tables.Ref(v.r, issuance(name))
+		c.issuers[ref] = issuer
+	}
+	return true
+}
+
+// records takes all records from the first batch to check on, and the header of each batch behind its last one.
+func (v *file) records() bool {
+	c := v.chain
+	var header record.Batch
+	for seq, raw := range tables.Raws(v.r, c.seq+1, math.MaxUint64) {
+		if c.count == 0 {
+			var known bool
+			if header, known = tables.Batch(v.r, c.batch+1); !known {
+				v.rep.found(Finding{Where: "batches", Batch: c.batch + 1, Detail: "it is not there, and record " + fmt.Sprint(seq) + " is"})
+				return false
+			}
+		}
+		if seq != c.seq+1 {
+			v.rep.found(Finding{Where: "journal", Seq: c.seq + 1, Detail: "it is missing"})
+			return false
+		}
+		if !c.take(seq, raw) {
+			return false
+		}
+		if seq == header.Last() {
+			if !c.end(header) {
+				return false
+			}
+			v.node(header)
+		}
+		if !v.step() {
+			return v.err != nil
+		}
+	}
+	if c.count != 0 {
+		v.rep.found(Finding{Where: "journal", Seq: c.seq + 1, Detail: fmt.Sprintf("it is missing: batch %d has records up to %d", header.No, header.Last())})
+		return false
+	}
+	return true
+}
+
+// beyond looks for what lies outside of what was checked.
+func (v *file) beyond() {
+	c := v.chain
+	if last := tables.LastBatch(v.r); last != c.batch {
+		v.rep.found(Finding{Where: "batches", Batch: last, Detail: fmt.Sprintf("the last batch with records is %d", c.batch)})
+	}
+	for no := range tables.Batches(v.r, 0, 1) {
+		v.rep.found(Finding{Where: "batches", Batch: no, Detail: "it lies before the first"})
+	}
+	for seq := range tables.Raws(v.r, 0, 1) {
+		v.rep.found(Finding{Where: "journal", Seq: seq, Detail: "it lies before the first"})
+	}
+}
+
+// head compares the head with where the journal ends.
+func (v *file) head(h tables.Head) {
+	c := v.chain
+	differ := func(what string, got, want any) {
+		v.rep.found(Finding{Where: "head", Detail: fmt.Sprintf("%s is %v, the journal has %v", what, got, want)})
+	}
+	if h.Seq != c.seq || h.Batches != c.batch || h.At != c.at {
+		differ("the end", fmt.Sprintf("record %d of batch %d at %d", h.Seq, h.Batches, h.At), fmt.Sprintf("record %d of batch %d at %d", c.seq, c.batch, c.at))
+	}
+	if h.LastRoot != c.root {
+		differ("the last root", h.LastRoot, c.root)
+	}
+	v.rep.Head = record.Head{Batches: c.batch, Root: v.log.root(), LastRoot: c.root, Seq: c.seq}
+	v.rep.Accounts, v.rep.Assets, v.rep.Holds = h.Accounts, uint64(h.Assets), h.OpenHolds
+	if !c.whole {
+		return
+	}
+	if h.Accounts != c.accounts.count() {
+		differ("the number of accounts", h.Accounts, c.accounts.count())
+	}
+	if int(h.Assets) != len(c.issuers) {
+		differ("the number of assets", h.Assets, len(c.issuers))
+	}
+	if h.OpenHolds != uint64(len(c.open)) {
+		differ("the number of open holds", h.OpenHolds, len(c.open))
+	}
+}
+
+// journalPast looks back into the journal.
+type journalPast struct {
+	r     store.Reader
+	rec   record.Record
+	cache map[tables.StateKey]record.State
+}
+
+// cacheStates is how many states are kept to be met again: with its key each takes some 200 bytes of a map.
+const cacheStates = 1 << 18
+
+var (
+	errNoRecord = errors.New("it is not there")
+	errNoImage  = errors.New("the record before it does not touch it")
+	errStale    = errors.New("it does not follow on the newest record before it")
+)
+
+func (p *journalPast) took(im *record.Image) {
+	if p.cache == nil {
+		p.cache = map[tables.StateKey]record.State{}
+	}
+	k := tables.StateKey{Account: im.Account, Asset: im.Asset}
+	if len(p.cache) >= cacheStates {
+		if _, has := p.cache[k]; !has {
+			for other := range p.cache { // any one: maps begin anywhere
+				delete(p.cache, other)
+				break
+			}
+		}
+	}
+	p.cache[k] = im.State
+}
+
+func (p *journalPast) state(account uint64, asset uint32, prev uint64) (record.State, bool, error) {
+	if s, ok := p.cache[tables.StateKey{Account: account, Asset: asset}]; ok {
+		if s.LastSeq != prev {
+			return s, false, fmt.Errorf("%w: record %d came after %d", errStale, s.LastSeq, prev)
+		}
+		return s, true, nil
+	}
+	im, err := p.imageOf(prev, account, asset)
+	return im.State, err == nil, err
+}
+
+// imageOf finds the image of an account in an asset in a record.
+func (p *journalPast) imageOf(seq, account uint64, asset uint32) (record.Image, error) {
+	if err := p.read(seq); err != nil {
+		return record.Image{}, fmt.Errorf("record %d: %w", seq, err)
+	}
+	for _, im := range p.rec.Images {
+		if im.Account == account && im.Asset == asset {
+			return im, nil
+		}
+	}
+	return record.Image{}, fmt.Errorf("record %d: %w", seq, errNoImage)
+}
+
+// read reads a record of which nothing is believed but that it decodes.
+func (p *journalPast) read(seq uint64) error {
+	raw := tables.Raw(p.r, seq)
+	if raw == nil {
+		return errNoRecord
+	}
+	if err := p.rec.Decode(raw); err != nil {
+		return err
+	}
+	if p.rec.Seq != seq {
+		return errNoRecord
+	}
+	return nil
+}
+
+func (p *journalPast) hold(seq uint64) (held, bool, error) {
+	if err := p.read(seq); err != nil {
+		return held{}, false, err
+	}
+	r := &p.rec
+	if r.Op != record.OpHold {
+		return held{}, false, errors.New("it is no hold")
+	}
+	return held{r.From, r.To, r.Asset, r.Amount, r.At, r.Expires}, true, nil
+}

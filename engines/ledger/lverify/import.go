@@ -1,0 +1,156 @@
+package lverify
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"ronbox/engines/ledger/record"
+	"ronbox/engines/ledger/tables"
+	"ronbox/store"
+)
+
+// ImportOptions say how to import.
+type ImportOptions struct {
+	Options
+	// Key is what hashed the idempotency keys of the ledger that was exported; a repetition of its requests is known by nothing else. The
+	// export does not tell it. Zero draws one.
+	Key tables.StoreKey
+	// Now is the wall clock, nil time.Now: a ledger of the future is refused, as it could not be gone on with.
+	Now func() time.Time
+}
+
+// sliceKeys is how many rows a command writes at most, but for a batch that has more.
+const sliceKeys = 10_000
+
+// ErrNotEmpty: the file has a ledger, and not one that the export goes on from.
+var ErrNotEmpty = errors.New("the file has another ledger already: import into a new data folder")
+
+// Import makes the ledger of an export that begins with its first record: the same records, batches and roots, then the tables derived from
+// them. The file's ledger must be empty, or be how the export begins, as after an import that was interrupted. Batches are written as they are
+// proven: of a bad export, which the report tells, the ledger has what is good. s is open, its committer runs and its ledger does not.
+func Import(ctx context.Context, s *store.Store, in io.Reader, o ImportOptions) (Report, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Key == (tables.StoreKey{}) {
+		_, _ = rand.Read(o.Key[:]) // never fails
+	}
+	m := &importer{ctx: ctx, s: s, o: o, x: newExport(in, o.Options)}
+	err := s.View(ctx, func(r store.Reader) error {
+		m.had, _ = tables.GetHead(r)
+		return nil
+	})
+	if err == nil {
+		err = m.x.all(ctx, m.batch)
+	}
+	if err == nil {
+		err = m.send()
+	}
+	if err != nil {
+		return m.x.rep, fmt.Errorf("import: %w", err)
+	}
+	return m.x.rep, Rebuild(ctx, s, o.Options)
+}
+
+// importer collects batches for commands.
+type importer struct {
+	ctx  context.Context
+	s    *store.Store
+	o    ImportOptions
+	x    *export
+	had  tables.Head // of the file before
+	next importSlice
+	keys int
+}
+
+// batch takes a batch that was found good.
+func (m *importer) batch(b record.Batch, raws [][]byte) error {
+	switch {
+	case !m.x.rep.Whole:
+		return errors.New("the export does not begin with the first record")
+	case b.No == m.had.Batches && b.Root() != m.had.LastRoot:
+		return ErrNotEmpty
+	case b.At > m.o.Now().UnixNano():
+		return fmt.Errorf("batch %d is of the future: the clock is wrong, or was where the export comes from", b.No)
+	case b.No <= m.had.Batches:
+		return nil
+	}
+	if m.keys > 0 && m.keys+len(raws)+1 > sliceKeys {
+		if err := m.send(); err != nil {
+			return err
+		}
+	}
+	m.next.batches = append(m.next.batches, importBatch{b, raws})
+	m.keys += len(raws) + 1
+	return nil
+}
+
+// send commits what was collected. What the file has beyond the export is another ledger's.
+func (m *importer) send() error {
+	c := m.x.chain
+	if c == nil || len(m.next.batches) == 0 {
+		if c != nil && c.batch < m.had.Batches {
+			return ErrNotEmpty
+		}
+		return nil
+	}
+	last := m.next.batches[len(m.next.batches)-1].header
+	m.next.head = tables.Head{
+		Seq: last.Last(), Batches: last.No, At: last.At, LastRoot: last.Root(),
+		Accounts: c.accounts.count(), Assets: uint32(len(c.issuers)), OpenHolds: uint64(len(c.open)),
+	}
+	if m.had.Batches == 0 {
+		m.next.key = &m.o.Key
+	}
+	_, err := store.Commit(m.ctx, m.s, store.Work, m.next)
+	m.had, m.next, m.keys = m.next.head, importSlice{}, 0
+	return err
+}
+
+// importBatch is a batch as it was exported.
+type importBatch struct {
+	header record.Batch
+	raws   [][]byte
+}
+
+// importSlice is the command that writes batches behind the head.
+type importSlice struct {
+	key     *tables.StoreKey // of a ledger that begins
+	batches []importBatch
+	head    tables.Head // after the last one
+}
+
+var _ store.Command[struct{}] = importSlice{}
+
+// Kind names the command.
+func (importSlice) Kind() string { return "ledger.import/1" }
+
+// Size is what the command weighs in its group.
+func (c importSlice) Size() (n int) {
+	for _, b := range c.batches {
+		for _, raw := range b.raws {
+			n += len(raw)
+		}
+	}
+	return n
+}
+
+// Apply refuses batches that do not follow on the head.
+func (c importSlice) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (done struct{}, err error) {
+	head, known := tables.GetHead(r)
+	if first := c.batches[0].header; first.No != head.Batches+1 || first.Prev != head.LastRoot {
+		return done, ErrNotEmpty
+	}
+	if !known && c.key != nil {
+		tables.PutGenesis(w, *c.key)
+	}
+	for i := range c.batches {
+		tables.PutBatch(w, &c.batches[i].header, c.batches[i].raws)
+	}
+	tables.PutHead(w, c.head)
+	return done, nil
+}

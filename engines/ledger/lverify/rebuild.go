@@ -1,0 +1,201 @@
+package lverify
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines/ledger/record"
+	"ronbox/engines/ledger/tables"
+	"ronbox/store"
+)
+
+// Rebuild drops the tables that are derived from the journal and makes them again, in commands of at most 10,000 rows. The sealed runs of
+// the idempotency index are dropped too: the next open makes them of the journal. The journal is believed; Verify it before. s is open, its
+// committer runs and its ledger does not. After an error, a crash too, Rebuild it again.
+func Rebuild(ctx context.Context, s *store.Store, o Options) error {
+	for _, b := range tables.DerivedBuckets() {
+		if err := clearTable(ctx, s, b); err != nil {
+			return fmt.Errorf("rebuild: clear %s: %w", b.Name, err)
+		}
+	}
+	for place := (progress{}); ; {
+		var err error
+		place, err = store.Commit(ctx, s, store.Work, redo{after: place.done, records: sliceKeys / rowsPerRecord})
+		if err != nil {
+			return fmt.Errorf("rebuild: %w", err)
+		}
+		if o.Progress != nil {
+			o.Progress(place.done, place.total)
+		}
+		if place.done == place.total {
+			return nil
+		}
+	}
+}
+
+// rowsPerRecord is how many rows a record changes at most: two balances with marks, the payer's account, a hold and its expiry, and now and
+// then the nodes of its batch; a name is two.
+const rowsPerRecord = 8
+
+// clearTable deletes all rows of a derived table. What says how far the tables have come goes first of all: they count for nothing from then on.
+func clearTable(ctx context.Context, s *store.Store, b *store.Bucket) error {
+	if _, err := store.Commit(ctx, s, store.Work, wipe{bucket: flushBucket(), rows: 1}); err != nil {
+		return err
+	}
+	for more := true; more; {
+		var err error
+		if more, err = store.Commit(ctx, s, store.Work, wipe{bucket: b, rows: sliceKeys}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flushBucket has the one row that says how far the derived tables have come.
+func flushBucket() *store.Bucket {
+	all := tables.DerivedBuckets()
+	return all[slices.IndexFunc(all, func(b *store.Bucket) bool { return b.Name == "ledger/flush" })]
+}
+
+// wipe is the command that deletes the first rows of a table, or its first sub-bucket. It answers whether there may be more.
+type wipe struct {
+	bucket *store.Bucket
+	rows   int
+}
+
+var _ store.Command[bool] = wipe{}
+
+// Kind names the command.
+func (wipe) Kind() string { return "ledger.rebuild/1" }
+
+// Apply deletes.
+func (c wipe) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (more bool, err error) {
+	if c.bucket.Subs {
+		for sub := range store.Subs(r, c.bucket) {
+			w.Drop(sub)
+			return true, nil
+		}
+		return false, nil
+	}
+	n := 0
+	for k := range r.Range(c.bucket, nil, nil) {
+		if n++; n > c.rows {
+			return true, nil
+		}
+		w.Delete(c.bucket, bytes.Clone(k))
+	}
+	return false, nil
+}
+
+// redo is the command that takes records into the derived tables. What says how far they have come stays at the end of a whole batch: an open
+// after a crash goes on from there, and takes some records again.
+type redo struct {
+	after   uint64 // seq of the last record taken
+	records int
+}
+
+var _ store.Command[progress] = redo{}
+
+// progress is how many of how many records are taken.
+type progress struct{ done, total uint64 }
+
+// Kind names the command.
+func (redo) Kind() string { return "ledger.rebuild/1" }
+
+// Size is what the command weighs in its group.
+func (c redo) Size() int { return c.records * rowsPerRecord * 64 }
+
+// Apply takes records from where the tables have come to.
+func (c redo) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (progress, error) {
+	head, _ := tables.GetHead(r)
+	over, end, seq := newOverlay(r), min(head.Seq, c.after+uint64(c.records)), c.after
+	for next, rec := range tables.Records(r, c.after+1, end+1) {
+		if next != seq+1 {
+			break
+		}
+		if err := over.redo(rec); err != nil {
+			return progress{}, err
+		}
+		seq = next
+	}
+	if seq != end {
+		return progress{}, fmt.Errorf("record %d is missing", seq+1)
+	}
+	over.put(w)
+	return progress{seq, head.Seq}, logged(r, w, seq)
+}
+
+// logged enters the batches whose last record was taken into the log of batch roots, and notes the last one.
+func logged(r store.Reader, w *store.Writes, seq uint64) error {
+	at := tables.GetFlushed(r)
+	fresh := map[uint64]b3.Digest{}
+	read := func(pos uint64) (b3.Digest, error) {
+		if d, ok := fresh[pos]; ok {
+			return d, nil
+		}
+		return tables.LogNodes(r)(pos)
+	}
+	for no, b := range tables.Batches(r, at.Batches+1, at.Batches+1+sliceKeys) {
+		if b.Last() > seq {
+			break
+		}
+		nodes, err := record.LogNodes(no-1, b.Root(), read)
+		if err != nil {
+			return err
+		}
+		for _, n := range nodes {
+			fresh[n.Pos] = n.Hash
+		}
+		tables.PutLogNodes(w, nodes...)
+		at = tables.Flushed{Seq: b.Last(), Batches: no}
+	}
+	tables.PutFlushed(w, at)
+	return nil
+}
+
+// put writes the rows, in the order of the file.
+func (o *overlay) put(w *store.Writes) {
+	for _, k := range slices.SortedFunc(maps.Keys(o.marks), compareMarks) {
+		tables.PutMark(w, tables.Mark{MarkKey: k, Seq: o.marks[k]})
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(o.balances), compareStates) {
+		tables.PutBalance(w, k, o.balances[k])
+	}
+	for _, ref := range slices.Sorted(maps.Keys(o.accounts)) {
+		tables.PutAccount(w, ref, o.accounts[ref])
+	}
+	for _, ref := range slices.Sorted(maps.Keys(o.names)) {
+		tables.PutName(w, ref, o.names[ref])
+	}
+	for _, ref := range slices.Sorted(maps.Keys(o.assets)) {
+		tables.PutAsset(w, ref, o.assets[ref])
+	}
+	for _, seq := range slices.Sorted(maps.Keys(o.holds)) {
+		tables.PutHold(w, seq, o.holds[seq])
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(o.onces), compareOnces) {
+		tables.PutOnce(w, k, o.onces[k])
+	}
+}
+
+func compareStates(a, b tables.StateKey) int {
+	return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Asset, b.Asset))
+}
+
+func compareMarks(a, b tables.MarkKey) int {
+	return cmp.Or(compareStates(a.StateKey, b.StateKey), cmp.Compare(a.N, b.N))
+}
+
+func compareOnces(a, b tables.OnceKey) int {
+	if a.Guard != b.Guard && a.Guard {
+		return 1
+	} else if a.Guard != b.Guard {
+		return -1
+	}
+	return bytes.Compare(a.Key[:], b.Key[:])
+}

@@ -1,0 +1,70 @@
+package lverify
+
+import (
+	"errors"
+	"fmt"
+
+	"ronbox/engines/ledger/record"
+)
+
+// Options say what to check.
+type Options struct {
+	// From is the first batch to check; 0 and 1 are all, which alone checks the derived tables too.
+	From uint64
+	// Progress, unless nil, is told now and then how many of how many records were looked at. A whole check looks at them twice.
+	Progress func(done, total uint64)
+}
+
+// maxFindings is after how many findings a check ends: more would say nothing new.
+const maxFindings = 20
+
+// Report says what was checked. OK means all that was asked for, and all good.
+type Report struct {
+	OK       bool        `json:"ok"`
+	Whole    bool        `json:"whole"` // from the first record on, with the derived tables
+	Head     record.Head `json:"head"`  // as recomputed; a check of the newest batches alone has no root of the log
+	Records  uint64      `json:"records"`
+	Batches  uint64      `json:"batches"`
+	Accounts uint64      `json:"accounts"`
+	Assets   uint64      `json:"assets"`
+	Holds    uint64      `json:"open_holds"`
+	Keys     uint64      `json:"idempotency_keys"` // in sealed runs
+	Findings []Finding   `json:"findings,omitzero"`
+}
+
+// Finding is one thing found wrong.
+type Finding struct {
+	Where  string `json:"where"`           // journal, batches, head, sums, or the table
+	Seq    uint64 `json:"seq,omitzero"`    // of the record, 0 if it is none's
+	Batch  uint64 `json:"batch,omitzero"`  // likewise
+	Detail string `json:"detail,omitzero"` // what differs
+}
+
+func (f Finding) Error() string {
+	switch {
+	case f.Seq != 0:
+		return fmt.Sprintf("%s: record %d: %s", f.Where, f.Seq, f.Detail)
+	case f.Batch != 0:
+		return fmt.Sprintf("%s: batch %d: %s", f.Where, f.Batch, f.Detail)
+	}
+	return f.Where + ": " + f.Detail
+}
+
+// Err is the findings as one error, nil if there are none.
+func (r *Report) Err() error {
+	errs := make([]error, len(r.Findings))
+	for i, f := range r.Findings {
+		errs[i] = f
+	}
+	return errors.Join(errs...)
+}
+
+// found notes a finding.
+func (r *Report) found(f Finding) {
+	if len(r.Findings) < maxFindings {
+		r.Findings = append(r.Findings, f)
+	}
+}
+
+// full tells whether there are findings enough.
+func (r *Report) full() bool { return len(r.Findings) >= maxFindings }

@@ -1,0 +1,114 @@
+package lverify
+
+import (
+	"fmt"
+	"hash/maphash"
+	"math/bits"
+
+	"ronbox/engines"
+	"ronbox/engines/ledger/record"
+	"ronbox/engines/ledger/tables"
+)
+
+// wide is a sum modulo 2^128: that two such sums are equal says that the true ones are, or are 2^128 apart.
+type wide struct{ hi, lo uint64 }
+
+func (w *wide) add(a engines.Amount) {
+	hi, lo := a.Parts()
+	var carry uint64
+	w.lo, carry = bits.Add64(w.lo, lo, 0)
+	w.hi, _ = bits.Add64(w.hi, hi, carry)
+}
+
+func (w *wide) sub(a engines.Amount) {
+	hi, lo := a.Parts()
+	var borrow uint64
+	w.lo, borrow = bits.Sub64(w.lo, lo, 0)
+	w.hi, _ = bits.Sub64(w.hi, hi, borrow)
+}
+
+// totals are the sums of one asset over all accounts.
+type totals struct{ credits, debits, coming, held wide }
+
+func (t *totals) put(s *record.State) {
+	t.credits.add(s.CreditsPosted)
+	t.debits.add(s.DebitsPosted)
+	t.coming.add(s.CreditsHeld)
+	t.held.add(s.DebitsHeld)
+}
+
+func (t *totals) take(s *record.State) {
+	t.credits.sub(s.CreditsPosted)
+	t.debits.sub(s.DebitsPosted)
+	t.coming.sub(s.CreditsHeld)
+	t.held.sub(s.DebitsHeld)
+}
+
+// sum lets a state take the place of another in the totals of its asset.
+func (c *chain) sum(asset uint32, was, is *record.State) {
+	t := c.totals[asset]
+	if t == nil {
+		t = new(totals)
+		c.totals[asset] = t
+	}
+	t.take(was)
+	t.put(is)
+}
+
+// balanced checks, unless a state was out of reach, that in each asset all that was credited was debited, and all that is set aside is set aside for someone.
+func (c *chain) balanced() {
+	if c.blind {
+		return
+	}
+	for asset, t := range c.totals {
+		if t.credits != t.debits {
+			c.rep.found(Finding{Where: "sums", Detail: fmt.Sprintf("asset %d: credits and debits differ", asset)})
+		}
+		if t.coming != t.held {
+			c.rep.found(Finding{Where: "sums", Detail: fmt.Sprintf("asset %d: held credits and held debits differ", asset)})
+		}
+	}
+}
+
+// ends tells the newest states of all accounts, as sums of keyed hashes: a state enters with the record that made it, and leaves with the one
+// that names it as the one before. Nobody outside knows the key, so that no two sets of states have one sum.
+type ends struct {
+	seed   maphash.Seed
+	newest uint64 // of the hashes of the newest states
+	count  uint64 // of how many accounts and assets
+	images uint64 // of a hash an image, without its place
+}
+
+// stateAt is a state as it is hashed: where, and after which record.
+type stateAt struct {
+	key tables.StateKey
+	seq uint64
+}
+
+func newEnds() ends { return ends{seed: maphash.MakeSeed()} }
+
+func (e *ends) add(im *record.Image) {
+	k := tables.StateKey{Account: im.Account, Asset: im.Asset}
+	e.newest += e.of(k, im.State.LastSeq)
+	if im.Prev != 0 {
+		e.newest -= e.of(k, im.Prev)
+	} else {
+		e.count++
+	}
+	e.images += e.of(k, 0)
+}
+
+func (e *ends) of(k tables.StateKey, seq uint64) uint64 {
+	return maphash.Comparable(e.seed, stateAt{k, seq})
+}
+
+// row adds a newest state and how many records made it what it is.
+func (e *ends) row(k tables.StateKey, b *tables.Balance) {
+	e.newest += e.of(k, b.State.LastSeq)
+	e.images += e.of(k, 0) * b.Postings
+	e.count++
+}
+
+func show(s *record.State) string {
+	return fmt.Sprintf("+%s -%s, held -%s +%s, %s on day %d", s.CreditsPosted, s.DebitsPosted, s.DebitsHeld, s.CreditsHeld, s.DayDebits, s.Day)
+}
