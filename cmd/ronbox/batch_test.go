@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -252,6 +253,42 @@ func checkBatch(t *rapid.T, f *fakeBank, b *batchRun, rows []batchRow) {
 	}
 }
 
+// What was refused is tried again when that is asked for, and nothing else.
+func TestBatchRetriesWhatWasRefused(t *testing.T) {
+	f := newFakeBank(func(int) int { return 7 })
+	f.balance["a"] = 2
+	var file strings.Builder
+	file.WriteString("op,from,to,asset,amount_minor,memo\n")
+	for i := range 6 {
+		fmt.Fprintf(&file, "transfer,a,b,ron,1,%d\n", i)
+	}
+	path := filepath.Join(t.TempDir(), "pay.csv")
+	if err := os.WriteFile(path, []byte(file.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := func(retry bool) string {
+		var out strings.Builder
+		a := &app{stdout: &out, stderr: io.Discard, now: now, flags: flags{json: true}}
+		if err := a.walletBatch(t.Context(), f, path, batchFlags{chunk: 4, retry: retry}); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	for _, tt := range []struct {
+		funds int
+		retry bool
+		want  string
+		done  int
+	}{
+		{0, false, `"accepted":2`, 2}, {1, false, `"accepted":2`, 2}, {0, true, `"accepted":3`, 3}, {9, true, `"accepted":6,"refused":[]`, 6}, {9, true, `"accepted":6`, 6},
+	} {
+		f.balance["a"] += tt.funds
+		if out := run(tt.retry); !strings.Contains(out, tt.want) || len(f.memos) != tt.done {
+			t.Errorf("with %d more, retry %t: %d done, %s", tt.funds, tt.retry, len(f.memos), out)
+		}
+	}
+}
+
 func TestBatchAtomic(t *testing.T) {
 	dir := t.TempDir()
 	n := 0
@@ -301,127 +338,4 @@ func TestBatchOfABrokeAccount(t *testing.T) {
 	if f.requests > 205 {
 		t.Errorf("%d requests", f.requests)
 	}
-}
-
-func TestBatchFiles(t *testing.T) {
-	const head = "op,from,to,asset,amount_minor\n"
-	for _, tt := range []struct{ doc, in, want string }{
-		{"csv", head + "transfer,alice,bob,ron,5\nburn,bob,,ron,1\n", ""},
-		{"csv with quotes and more columns", "op,to,asset,amount_minor,memo\nissue,alice,ron,5,\"a, b\"\n", ""},
-		{"ndjson", `{"op":"transfer","from":"alice","to":"bob","asset":"ron","amount_minor":"5"}` + "\n\n" + `{"op":"release","hold":"tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD"}`, ""},
-		{"nothing", "", "f: no operation"},
-		{"a header alone", head, "f: no operation"},
-		{"an unknown column", "op,from,too\n", `f:1: the first line names the columns: "too" is none of op,from,`},
-		{"a column twice", "op,from,from\n", `f:1: the first line names the columns: "from" stands twice`},
-		{"no op", "from,to\na,b\n", "f:1: the first line names the columns: op is missing"},
-		{"too few fields", head + "transfer,alice\n", "f:2: 2 fields where the header has 5"},
-		{"a quote left open", head + "transfer,\"alice\n", "f:2: "},
-		{"an unknown op", head + "give,alice,bob,ron,5\n", `f:2: op: "give": must be issue, transfer,`},
-		{"a missing member", head + "transfer,alice,,ron,5\n", "f:2: to: missing"},
-		{"a member too many", head + "burn,alice,bob,ron,5\n", "f:2: to: this op has no such member"},
-		{"an amount with a point", head + "transfer,alice,bob,ron,5.00\n", "f:2: amount_minor: "},
-		{"an amount of nothing", head + "transfer,alice,bob,ron,0\n", "f:2: amount_minor: "},
-		{"a sign", head + "transfer,alice,bob,ron,-5\n", "f:2: amount_minor: "},
-		{"an account with a space", head + "transfer,al ice,bob,ron,5\n", "f:2: from: "},
-		{"an asset in capitals", head + "transfer,alice,bob,RON,5\n", "f:2: asset: "},
-		{"to oneself", head + "transfer,alice,alice,ron,5\n", "f:2: to: is from"},
-		{"a nonce of 0", "op,from,to,asset,amount_minor,nonce\ntransfer,alice,bob,ron,5,0\n", "f:2: nonce: "},
-		{"nonces here and there", "op,from,to,asset,amount_minor,nonce\ntransfer,alice,bob,ron,5,4\ntransfer,alice,bob,ron,5,\n", "f:3: nonce: line 2 of the same payer"},
-		{"a time that is none", "op,from,to,asset,amount_minor,valid_until\ntransfer,alice,bob,ron,5,soon\n", "f:2: valid_until: "},
-		{"a hold of a year", "op,from,to,asset,amount_minor,expires_in_s\nhold,alice,bob,ron,5,31536000\n", "f:2: expires_in_s: must be 1 to 2592000"},
-		{"a long memo", "op,to,asset,amount_minor,memo\nissue,alice,ron,5," + strings.Repeat("x", 129) + "\n", "f:2: memo: "},
-		{"a txid that is none", "op,hold\ncapture,tx_1\n", "f:2: hold: "},
-		{"two faults", head + "give,a,b,ron,1\ntransfer,a,b,ron,x\n", "f:3: amount_minor: "},
-		{"an unknown member", `{"op":"release","hold":"tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD","x":1}`, "f:1: "},
-		{"no json", "{\n", "f:1: "},
-		{"an endless line", `{"op":"` + strings.Repeat("x", maxBatchLine+1) + "\n", "f:1: the line is longer"},
-		{"many faults", head + strings.Repeat("give,a,b,ron,1\n", 30), "and 10 more"},
-	} {
-		_, err := parseBatch("f", strings.NewReader(tt.in))
-		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: err = %v, want %q", tt.doc, err, tt.want)
-		}
-	}
-}
-
-// CSV and NDJSON of the same operations are the same batch.
-func TestBatchFormsAreOne(t *testing.T) {
-	csv := "memo,op,from,to,asset,amount_minor\nx,transfer,alice,bob,ron,5\n"
-	lines := `{"op":"transfer","from":"alice","to":"bob","asset":"ron","amount_minor":"5","memo":"x"}`
-	var sums []string
-	for _, in := range []string{csv, lines} {
-		rows, err := parseBatch("f", strings.NewReader(in))
-		if err != nil {
-			t.Fatal(err)
-		}
-		d, err := inputDigest(rows)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sums = append(sums, d.String())
-	}
-	if sums[0] != sums[1] {
-		t.Errorf("%v", sums)
-	}
-}
-
-func TestBatchStateFiles(t *testing.T) {
-	plan := batchPlan{Version: 1, Input: "b3:x", Mode: modeIndependent, Rows: 2}
-	path := filepath.Join(t.TempDir(), "s")
-	s, steps, err := openBatchState(path, plan)
-	if err != nil || len(steps) != 0 {
-		t.Fatalf("%v, %v", steps, err)
-	}
-	if _, _, err := openBatchState(path, plan); judge(err).code != exitLocked {
-		t.Errorf("a second run: %v", err)
-	}
-	if err := s.write(batchStep{No: 0, Rows: []span{{0, 1}}}); err != nil {
-		t.Fatal(err)
-	}
-	s.close()
-	s, steps, err = openBatchState(path, plan)
-	if err != nil || len(steps) != 1 || steps[0].Rows[0] != (span{0, 1}) {
-		t.Fatalf("%v, %v", steps, err)
-	}
-	s.close()
-	other := plan
-	other.Input = "b3:y"
-	if _, _, err := openBatchState(path, other); judge(err).reason != "other_batch" {
-		t.Errorf("another file: %v", err)
-	}
-	for name, text := range map[string]string{"no plan": "{}\n", "text": "hello\n", "a step that is none": `{"ronbox_batch":1,"input":"b3:x","mode":"independent","rows":2}` + "\n{\"x\":1}\n"} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := openBatchState(path, plan); err == nil {
-			t.Errorf("%s: accepted", name)
-		}
-	}
-	b := &batchRun{rows: make([]batchRow, 2), mode: modeIndependent}
-	for name, steps := range map[string][]batchStep{
-		"settled before sent": {{No: 0, Settled: true}},
-		"another number":      {{No: 1}},
-		"sent twice":          {{No: 0}, {No: 0}},
-		"rows that are not":   {{No: 0, Rows: []span{{0, 9}}}, {No: 0, Settled: true}},
-	} {
-		if _, err := b.begin(steps); err == nil {
-			t.Errorf("%s: accepted", name)
-		}
-	}
-}
-
-func FuzzBatchFile(f *testing.F) {
-	f.Add("op,from,to,asset,amount_minor\ntransfer,alice,bob,ron,5\n")
-	f.Add(`{"op":"transfer","from":"alice","to":"bob","asset":"ron","amount_minor":"5"}` + "\n")
-	f.Fuzz(func(t *testing.T, in string) {
-		rows, err := parseBatch("f", strings.NewReader(in))
-		if err != nil {
-			return
-		}
-		for i := range rows {
-			if _, err := newBatchRow(rows[i].line, rows[i].op); err != nil {
-				t.Errorf("an accepted row is refused: %v", err)
-			}
-		}
-	})
 }

@@ -24,6 +24,8 @@
 //  9. Ctrl-C ends a verb, also one that waits at a question or for its stdin; a
 //     second one ends it whatever it does.
 //  10. A flag that is given nothing is refused: it would ask for less than meant.
+//  11. What changes money tells its key before it is sent, and is sent again under no
+//     other while an answer to it is missing: whatever is lost, it is done once.
 //
 // # Tasks and queues
 //

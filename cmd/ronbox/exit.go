@@ -125,6 +125,9 @@ func judgeProblem(p *wire.Problem) verdict {
 			v.next = "check the URL; what administers a node is on its socket (--data-dir), on TCP with server.admin_on_tcp only"
 		}
 	}
+	if p.Code == "LIMITS_EXCEEDED" { // no token would help
+		v.code, v.next = exitFailed, "move less at once, or raise the limit that is named"
+	}
 	switch p.Reason {
 	case "chain_mismatch", "version_skew":
 		v.next = "look at `ronbox registry head` and try again on top of it"

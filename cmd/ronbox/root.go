@@ -11,8 +11,8 @@ import (
 func (a *app) tree() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "ronbox",
-		Short: "One node, one binary, one file: a signed registry on an embedded store",
-		Long: `One node, one binary, one file: a signed registry on an embedded store.
+		Short: "One node, one binary, one file: a signed registry and a wallet on an embedded store",
+		Long: `One node, one binary, one file: a signed registry and a wallet on an embedded store.
 
 A verb finds the node by --data-dir (its admin socket), or by --url and --token-file;
 verbs that read a file need no node. Results go to stdout, everything else to stderr.

@@ -29,6 +29,7 @@ func TestExitCodes(t *testing.T) {
 		{fmt.Errorf("head: %w", client.ErrNotReachable), 4},
 		{&wire.Problem{Status: 401}, 5},
 		{&wire.Problem{Status: 403}, 5},
+		{&wire.Problem{Status: 403, Code: "LIMITS_EXCEEDED"}, 1},
 		{&wire.Problem{Status: 408}, 6},
 		{&wire.Problem{Status: 429}, 6},
 		{&wire.Problem{Status: 503}, 6},

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/go-json-experiment/json"
+
+	"ronbox/appliance/b3"
+	"ronbox/httpapi/client"
+	"ronbox/httpapi/wire"
+)
+
+// send makes one request until there is an answer, and gives what became of its rows.
+func (b *batchRun) send(ctx context.Context, step *batchStep) (*batchStep, error) {
+	rows, ops, err := b.ops(step)
+	if err != nil {
+		return nil, err
+	}
+	key, err := b.key(step.No, ops)
+	if err != nil {
+		return nil, err
+	}
+	var got client.BatchPosted
+	lost := false
+	err = b.repeat(ctx, fmt.Sprintf("request %d", step.No), func() (err error) {
+		got, err = b.node.Batch(ctx, key, wire.Batch{Mode: b.mode, Ops: ops})
+		lost = lost || unknownOutcome(err)
+		return err
+	})
+	if end, refused := b.refusedWhole(step, rows, err); refused {
+		return end, nil
+	}
+	if err != nil {
+		if _, at, named := opOf(err, rows); named {
+			err = fmt.Errorf("line %d: %w", b.rows[at].line, err)
+		}
+		return nil, batchFailure(err, key, lost)
+	}
+	return b.judge(step.No, rows, got.Answer)
+}
+
+// key names a request by what stands in it and by its place, so that the same run gives the same keys.
+func (b *batchRun) key(no int, ops []wire.BatchOp) (string, error) {
+	raw, err := json.Marshal(wire.Batch{Mode: b.mode, Ops: ops}, json.Deterministic(true))
+	if err != nil {
+		return "", err
+	}
+	h := b3.New()
+	_, _ = fmt.Fprintf(h, "ronbox wallet batch v1\n%s\n%d\n", b.input, no)
+	_, _ = h.Write(raw)
+	sum := h.Sum32()
+	return "batch-" + hex.EncodeToString(sum[:20]), nil
+}
+
+// judge sorts the answer's results.
+func (b *batchRun) judge(no int, rows []int, answer wire.BatchAnswer) (*batchStep, error) {
+	end := &batchStep{No: no, Settled: true}
+	if len(answer.Results) != len(rows) {
+		return nil, failed(exitBad, "node_inconsistent", "", "the node answered %d operations of %d", len(answer.Results), len(rows))
+	}
+	var again []int
+	for k, i := range rows {
+		switch r := answer.Results[k]; {
+		case r.Index != k:
+			return nil, failed(exitBad, "node_inconsistent", "", "the node answered operation %d in the place of %d", r.Index, k)
+		case r.Status == http.StatusOK && r.Error == nil:
+		case r.Error == nil:
+			return nil, failed(exitBad, "node_inconsistent", "", "the node refused operation %d and does not say why", k)
+		case r.Error.Code == codeNonce && b.rows[i].auto:
+			again = append(again, i)
+		default:
+			end.Refused = append(end.Refused, refusedRow(i, b.rows[i].line, r.Error))
+		}
+	}
+	end.Again = spans(again)
+	return end, nil
+}
+
+// refusedWhole takes the refusal of a whole atomic batch, which falls with one of its rows, as that of each.
+func (b *batchRun) refusedWhole(step *batchStep, rows []int, err error) (*batchStep, bool) {
+	p, at, named := opOf(err, rows)
+	if !named || b.mode != modeAtomic {
+		return nil, false
+	}
+	end := &batchStep{No: step.No, Settled: true}
+	if p.Code == codeNonce && b.rows[at].auto {
+		end.Again = step.Rows
+		return end, true
+	}
+	for _, i := range rows {
+		e := &wire.BatchError{Code: "ABORTED", Reason: "aborted"}
+		if i == at {
+			e = &wire.BatchError{Code: p.Code, Reason: p.Reason}
+		}
+		end.Refused = append(end.Refused, refusedRow(i, b.rows[i].line, e))
+	}
+	return end, true
+}
+
+// opOf finds the row that a refusal of a whole request is about, if it is about one.
+func opOf(err error, rows []int) (p *wire.Problem, row int, named bool) {
+	p, ok := errors.AsType[*wire.Problem](err)
+	if !ok {
+		return nil, 0, false
+	}
+	n, ok := p.Details["index"].(float64) // as JSON has it
+	if !ok || n < 0 || int(n) >= len(rows) {
+		return p, 0, false
+	}
+	return p, rows[int(n)], true
+}
+
+// batchFailure says that the same command goes on where this one ended.
+func batchFailure(err error, key string, lost bool) error {
+	f := &failure{verdict: judge(err), err: err, details: map[string]any{"idempotency_key": key}}
+	if lost || client.Retryable(err) {
+		f.next = "run the same command again: it goes on where this one ended, and does nothing twice"
+	}
+	return f
+}
