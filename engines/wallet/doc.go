@@ -19,10 +19,12 @@
 // Tasks: worker (puts bursts of jobs to the ledger), cache_invalidator (ledger_bus to cached balances), metrics_ticker (1 s), audit_stream
 // (events_tx to the log), watchdog (25 ms). Queues: work_tx (reject new), fed by HTTP. Broadcasts: events_tx (drop oldest); ledger_bus is
 // the ledger's. Ticks: metrics_tick, watchdog_tick (missed ticks merge). Jobs that wait for the nonce before theirs wait in their account's
-// slot, at most nonce_pipeline of them. The caches hide set buffers that drop when full.
+// slot, at most nonce_pipeline of them, and when they need not any more in a list that the workers read before the queue. The caches hide
+// set buffers that drop when full.
 //
 // # Lock order
 //
-// flights (flow's, one shard at a time), then nothing. The shards of the nonces and the closing of each cache are leaves: they cover a map
-// access, or a call of the cache.
+// flights (flow's, one shard at a time), then nothing. The shards of the nonces, the list of jobs that need not wait any more, and the closing
+// of each cache are leaves: they cover a map, a list, or a call of the cache. The configuration in force and the cached balances' marks are
+// read without a lock.
 package wallet

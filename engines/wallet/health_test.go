@@ -3,7 +3,6 @@ package wallet
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -161,84 +160,6 @@ func TestBreakerCountsOps(t *testing.T) {
 	})
 }
 
-// A call that fails in passing is made three times in all, 50 and 100 ms apart, give or take 20; each try has one second.
-func TestRetries(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var tries []time.Time
-		stall := false
-		r := newRig(t, commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
-			tries = append(tries, time.Now())
-			if stall {
-				<-ctx.Done()
-				return nil, &ledger.UnavailableError{Unknown: true, Cause: context.Cause(ctx)}
-			}
-			if len(tries) < 3 {
-				return nil, unavailable(false)
-			}
-			return next.Commit(ctx, ops)
-		})).start()
-		r.fund("alice", 100)
-		r.must("k", transfer("alice", "bo", 1, 1))
-		if len(tries) != 3 || !near(tries[1].Sub(tries[0]), 50*time.Millisecond, 20*time.Millisecond) || !near(tries[2].Sub(tries[1]), 100*time.Millisecond, 20*time.Millisecond) {
-			t.Errorf("tries at %v", tries)
-		}
-		r.want(2, "backoff_retries_total", "service", service, "op", opCommit, "svc", "ledger")
-		tries, stall = nil, true
-		began := time.Now()
-		_, err := r.post("s", transfer("alice", "bo", 1, 2))
-		var out *OutcomeError
-		if !errors.As(err, &out) || !out.Unknown || len(tries) != 3 || !near(time.Since(began), 3150*time.Millisecond, 40*time.Millisecond) {
-			t.Errorf("%v after %s and %d tries", err, time.Since(began), len(tries))
-		}
-		r.want(3, "io_timeouts_total", "service", service, "op", "ledger_rpc")
-		r.stop()
-	})
-}
-
-func near(got, want, by time.Duration) bool { return got >= want-by && got <= want+by }
-
-// A request ends at its deadline, a tenth more or less: what was not begun has not happened, what was is not known.
-func TestDeadlines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		hold := make(chan struct{})
-		r := newRig(t, with(func(c *Config) { c.Workers = 1 }), commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
-			<-hold // deaf to its context
-			return next.Commit(ctx, ops)
-		})).start()
-		r.fund("alice", 100)
-		type result struct {
-			err  error
-			took time.Duration
-		}
-		post := func(key string, nonce uint64) chan result {
-			out := make(chan result, 1)
-			go func() {
-				began := time.Now()
-				_, err := r.post(key, transfer("alice", "bo", 1, nonce))
-				out <- result{err, time.Since(began)}
-			}()
-			synctest.Wait()
-			return out
-		}
-		begun, queued := post("begun", 1), post("queued", 2)
-		var unknown *OutcomeError
-		if got := <-begun; !errors.As(got.err, &unknown) || !unknown.Unknown || !near(got.took, 5*time.Second, 500*time.Millisecond) {
-			t.Errorf("begun: %v after %s", got.err, got.took)
-		}
-		var not *NotReadyError
-		if got := <-queued; !errors.As(got.err, &not) || not.Cause != CauseDeadline || !near(got.took, 5*time.Second, 500*time.Millisecond) {
-			t.Errorf("queued: %v after %s", got.err, got.took)
-		}
-		close(hold)
-		synctest.Wait()
-		if got := r.available("bo"); got != "0" && got != "1" {
-			t.Errorf("bo has %s: what was queued was done after all", got)
-		}
-		r.want(2, "io_timeouts_total", "service", service, "op", "write")
-		r.stop()
-	})
-}
-
 // On a slow disk a stall is four times as long as the slowest calls, and at most a second.
 func TestStallOnASlowDisk(t *testing.T) {
 	var p pace
@@ -319,60 +240,6 @@ func TestSafeMode(t *testing.T) {
 		}
 		r.stop()
 	})
-}
-
-// A full disk is its own answer, and neither opens the breaker nor is tried again.
-func TestFullDisk(t *testing.T) {
-	n := 0
-	r := newRig(t, commits(func(context.Context, ledger.Client, []ledger.Op) ([]ledger.Outcome, error) {
-		n++
-		return nil, fmt.Errorf("commit: %w", ledger.ErrFull)
-	})).start()
-	for i := range 30 {
-		if _, err := r.post("f"+name(i), issue("bo", 1, 1)); !errors.Is(err, ledger.ErrFull) || CodeOf(err).Status != 507 {
-			t.Fatal(err)
-		}
-	}
-	if n != 30 || r.e.WriteReady() != nil {
-		t.Errorf("%d calls for 30 requests; %v", n, r.e.WriteReady())
-	}
-}
-
-// An op that the ledger cannot read is that op's fault alone: those beside it are done.
-func TestMalformedOpAmongOthers(t *testing.T) {
-	gate := make(chan struct{})
-	r := newRig(t, with(func(c *Config) { c.Workers = 1 }), commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
-		<-gate
-		for i := range ops {
-			if ops[i].Memo == "poison" {
-				return nil, &ledger.OpError{Index: i, Field: "memo", Reason: "is poison"}
-			}
-		}
-		return next.Commit(ctx, ops)
-	})).start()
-	r.fund("alice", 100)
-	type result struct{ code string }
-	out := make(chan result, 6)
-	for i := range 6 {
-		q := Request{Op: issue("bo", 1, 1).Op, To: "bo", Asset: "ron", Amount: amountOf(1), Nonce: uint64(i + 2)}
-		q = transfer("alice", "bo", 1, uint64(i+1))
-		if i == 5 {
-			q.Memo = "poison"
-		}
-		go func() {
-			_, err := r.post("m"+name(i), q)
-			out <- result{code(err)}
-		}()
-	}
-	close(gate)
-	codes := map[string]int{}
-	for range 6 {
-		codes[(<-out).code]++
-	}
-	if codes["BAD_REQUEST"] != 1 {
-		t.Errorf("%v", codes)
-	}
-	r.must("ok", issue("carol", 1, r.issued+1))
 }
 
 // The services that judge who asks have keys of their own.

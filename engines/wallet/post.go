@@ -3,6 +3,7 @@ package wallet
 import (
 	"context"
 	"errors"
+	"time"
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
@@ -98,8 +99,7 @@ func (e *Engine) do(ctx context.Context, a *ask) (Answer, error) {
 	if body, ok := e.receipts.replay(scope, a.key, a.print, e.oldest()); ok {
 		return body, nil
 	}
-	set := e.live()
-	ctx, cancel := context.WithTimeout(ctx, set.ReqTimeout.D())
+	ctx, cancel := boundedBy(ctx, e.live().ReqTimeout.D())
 	defer cancel()
 	c, first, err := e.flights.Join(flightKey{scope, a.key}, a.print)
 	if err != nil {
@@ -117,6 +117,14 @@ func (e *Engine) do(ctx context.Context, a *ask) (Answer, error) {
 		e.receipts.keep(scope, a.key, a.print, out, answer)
 	}
 	return answer, err
+}
+
+// boundedBy bounds ctx, unless it ends by itself in that time: timers cost, and the front has set one as a rule.
+func boundedBy(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) <= d {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, d)
 }
 
 // oldest is the time before which a key does not count any more.
