@@ -170,39 +170,3 @@ func (f former) Once(k tables.OnceKey) (tables.Once, bool) {
 	o := f.b.once(f.r, k).cur.v
 	return o, o.Seq != 0
 }
-
-// tailBatches is how many batches VerifyTail goes over.
-const tailBatches = 1024
-
-// verify goes over the journal as the configuration asks; what redo has gone over is not gone over again.
-func (l *Local) verify(ctx context.Context) error {
-	b := l.books
-	end, first := b.cur.hand.low.Batches, uint64(1)
-	switch l.boot.VerifyOnOpen {
-	case VerifyNone:
-		return nil
-	case VerifyTail:
-		if b.cur.Batches > tailBatches {
-			first = b.cur.Batches - tailBatches + 1
-		}
-	}
-	if first > end {
-		return nil
-	}
-	walk := &journalWalk{no: first}
-	err := l.store.View(ctx, func(r store.Reader) error {
-		h, known := tables.Batch(r, first)
-		if !known {
-			return damage("the header of batch %d is not there", first)
-		}
-		walk.next = h.First
-		return nil
-	})
-	for err == nil && walk.no <= end {
-		l.progress("verify the ledger", int64(walk.no-first), int64(end+1-first))
-		err = l.store.View(ctx, func(r store.Reader) error {
-			return walk.step(r, end, redoSlice, func(store.Reader, *record.Record, *record.Batch) error { return nil })
-		})
-	}
-	return err
-}
