@@ -72,6 +72,7 @@ func TestRedo(t *testing.T) {
 			c.FlushSlice = rapid.IntRange(1, 9).Draw(rt, "slice")
 			c.DirtyMaxAccounts = rapid.SampledFrom([]int{1, 12, 1 << 20}).Draw(rt, "dirty")
 			c.SlotMax = rapid.IntRange(2, 20).Draw(rt, "slot")
+			c.VerifyOnOpen = rapid.SampledFrom([]string{ledger.VerifyNone, ledger.VerifyTail, ledger.VerifyFull}).Draw(rt, "verify")
 		})
 		defer r.stop()
 		rows := rapid.SampledFrom([]int{0, 3, 1 << 16}).Draw(rt, "rows")
