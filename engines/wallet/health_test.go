@@ -235,6 +235,9 @@ func TestSafeMode(t *testing.T) {
 		if keys := r.failing(); !slices.Equal(keys, []string{keyLedger}) {
 			t.Errorf("failing: %v", keys)
 		}
+		if _, err := r.post("l", transfer("alice", "bo", 1, 1)); !errors.Is(err, ledger.ErrSafeMode) || code(err) != "UPSTREAM_UNAVAILABLE" {
+			t.Errorf("from then on: %v", err)
+		}
 		if _, err := r.e.Balance(context.Background(), alice, "alice", "ron", 0); err != nil {
 			t.Error(err)
 		}
