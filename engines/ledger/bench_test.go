@@ -203,3 +203,23 @@ func rawStore(b *testing.B) (*store.Store, func()) {
 		}
 	}
 }
+
+// BenchmarkRedo is a boot after nothing was written behind, a transfer of it.
+func BenchmarkRedo(b *testing.B) {
+	r := newRig(b, nil, func(c *ledger.Config) { c.DirtyMaxAccounts, c.VerifyOnOpen = 1<<20, ledger.VerifyNone }).declare("ron")
+	g := newTraffic(r.fund(10_000))
+	const transfers = 200_000
+	for n := 0; n < transfers; n += 4096 {
+		ops := make([]ledger.Op, 4096)
+		for i := range ops {
+			ops[i] = g.keyed()
+		}
+		r.accept(ops...)
+	}
+	for b.Loop() {
+		r.stop()
+		begun := time.Now()
+		r.open()
+		b.ReportMetric(transfers/time.Since(begun).Seconds(), "records/s")
+	}
+}
