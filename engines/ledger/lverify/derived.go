@@ -12,8 +12,8 @@ import (
 // derived compares the derived tables with what the records make of them: the records were found good.
 func (v *file) derived() {
 	flushed, c := tables.GetFlushed(v.r), v.chain
-	if flushed.Seq > c.seq || flushed.Batches > c.batch {
-		v.table("flush", 0, "it is said to be at record %d of batch %d, beyond the end", flushed.Seq, flushed.Batches)
+	if last, known := tables.Batch(v.r, flushed.Batches); known && last.Last() != flushed.Seq || !known && flushed != (tables.Flushed{}) {
+		v.table("flush", 0, "the tables are said to have come to record %d of batch %d, where no batch ends", flushed.Seq, flushed.Batches)
 		return
 	}
 	d := &derived{file: v, over: newOverlay(v.r), flushed: flushed, totals: map[uint32]*totals{}, ends: ends{seed: c.ends.seed}}

@@ -7,10 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"pgregory.net/rapid"
-
-	"ronbox/appliance/b3"
-	"ronbox/engines"
 	"ronbox/engines/ledger/lverify"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
@@ -182,124 +178,6 @@ func TestVerifyPartOfAnExport(t *testing.T) {
 			t.Fatalf("from %d: %+v", from, rep)
 		}
 	}
-}
-
-// forge takes an export apart, lets edit change records, and seals it anew with all digests: what is wrong now is what it says.
-func forge(t testing.TB, text []byte, edit func(r *record.Record) bool) []byte {
-	t.Helper()
-	var out []byte
-	var leaves []b3.Digest
-	var prev b3.Digest
-	for line := range bytes.Lines(text) {
-		l, err := record.ParseLine(line)
-		if err != nil {
-			t.Fatal(err)
-		}
-		switch l.Kind {
-		case record.LineRecord:
-			if edit(&l.Record) {
-				l.Raw = l.Record.Append(nil)
-			}
-			leaves = append(leaves, record.Leaf(l.Raw))
-		case record.LineBatch:
-			l.Batch.Merkle, l.Batch.Prev = record.MerkleRoot(leaves), prev
-			prev, leaves = l.Batch.Root(), nil
-		}
-		out = l.Append(out)
-	}
-	return out
-}
-
-// Records that are well-formed and sealed, but say what cannot be, are found.
-func TestForgedRecords(t *testing.T) {
-	text, _, _, _ := exported(t, 6, 150)
-	one := engines.AmountOf(0, 1)
-	if rep := verifyExport(t, forge(t, text, func(*record.Record) bool { return false })); !rep.OK {
-		t.Fatalf("%v", rep.Findings)
-	}
-	is := func(op record.Op) func(*record.Record) bool { return func(r *record.Record) bool { return r.Op == op } }
-	for _, tt := range []struct {
-		doc  string
-		of   func(*record.Record) bool
-		edit func(*record.Record)
-	}{
-		{"more is moved than the states say", is(record.OpTransfer), func(r *record.Record) { r.Amount, _ = r.Amount.Add(one) }},
-		{"money out of nothing", is(record.OpTransfer), func(r *record.Record) {
-			r.Images[1].State.CreditsPosted, _ = r.Images[1].State.CreditsPosted.Add(one)
-		}},
-		{"a payer who pays less", is(record.OpBurn), func(r *record.Record) {
-			r.Images[0].State.DebitsPosted, _ = r.Images[0].State.DebitsPosted.Sub(one)
-		}},
-		{"a day forgotten", is(record.OpTransfer), func(r *record.Record) { r.Images[0].State.DayDebits = engines.Amount{} }},
-		{"a state forked", func(r *record.Record) bool { return r.Op == record.OpTransfer && r.Images[0].Prev != 0 }, func(r *record.Record) { r.Images[0].Prev = 0 }},
-		{"a nonce used again", func(r *record.Record) bool { return r.Op == record.OpTransfer && r.Nonce > 1 }, func(r *record.Record) { r.Nonce = 1 }},
-		{"no nonce", is(record.OpBurn), func(r *record.Record) { r.Nonce = 0 }},
-		{"a hold that ends before it begins", is(record.OpHold), func(r *record.Record) { r.Expires = r.At }},
-		{"a hold captured too late", is(record.OpCapture), func(r *record.Record) { r.Op = record.OpExpire }},
-		{"a capture of another hold", is(record.OpCapture), func(r *record.Record) { r.Hold = 1 }},
-		{"a release called a capture", is(record.OpRelease), func(r *record.Record) { r.Op = record.OpCapture }},
-		{"a batch that was done otherwise", is(record.OpBatch), func(r *record.Record) {
-			if r.Results[0] == 0 {
-				r.Results[0] = byte(record.Aborted)
-			} else {
-				r.Results[0] = 0
-			}
-		}},
-		{"a batch's op outside of it", func(r *record.Record) bool { return r.Op.MovesMoney() && r.Flags&record.FlagInner != 0 }, func(r *record.Record) { r.Flags = 0 }},
-		{"an account frozen all along", is(record.OpOpen), func(r *record.Record) { r.Op, r.Name, r.Set = record.OpFlags, "", record.Frozen }},
-		{"a name that is another's", func(r *record.Record) bool { return r.Op == record.OpOpen && r.From > 3 }, func(r *record.Record) { r.Name += "x" }},
-		{"another time than its batch", is(record.OpTransfer), func(r *record.Record) { r.At++ }},
-		{"a transfer called an issue", is(record.OpTransfer), func(r *record.Record) { r.Op = record.OpIssue }},
-		{"a burn called a transfer", is(record.OpBurn), func(r *record.Record) { r.Op = record.OpTransfer }},
-		{"a settlement in the middle", is(record.OpIssue), func(r *record.Record) {
-			r.Dedupe = record.Dedupe{Kind: record.DedupeOnce, Key: [16]byte{1}}
-		}},
-	} {
-		done := false
-		forged := forge(t, text, func(r *record.Record) bool {
-			if done || !tt.of(r) {
-				return false
-			}
-			done = true
-			r.Images = slices.Clone(r.Images)
-			tt.edit(r)
-			return true
-		})
-		if !done {
-			t.Errorf("%s: no record to forge", tt.doc)
-		}
-		if rep := verifyExport(t, forged); rep.OK {
-			t.Errorf("%s: not noticed", tt.doc)
-		}
-	}
-}
-
-// A rebuild comes to the tables that the ledger wrote as it went, whatever was done and however damaged they are.
-func TestRebuildIsLiveState(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		seed := rapid.Uint64().Draw(rt, "seed")
-		f := newFile(t).open(true)
-		f.fill(seed, rapid.IntRange(1, 40).Draw(rt, "calls"))
-		f.flush()
-		var want []row
-		f.view(func(r store.Reader) { want = rows(r) })
-		f.close()
-		f.open(false)
-		damage := put{}
-		for _, r := range want {
-			if r.b.Class == store.Derived && rapid.IntRange(0, 3).Draw(rt, "damage") == 0 {
-				damage = append(damage, row{r.b, r.key, []byte("damaged")})
-			}
-		}
-		if _, err := store.Commit(t.Context(), f.s, store.Work, damage); err != nil {
-			rt.Fatal(err)
-		}
-		if err := lverify.Rebuild(t.Context(), f.s, lverify.Options{}); err != nil {
-			rt.Fatal(err)
-		}
-		f.view(func(r store.Reader) { same(t, rows(r), want) })
-		f.close()
-	})
 }
 
 // No bytes make it panic.

@@ -126,8 +126,9 @@ func (v *file) join() bool {
 	c := v.chain
 	c.began, c.seq, c.batch, c.at, c.root = true, before.Last(), before.No, before.At, before.Root()
 	for ref, name := range tables.Assets(v.r) {
-		issuer, _ := tables.Ref(v.r, issuance(name))
-		c.issuers[ref] = issuer
+		if issuer, known := tables.Ref(v.r, issuance(name)); known { // else it is not flushed yet
+			c.issuers[ref] = issuer
+		}
 	}
 	return true
 }
