@@ -11,8 +11,8 @@
 //  4. A finding names the record or the batch and says what differs. Damage never panics, whatever it is.
 //  5. Memory: 17 bytes an account, some 60 MB for states and what is open, and what a crash left unflushed. An export needs some 300 bytes for
 //     each account and asset in it, since it has no table to look back into.
-//  6. An import makes the same records, batches and roots as its export has, and no other ledger than an empty one takes it.
-//  7. A rebuild that was interrupted is seen at the next open: nothing derived counts before all of it is there again.
+//  6. An import makes the same records, batches and roots as its export has, in an empty ledger or in one that is how the export begins.
+//  7. A rebuild that was interrupted leaves a ledger that opens: what is not made again yet counts as not flushed.
 //
 // # Tasks and queues
 //
