@@ -10,16 +10,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ronbox/appliance"
 	"ronbox/appliance/flow"
 	"ronbox/engines/ledger/lverify"
-	"ronbox/engines/ledger/tables"
 	"ronbox/store"
 )
 
 // How long the committer may take to end: it has nothing left to do.
 const storeDrain, storeGrace = 30 * time.Second, 5 * time.Second
 
-// withStore opens a stopped node's database for writing, its committer running, and lets work go at the ledger's buckets.
+// withStore opens a stopped node's database for writing, its committer running, and lets work go at it.
 func (a *app) withStore(ctx context.Context, file string, work func(s *store.Store) error) (err error) {
 	cfg, err := a.loadConfig()
 	if err != nil {
@@ -27,7 +27,7 @@ func (a *app) withStore(ctx context.Context, file string, work func(s *store.Sto
 	}
 	catalog := flow.NewCatalog(nil, nil)
 	s := store.New(cfg.Store, store.Options{Path: file, Catalog: catalog, Now: a.now})
-	s.Declare("ledger", tables.Buckets()...)
+	appliance.Declare(s)
 	if err := s.Open(ctx); err != nil {
 		return err
 	}
