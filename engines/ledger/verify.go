@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"ronbox/engines/ledger/lverify"
-	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
 	"ronbox/store"
 )
@@ -15,16 +14,20 @@ const (
 	tailRecords = 1 << 18
 )
 
-// verify goes over the journal as the configuration asks: VerifyTail over records, roots and chain of the newest batches, VerifyFull over
-// all of it, images and what is derived from them included. What redo has gone over is not gone over again by VerifyTail.
+// verify goes over the journal as the configuration asks: records, images, roots, chain; with VerifyFull also what is derived from them.
 func (l *Local) verify(ctx context.Context) error {
+	var o lverify.Options
 	switch l.boot.VerifyOnOpen {
 	case VerifyNone:
 		return nil
 	case VerifyTail:
-		return l.verifyTail(ctx)
+		from, err := l.tail(ctx)
+		if err != nil || from == 0 {
+			return err
+		}
+		o.From = max(from, 2) // 1 is all, and what is derived
 	}
-	o := lverify.Options{Progress: func(done, total uint64) { l.progress("verify the ledger", int64(done), int64(total)) }}
+	o.Progress = func(done, total uint64) { l.progress("verify the ledger", int64(done), int64(total)) }
 	return l.store.View(ctx, func(r store.Reader) error {
 		rep, err := lverify.Verify(ctx, r, o)
 		if err == nil && !rep.OK {
@@ -32,30 +35,6 @@ func (l *Local) verify(ctx context.Context) error {
 		}
 		return err
 	})
-}
-
-func (l *Local) verifyTail(ctx context.Context) error {
-	first, err := l.tail(ctx)
-	end := l.books.cur.hand.low.Batches
-	if err != nil || first == 0 || first > end {
-		return err
-	}
-	walk := &journalWalk{no: first}
-	err = l.store.View(ctx, func(r store.Reader) error {
-		h, known := tables.Batch(r, first)
-		if !known {
-			return damage("the header of batch %d is not there", first)
-		}
-		walk.next = h.First
-		return nil
-	})
-	for err == nil && walk.no <= end {
-		l.progress("verify the ledger", int64(walk.no-first), int64(end+1-first))
-		err = l.store.View(ctx, func(r store.Reader) error {
-			return walk.step(r, end, redoSlice, func(store.Reader, *record.Record, *record.Batch) error { return nil })
-		})
-	}
-	return err
 }
 
 // tail is the first batch of the tail, 0 for none.
