@@ -242,7 +242,7 @@ func (tr *transcript) mask(text string) string {
 		{`[0-9]+ rows in ([0-9]+ buckets)`, "N rows in $1"},
 		{`(commands +)[0-9]+`, "${1}N"}, // the ledger writes behind, when it has time
 		{`("max_bytes":SIZE,"seq":)[0-9]+`, "${1}N"},
-		{`("seq":)[0-9]+(,"clean")`, "${1}N$2"},
+		{`("seq":)[0-9]+(,"clean"|,"registry")`, "${1}N$2"},
 	} {
 		text = regexp.MustCompile(m.re).ReplaceAllString(text, m.by)
 	}
