@@ -4,10 +4,13 @@ GO       ?= go
 DATA     ?= data
 FUZZTIME ?= 10s
 BENCH    ?= .
+SEEDS    ?= 10000
+SIMOPS   ?= 1000
+KILLS    ?= 1000
 LDFLAGS  := -s -w
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check fmt vet staticcheck tidy lockdebug fuzz bench golden clean
+.PHONY: help build run test check fmt vet staticcheck tidy lockdebug fuzz bench sim kill peers golden clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +51,15 @@ fuzz: ## fuzz every target for FUZZTIME (10s)
 
 bench: ## run the benchmarks matching BENCH (.)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+sim: ## run SEEDS (10000) seeds of SIMOPS (1000) operations of the wallet over a bad wire; a failing seed is printed
+	WALLET_SIM_SEEDS=$(SEEDS) WALLET_SIM_OPS=$(SIMOPS) $(GO) test ./engines/wallet -run Simulation -count=1 -timeout 6h -v
+
+kill: ## kill a node KILLS (1000) times while it commits versions and payments
+	$(GO) test ./cmd/ronbox -run 'Kill9' -count=1 -timeout 2h -v -args -kills $(KILLS)
+
+peers: ## measure the wallet beside PostgreSQL (Debian's package) on this machine
+	testdata/bench/wallet.sh
 
 golden: ## rewrite the generated tables and pictures, then show what changed
 	$(GO) test ./appliance ./httpapi -run Golden -update
