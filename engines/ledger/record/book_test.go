@@ -14,6 +14,7 @@ type book struct {
 	batches []Batch
 	log     *testLog
 	opened  map[uint64]uint64
+	late    int64 // by how much records come after their batch
 }
 
 // newBook holds 1 + n batches of one to nine records: names first, then transfers between them, holds and captures.
@@ -43,7 +44,8 @@ func (b *book) next(i, k int, group []Record) Record {
 		r.Op = OpHold
 		r.Expires = 1
 	case 3:
-		r.Op, r.Hold = OpCapture, uint64(len(b.records)+len(group)) // the hold just before
+		before := group[len(group)-1] // the hold just before
+		r.Op, r.Hold, r.From, r.To = OpCapture, uint64(len(b.records)+len(group)), before.From, before.To
 	case 4:
 		r = Record{Op: OpBatch, Parts: 1, Results: []byte{0, 1}}
 	}
@@ -55,7 +57,7 @@ func (b *book) add(t testing.TB, group []Record) {
 	var leaves []b3.Digest
 	for i := range group {
 		r := &group[i]
-		r.Seq, r.Batch, r.At, r.Rand = first+uint64(i), no, goldenAt+int64(no), uint16(i)
+		r.Seq, r.Batch, r.At, r.Rand = first+uint64(i), no, goldenAt+int64(no)+b.late, uint16(i)
 		if r.Op == OpOpen {
 			b.opened[r.From] = r.Seq
 		}

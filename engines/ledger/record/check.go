@@ -45,7 +45,7 @@ var (
 	errDedupe  = errors.New("a dedupe of no kind, or of an unknown one")
 	errName    = errors.New("a name where none belongs, or none where one does")
 	errResults = errors.New("results where none belong, of no known kind, or in the wrong part")
-	errImages  = errors.New("too many images, or one of another seq or asset than the record's")
+	errImages  = errors.New("too many images, two of one account, or one of another seq or asset than the record's")
 )
 
 // check says what is wrong with r's values; a record without fault has one byte form.
@@ -116,8 +116,14 @@ func (r *Record) checkImages() error {
 		return errImages
 	}
 	for i := range r.Images {
-		if m := &r.Images[i]; m.Account == 0 || m.Asset != r.Asset || m.State.LastSeq != r.Seq || m.Prev >= r.Seq {
+		m := &r.Images[i]
+		if m.Account == 0 || m.Asset == 0 || m.Asset != r.Asset || m.State.LastSeq != r.Seq || m.Prev >= r.Seq {
 			return errImages
+		}
+		for k := range i {
+			if r.Images[k].Account == m.Account {
+				return errImages
+			}
 		}
 	}
 	return nil

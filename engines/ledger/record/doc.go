@@ -9,10 +9,12 @@
 //  2. The bytes of version 1 never change; a new layout is a new version beside it. The same holds for the renderer of receipts, whose
 //     version is that of the record: a replay gives the bytes of the first answer, whatever program renders it.
 //  3. Numbers of ops, results and flags are stored and never reused.
-//  4. An image in a record is the state after it: its LastSeq is the record's Seq, its Asset the record's.
+//  4. An image in a record is the state after it: its LastSeq is the record's Seq, its Asset the record's. No two images of a record are
+//     of one account.
 //  5. A batch's Merkle tree and the log of batch roots have the shape of RFC 6962 over BLAKE3: a leaf hashes 0x00 and its bytes, a node
 //     0x01 and its two children.
-//  6. A Proof that verifies binds every member of it: the receipt, the names in it and the head.
+//  6. A Proof that verifies binds every member of it: the receipt, the names in it and the head. What the record
+//     refers to came before it: nothing that is appended later makes an old record say something else.
 //
 // # Tasks and queues
 //

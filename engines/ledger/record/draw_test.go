@@ -72,8 +72,11 @@ func drawParts(t *rapid.T, r *Record) {
 		r.Expires = drawTime(t, "expires")
 	}
 	r.Memo = rapid.StringN(0, 32, MaxMemo).Draw(t, "memo")
-	for range rapid.IntRange(0, MaxImages).Draw(t, "images") {
-		m := Image{Account: max(1, drawUint(t, "account")), Asset: r.Asset, State: drawState().Draw(t, "state"), Prev: drawUint(t, "prev") % r.Seq}
+	if r.Asset == 0 {
+		return
+	}
+	for i := range rapid.IntRange(0, MaxImages).Draw(t, "images") {
+		m := Image{Account: max(4, drawUint(t, "account"))&^3 | uint64(i), Asset: r.Asset, State: drawState().Draw(t, "state"), Prev: drawUint(t, "prev") % r.Seq}
 		m.State.LastSeq = r.Seq
 		r.Images = append(r.Images, m)
 	}

@@ -79,8 +79,8 @@ func (in *Inclusion) verify(part string, h Head) (Record, error) {
 	if err != nil {
 		return Record{}, &ProofError{part, err.Error()}
 	}
-	if r.Batch != in.Header.No || r.Seq-in.Header.First != in.Index {
-		return Record{}, &ProofError{part, "the record has another place than is shown"}
+	if r.Batch != in.Header.No || r.Seq-in.Header.First != in.Index || r.At != in.Header.At {
+		return Record{}, &ProofError{part, "the record has another place or time than is shown"}
 	}
 	if got, ok := Climb(Leaf(in.Record), in.Index, in.Header.Count, in.Path); !ok || got != in.Header.Merkle {
 		return Record{}, &ProofError{part, "the record does not lead to the root of its batch"}
@@ -108,7 +108,7 @@ func (p *Proof) names(r *Record) (Names, error) {
 		if err != nil {
 			return Names{}, err
 		}
-		if open.Op != w.op || open.named() != w.ref {
+		if open.Op != w.op || open.named() != w.ref || open.Seq > r.Seq { // a record may name what it refers to itself
 			return Names{}, &ProofError{part, "it is not the name that the record refers to"}
 		}
 		*w.name, rest = open.Name, rest[1:]
@@ -140,7 +140,7 @@ func (p *Proof) hold(r *Record) (TxID, error) {
 	if err != nil {
 		return TxID{}, err
 	}
-	if h.Op != OpHold || h.Seq != r.Hold {
+	if h.Op != OpHold || h.Seq != r.Hold || h.Seq >= r.Seq || h.From != r.From || h.To != r.To || h.Asset != r.Asset {
 		return TxID{}, &ProofError{"hold", "it is not the hold that the record refers to"}
 	}
 	return h.TxID(), nil

@@ -3,6 +3,7 @@ package record
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"reflect"
 	"slices"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines"
 )
 
 // Every record is proven to every later head, through JSON, and the proof gives the receipt that its ledger gives.
@@ -216,6 +218,51 @@ func TestProofOfHold(t *testing.T) {
 		bad := new(ProofError)
 		if got, err := p.Verify(); !errors.As(err, &bad) || bad.Part != "hold" {
 			t.Fatalf("seq %d: %+v, %v", r.Seq, got, err)
+		}
+	}
+}
+
+// What a record refers to came before it: a name or a hold that was made afterwards, to fit, proves nothing. Nor does a hold of others, nor a
+// record of another time than its batch.
+func TestProofOfForgedPast(t *testing.T) {
+	pay := func(op Op, from, to uint64) Record {
+		return Record{Op: op, Asset: 1, From: from, To: to, Amount: engines.AmountOf(0, 1), Nonce: 1}
+	}
+	hold := pay(OpHold, 2, 3)
+	hold.Expires = 1
+	end := pay(OpCapture, 2, 3)
+	end.Hold = 5
+	open := func(ref uint64, name string) Record { return Record{Op: OpOpen, From: ref, Name: name} }
+	for name, tt := range map[string]struct {
+		batches [][]Record
+		seq     uint64 // of the record that is to be proven
+		opened  map[uint64]uint64
+		late    int64  // by how much the record comes after its batch
+		part    string // "" for a proof that holds
+	}{
+		"as it was":        {batches: [][]Record{{pay(OpTransfer, 2, 3)}}, seq: 5},
+		"a hold":           {batches: [][]Record{{hold, end}}, seq: 6},
+		"a later name":     {batches: [][]Record{{pay(OpTransfer, 2, 3)}, {open(3, "mallory")}}, seq: 5, opened: map[uint64]uint64{3: 6}, part: "names.1"},
+		"a later hold":     {batches: [][]Record{{func() Record { r := end; r.Hold = 6; return r }()}, {hold}}, seq: 5, part: "hold"},
+		"another's hold":   {batches: [][]Record{{hold, func() Record { r := end; r.To = 4; return r }()}}, seq: 6, part: "hold"},
+		"from another":     {batches: [][]Record{{hold, func() Record { r := end; r.From = 4; return r }()}}, seq: 6, part: "hold"},
+		"after its batch":  {batches: [][]Record{{pay(OpTransfer, 2, 3)}}, seq: 5, late: 1, part: "tx"},
+		"before its batch": {batches: [][]Record{{pay(OpTransfer, 2, 3)}}, seq: 5, late: -1, part: "tx"},
+	} {
+		b := &book{log: &testLog{}, opened: map[uint64]uint64{}}
+		b.add(t, []Record{{Op: OpAsset, Asset: 1, Name: "ron"}, open(2, "alice"), open(3, "bob"), open(4, "carol")})
+		b.late = tt.late
+		for _, group := range tt.batches {
+			b.add(t, group)
+		}
+		maps.Copy(b.opened, tt.opened)
+		p, err := Prove(b, tt.seq, uint64(len(b.batches)))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		got, err := p.Verify()
+		if bad := new(ProofError); tt.part == "" && err != nil || tt.part != "" && (!errors.As(err, &bad) || bad.Part != tt.part) {
+			t.Errorf("%s: it proves %+v, %v", name, got, err)
 		}
 	}
 }

@@ -138,6 +138,8 @@ func TestRecordNotWritten(t *testing.T) {
 		"image's seq":    func(r *Record) { r.Images[0].State.LastSeq++ },
 		"image's past":   func(r *Record) { r.Images[0].Prev = r.Seq },
 		"image's ref":    func(r *Record) { r.Images[0].Account = 0 },
+		"image's twin":   func(r *Record) { r.Images = append(r.Images, r.Images[0]) },
+		"image of none":  func(r *Record) { r.Asset, r.Images[0].Asset = 0, 0 },
 		"all at once":    func(r *Record) { *r = fullest(); r.Op, r.Name = OpOpen, strings.Repeat("a", 256) },
 		"expires before": func(r *Record) { r.Expires = -1 },
 	} {
