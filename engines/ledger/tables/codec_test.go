@@ -75,6 +75,11 @@ func TestRowsAreStrict(t *testing.T) {
 			b[53] = 9
 			return reread(fixed(1, holdSize, putHold, getHold))(b)
 		},
+		"an account with a flag that is none": func() ([]byte, error) {
+			b := append([]byte{accountV1}, make([]byte, accountSize)...)
+			b[accountSize] = 16
+			return reread(fixed(accountV1, accountSize, putAccount, getAccount))(b)
+		},
 		"a head before 1970": func() ([]byte, error) {
 			b := append([]byte{1}, bytes.Repeat([]byte{0xff}, 76)...)
 			return reread(headValue())(b)

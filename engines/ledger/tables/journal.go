@@ -81,19 +81,6 @@ func Batch(r store.Reader, no uint64) (record.Batch, bool) {
 	return b, known
 }
 
-// BatchOf reads the header of the batch that the record seq is in.
-func BatchOf(r store.Reader, seq uint64) (record.Batch, bool) {
-	rec, known := Record(r, seq)
-	if !known {
-		return record.Batch{}, false
-	}
-	b, known := Batch(r, rec.Batch)
-	if !known || seq < b.First || seq > b.Last() {
-		panic(wrong(bBatches, seqKey(rec.Batch), "it does not hold the record %d, which names it", seq))
-	}
-	return b, true
-}
-
 // Batches walks the headers from one number up to, not including, another.
 func Batches(r store.Reader, from, to uint64) iter.Seq2[uint64, record.Batch] {
 	return batches.Range(r, from, to)

@@ -22,7 +22,7 @@ func TestJournal(t *testing.T) {
 		if got := rec.Append(nil); string(got) != string(want) || string(Raw(r, seq)) != string(want) || seq != 3+n {
 			t.Fatalf("record %d: %x, want %x", seq, got, want)
 		}
-		if header, known := BatchOf(r, seq); !known || header.First != seq {
+		if header, known := Batch(r, rec.Batch); !known || header.First != seq {
 			t.Fatalf("batch of record %d: %+v", seq, header)
 		}
 		n++
@@ -33,8 +33,8 @@ func TestJournal(t *testing.T) {
 	if _, known := Record(r, b.head.Seq+1); known {
 		t.Error("a record behind the last")
 	}
-	if _, known := BatchOf(r, 0); known {
-		t.Error("a batch of no record")
+	if _, known := Batch(r, 0); known {
+		t.Error("a batch before the first")
 	}
 	for at, want := range map[int64]uint64{0: 1, 10: 1, 11: 2, 20: 2, 5001: 501, int64(b.head.Seq) * 10: b.head.Seq, int64(b.head.Seq)*10 + 1: b.head.Seq + 1} {
 		if got := Since(r, at); got != want {

@@ -139,6 +139,8 @@ func putAccount(b []byte, v *Account) {
 func getAccount(b []byte, v *Account) error {
 	v.LastNonce, v.LastNonceSeq = le.Uint64(b), le.Uint64(b[8:])
 	v.OpenedSeq, v.LastSeq = le.Uint64(b[16:]), le.Uint64(b[24:])
-	v.Flags = record.Flags(b[32])
+	if v.Flags = record.Flags(b[32]); v.Flags&^(record.Frozen|record.NoDebit|record.NoCredit|record.Closed) != 0 {
+		return errNumber
+	}
 	return nil
 }

@@ -38,6 +38,7 @@ type Walk struct {
 	chunk   []Posting
 	passed  record.Record // oldest first: one above the chunk, on the way to it
 	placed  bool          // at is where the page begins
+	reached bool          // oldest first: what is older than Since is behind
 	trusted bool          // what is read was reached from Top or a mark, not from a cursor that may be of another time
 	page    []Posting
 	next    string
@@ -46,7 +47,7 @@ type Walk struct {
 
 // NewWalk begins a page. The error is ErrCursor.
 func NewWalk(q Query) (*Walk, error) {
-	w := &Walk{q: q, cursors: cursors{q.Key, q.Of, q.Oldest}}
+	w := &Walk{q: q, cursors: cursors{q.Key, q.Of, q.Oldest}, reached: q.Since <= 0}
 	if q.Cursor == "" {
 		return w, nil
 	}
@@ -180,24 +181,32 @@ func (w *Walk) forth(r store.Reader) (done bool, err error) {
 	return true, nil
 }
 
-// begin plans a chunk: up to the next mark, and not beyond what the page can take.
+// begin plans a chunk: up to the next mark and, once the page has begun, not beyond what it can take.
 func (w *Walk) begin(r store.Reader) {
 	n := (w.at.posting + MarkEvery - 1) / MarkEvery
 	w.trusted = true
 	w.back = w.mark(r, n)
-	w.high = min(n*MarkEvery, w.q.Top.Postings, w.at.posting+uint64(w.q.Limit-len(w.page))-1)
+	w.high = min(n*MarkEvery, w.q.Top.Postings)
+	if w.reached {
+		w.high = min(w.high, w.at.posting+uint64(w.q.Limit-len(w.page))-1)
+	}
 }
 
-// deal adds a chunk to the page, and tells whether its end is past the bound.
+// deal adds a chunk to the page, as far as there is room, and tells whether its end is past the bound.
 func (w *Walk) deal() (end bool) {
 	slices.Reverse(w.chunk)
 	for _, p := range w.chunk {
 		if w.q.Until != 0 && p.Record.At >= w.q.Until {
 			return true
 		}
-		if p.Record.At >= w.q.Since {
-			w.page = append(w.page, p)
+		if p.Record.At < w.q.Since {
+			continue
 		}
+		if w.reached = true; len(w.page) == w.q.Limit {
+			w.high = p.N - 1
+			break
+		}
+		w.page = append(w.page, p)
 	}
 	w.at.posting, w.high, w.chunk = w.high+1, 0, w.chunk[:0]
 	return false

@@ -176,6 +176,29 @@ func TestDeepPagesAreCheap(t *testing.T) {
 	}
 }
 
+// However few entries a page has, what lies before its date is passed once.
+func TestShortPagesAreCheap(t *testing.T) {
+	b := longBooks()
+	tx := ledgerOf(t, b, 100)
+	of := StateKey{1, 1}
+	for limit := 1; limit < MarkEvery; limit *= 3 {
+		for since := int64(5000); since < 9000; since += 170 {
+			q := Query{Of: of, Top: b.balances[of], Limit: limit, Oldest: true, Since: since}
+			for range 2 {
+				w, err := NewWalk(q)
+				if err != nil {
+					t.Fatal(err)
+				}
+				const most = 2*MarkEvery + 20
+				if done, err := w.Step(tx.Reader(), most); !done || err != nil || len(w.Page()) != limit {
+					t.Fatalf("%d since %d: not done in %d reads: %v, %d entries", limit, since, most, err, len(w.Page()))
+				}
+				q.Cursor = w.Next()
+			}
+		}
+	}
+}
+
 func TestCursorsAreTied(t *testing.T) {
 	c := cursors{StoreKey{1}, StateKey{1, 1}, false}
 	at := cursor{7, 9}
