@@ -67,6 +67,9 @@ func (b *burst) commit(ctx context.Context) {
 		case err == nil:
 			b.settle(outs)
 			return
+		case isA[*OutcomeError](err): // before what it is about
+			b.failAll(b.e.told(ctx, err))
+			return
 		case errors.As(err, &bad) && bad.Index >= 0 && bad.Index < len(b.jobs):
 			b.sent = false
 			b.drop(bad)

@@ -79,8 +79,9 @@ type codeRow struct {
 	code Code
 }
 
-// errorCodes are asked in order: what says more comes first.
+// errorCodes are asked in order: what says more comes first, and that an outcome is not known before what a later try has met.
 var errorCodes = [...]codeRow{
+	{isA[*OutcomeError], codeUnavailable},
 	{isLimit, codeLimits},
 	{isA[*engines.GrantError], codeForbidden},
 	{is(ErrForbidden), codeForbidden},
@@ -91,7 +92,6 @@ var errorCodes = [...]codeRow{
 	{is(ErrInFlight), codeInFlight},
 	{is(flow.ErrBusy), codeBusy},
 	{is(ledger.ErrFull), codeFull},
-	{isA[*OutcomeError], codeUnavailable},
 	{is(ledger.ErrUnavailable), codeUnavailable},
 	{is(ledger.ErrSafeMode), codeUnavailable},
 	{isA[*NotReadyError], codeRetryLater},

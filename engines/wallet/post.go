@@ -206,9 +206,13 @@ func (e *Engine) find(ctx context.Context, a *ask) (ledger.Outcome, bool, error)
 	return f.out, f.ok, err
 }
 
-// waitError says what a caller that has no answer is to know: nothing happened, or nobody knows yet.
+// waitError says what a caller that has no answer is to know: nothing happened, or nobody knows yet. What the job was told of the ledger stands,
+// whatever has ended by then: its cause may be a deadline as well as the caller's.
 func (e *Engine) waitError(ctx context.Context, err error, first bool) error {
+	var told *OutcomeError
 	switch {
+	case errors.As(err, &told):
+		return err
 	case ctx.Err() == nil || !errors.Is(err, flow.ErrUnknown) && !errors.Is(err, context.Cause(ctx)):
 		return err
 	case !first:
