@@ -76,6 +76,7 @@ func (x *Index) Committed() {
 func (x *Index) Aborted() {
 	g := &x.group
 	g.table.Clear(g.entries)
+	clear(g.sealed) // lest a run that goes stay in memory
 	g.entries, g.sealed, g.dropped = g.entries[:0], g.sealed[:0], g.dropped[:0]
 }
 
@@ -165,11 +166,15 @@ func (x *Index) Find(k Key, notBefore int64, view func(func(store.Reader) error)
 	if !p.next() {
 		return 0, false, nil
 	}
+	return x.search(p, view)
+}
+
+// search reads p in a view. It is apart from Find, and takes a copy, so that a fresh key takes no memory.
+func (x *Index) search(p probe, view func(func(store.Reader) error) error) (seq uint64, found bool, err error) {
 	err = view(func(r store.Reader) error {
-		seq = p.read(r)
+		seq = x.read(r, p)
 		return nil
 	})
-	x.probes.Add(p.missed)
 	return seq, seq != 0, err
 }
 
@@ -185,8 +190,7 @@ func (x *Index) Lookup(r store.Reader, k Key, checked uint64, notBefore int64) (
 	}
 	p := probe{runs: s.runs, key: k, notBefore: notBefore, checked: checked}
 	if p.next() {
-		seq = p.read(r)
-		x.probes.Add(p.missed)
+		seq = x.read(r, p)
 	}
 	return seq, seq != 0
 }
@@ -197,7 +201,6 @@ type probe struct {
 	key       Key
 	notBefore int64
 	checked   uint64
-	missed    uint64
 }
 
 // next goes on to a run whose filter lets the key pass, and tells whether there is one.
@@ -215,13 +218,13 @@ func (p *probe) next() bool {
 	return false
 }
 
-// read looks into the candidate and those after it.
-func (p *probe) read(r store.Reader) uint64 {
+// read looks into the candidate of p and those after it.
+func (x *Index) read(r store.Reader, p probe) uint64 {
 	for ok := true; ok; ok = p.next() {
 		if seq := p.runs[len(p.runs)-1].get(r, &p.key); seq != 0 {
 			return seq
 		}
-		p.missed++
+		x.probes.Add(1)
 		p.runs = p.runs[:len(p.runs)-1]
 	}
 	return 0
