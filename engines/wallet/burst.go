@@ -31,18 +31,21 @@ func (b *burst) admit(j *job) {
 	b.weight += j.weight
 }
 
-// holdBack finds the place of j. It reports true if j has to wait for a job in other hands, or may not any more.
+// holdBack finds the place of j. It reports true if j has to wait for a job in other hands, or may not any more. It reserves nothing before
+// j waits for nothing: what follows j in one account would else go ahead of it while it waits in another.
 func (b *burst) holdBack(j *job) bool {
 	set := b.e.live()
 	for i := range j.needs {
-		switch b.e.nonces.enter(b, j, &j.needs[i], set) {
+		switch b.e.nonces.wait(b, j, &j.needs[i], set) {
 		case crowded:
 			b.e.refuse(j, flow.ErrBusy)
 			return true
 		case parked:
 			return true
-		case reserved, loose:
 		}
+	}
+	for i := range j.needs {
+		b.e.nonces.take(b, &j.needs[i], set.limits.Monotonic)
 	}
 	return false
 }

@@ -53,7 +53,8 @@ type need struct {
 type place int
 
 const (
-	reserved place = iota // in this burst, and no other job has the nonce
+	free     place = iota // behind nobody
+	reserved              // in this burst, and no other job has the nonce
 	loose                 // in this burst, and the ledger will say
 	parked                // behind a job in other hands, whose answer wakes it
 	crowded               // as many wait there as may
@@ -107,8 +108,9 @@ func (n *nonces) strike(j *job) (woken []*job) {
 	return woken
 }
 
-// enter finds j's place by one of its needs: in b, unless a nonce that goes before is in other hands. Then j waits for it in the slot.
-func (n *nonces) enter(b *burst, j *job, d *need, set *settings) place {
+// wait parks j in the slot of d if a nonce that goes before is in other hands. The jobs before it can only become fewer, so what was found
+// free stays so.
+func (n *nonces) wait(b *burst, j *job, d *need, set *settings) place {
 	s := d.slot
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
@@ -118,12 +120,19 @@ func (n *nonces) enter(b *burst, j *job, d *need, set *settings) place {
 	}
 	switch {
 	case !s.follows(d.lo, from, j.ticket, set.limits.Monotonic):
+		return free
 	case len(s.waiting) >= set.NoncePipeline:
 		return crowded
-	default:
-		s.waiting = append(s.waiting, j)
-		return parked
 	}
+	s.waiting = append(s.waiting, j)
+	return parked
+}
+
+// take reserves the nonces of d for b, of a job that need not wait for any.
+func (n *nonces) take(b *burst, d *need, skip bool) place {
+	s := d.slot
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
 	if s.owner == nil {
 		s.owner = b
 		s.next.Store(d.lo)
@@ -132,7 +141,7 @@ func (n *nonces) enter(b *burst, j *job, d *need, set *settings) place {
 	if s.owner != b {
 		return loose
 	}
-	return s.reserve(d.lo, d.hi, set.limits.Monotonic)
+	return s.reserve(d.lo, d.hi, skip)
 }
 
 // follows says whether a nonce that goes before lo, and is not below from, is noted by an earlier job.

@@ -28,7 +28,14 @@ func nonceJob(n *nonces, account string, lo, hi uint64) *job {
 	return j
 }
 
-func (n *nonces) place(b *burst, j *job, set *settings) place { return n.enter(b, j, &j.needs[0], set) }
+func (n *nonces) place(b *burst, j *job, set *settings) place { return n.placeOf(b, j, 0, set) }
+
+func (n *nonces) placeOf(b *burst, j *job, i int, set *settings) place {
+	if p := n.wait(b, j, &j.needs[i], set); p != free {
+		return p
+	}
+	return n.take(b, &j.needs[i], set.limits.Monotonic)
+}
 
 // Of all who reserve one nonce of an account at once, one succeeds.
 func TestOneReservation(t *testing.T) {

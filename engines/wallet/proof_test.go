@@ -144,7 +144,7 @@ func TestBatchWaitsForNonces(t *testing.T) {
 	}
 	j.wantsAll(false)
 	n.note(j)
-	places := []place{n.enter(last, j, &j.needs[0], set), n.enter(last, j, &j.needs[1], set)}
+	places := []place{n.placeOf(last, j, 0, set), n.placeOf(last, j, 1, set)}
 	if places[0] != reserved || places[1] != parked {
 		t.Errorf("places %v", places)
 	}
