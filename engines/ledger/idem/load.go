@@ -47,13 +47,17 @@ func (l *Loader) Step(r store.Reader) (done bool) {
 // Half are runs that were not sealed to their end, for Drop. Sealing them anew drops them too.
 func (l *Loader) Half() []uint64 { return l.half }
 
-// From is the seq behind the runs that were read: where the journal is to be read from.
+// From is the seq behind the runs that were read: where the journal is to be read from. If it is 1 there are no runs, and what is too old at
+// the beginning of the journal may be left out; behind runs nothing may, see Read.
 func (l *Loader) From() uint64 { return l.x.set.Load().end() + 1 }
 
-// Read inserts the keys of up to n records from the seq from up to, not including, to, of which those older than notBefore, Unix ns, count
-// for nothing. It gives the seq to go on from, at to or beyond it at the end. Meanwhile slots may close: they can be sealed between two calls.
+// Read inserts the keys of up to n records from the seq from up to, not including, to. If there are no runs, those older than notBefore, Unix
+// ns, count for nothing; else all are read, since a key that was used again would lead to the older record in a run. It gives the seq to go
+// on from, at to or beyond it at the end. Meanwhile slots may close: they can be sealed between two calls.
 func (x *Index) Read(r store.Reader, from, to uint64, n int, notBefore int64) (next uint64) {
-	next = from
+	if next = from; len(x.set.Load().runs) > 0 {
+		notBefore = 0
+	}
 	for seq, rec := range tables.Records(r, from, min(to, from+uint64(n))) {
 		if key, ok := tables.IdemKey(rec); ok && rec.At >= notBefore {
 			x.Insert(key, seq, rec.At)

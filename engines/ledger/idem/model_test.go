@@ -2,6 +2,7 @@ package idem
 
 import (
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -20,6 +21,7 @@ type machine struct {
 	log     []entry // committed, in order: what a scan of the journal finds
 	group   []entry // inserted since
 	dropped uint64  // the last seq of the runs that went
+	skipped uint64  // the last seq that a boot did not read
 	at      int64
 	keys    uint64 // how many different ones are drawn
 }
@@ -130,11 +132,30 @@ func (m *machine) Reload(t *rapid.T) {
 			m.x.Committed()
 		}
 	}
-	for from, end := l.From(), m.seq()+1; from < end; {
-		from = m.x.Read(m.tx.Reader(), from, end, rapid.IntRange(1, 50).Draw(t, "slice"), 0)
+	notBefore := m.at - rapid.SampledFrom([]int64{1 << 62, 600, 100, 0}).Draw(t, "ttl")
+	first := l.From()
+	for from, end := first, m.seq()+1; from < end; {
+		from = m.x.Read(m.tx.Reader(), from, end, rapid.IntRange(1, 50).Draw(t, "slice"), notBefore)
+	}
+	if first == 1 { // nothing is sealed: what is too old is left out
+		m.skipped = 0
+		for _, e := range m.log {
+			if e.at < notBefore {
+				m.skipped = e.Seq
+			}
+		}
 	}
 	m.sealer = m.x.Sealer()
 }
+
+// Cut is another rule for where slots end.
+func (m *machine) Cut(t *rapid.T) {
+	m.cut = Cut{Width: rapid.SampledFrom([]time.Duration{1, 50, 1 << 40}).Draw(t, "width"), Max: rapid.SampledFrom([]int{1, 20, 1000}).Draw(t, "max")}
+	m.x.Reload(m.cut)
+}
+
+// Jump is a clock that was set far ahead.
+func (m *machine) Jump(*rapid.T) { m.at += 1 << 40 }
 
 func (m *machine) must(t *rapid.T, fn command) {
 	if _, err := storetest.Do(m.tx, fn); err != nil {
@@ -146,7 +167,7 @@ func (m *machine) must(t *rapid.T, fn command) {
 func (m *machine) scan(k Key, entries ...[]entry) (newest entry) {
 	for _, part := range entries {
 		for _, e := range part {
-			if e.Key == k && e.Seq > m.dropped {
+			if e.Key == k && e.Seq > max(m.dropped, m.skipped) {
 				newest = e
 			}
 		}
@@ -218,7 +239,7 @@ func TestIndexIsAScan(t *testing.T) {
 		m := newMachine(t)
 		t.Repeat(map[string]func(*rapid.T){
 			"insert": m.Insert, "commit": m.Commit, "insert2": m.Insert, "commit2": m.Commit, "abort": m.Abort, "seal": m.Seal, "drop": m.Drop,
-			"reload": m.Reload, "check": m.Check, "": m.sizes,
+			"reload": m.Reload, "cut": m.Cut, "jump": m.Jump, "check": m.Check, "": m.sizes,
 		})
 	})
 }
