@@ -47,6 +47,8 @@ type Options struct {
 	Entries []config.Entry
 
 	inherited map[string]net.Listener // from the service manager, by name
+
+	money func(ledger.Client) ledger.Client // of tests: stands between the wallet and the ledger; nil: nothing does
 }
 
 // Node is one appliance. New wires it, Run lives its one life.

@@ -53,9 +53,13 @@ func (n *Node) assembleEngines(cfg *config.Config, log hclog.Logger) {
 	n.ledger = ledger.New(cfg.Ledger, ledger.Deps{
 		Catalog: n.catalog, Store: n.store, Metrics: n.metrics, Log: log, Board: n.board, Now: n.now, Progress: n.bootProgress,
 	})
+	var money ledger.Client = n.ledger
+	if n.opt.money != nil {
+		money = n.opt.money(n.ledger)
+	}
 	if cfg.Wallet.Enabled {
 		n.wallet = wallet.New(cfg.Wallet, wallet.Deps{
-			Catalog: n.catalog, Ledger: n.ledger, Metrics: n.metrics, Log: log, Board: n.board, Now: n.now,
+			Catalog: n.catalog, Ledger: money, Metrics: n.metrics, Log: log, Board: n.board, Now: n.now,
 			StallAfter: func() time.Duration { return n.conf().Ledger.StallAfter.D() },
 		})
 	}

@@ -22,6 +22,7 @@ import (
 
 	"ronbox/appliance/config"
 	"ronbox/appliance/unit"
+	"ronbox/engines/ledger"
 )
 
 // A flood as one host can make it, beside those who ask now and then.
@@ -192,16 +193,17 @@ func TestFlood(t *testing.T) {
 // BenchmarkFlood compares what quiet clients see on a calm day with what they see beside the flood. Node and flood are
 // processes of their own, so that what is measured is not the patience of the measuring one.
 func BenchmarkFlood(b *testing.B) {
-	addr, end := helper(b, "node", "")
-	defer end()
+	node := helper(b, "node", "")
+	defer node.end()
+	addr := node.line
 	us := func(d time.Duration) float64 { return float64(d.Microseconds()) }
 	askQuietly(addr, 100)
 	for b.Loop() {
 		calm := askQuietly(addr, 1000) // 20 s
-		_, stop := helper(b, "flood", addr)
+		other := helper(b, "flood", addr)
 		first := askQuietly(addr, 50) // while three hundred connections are made
 		wet := first.and(askQuietly(addr, 950))
-		stop()
+		other.end()
 		b.ReportMetric(100*wet.success(), "quiet-success-%")
 		b.ReportMetric(us(calm.quantile(.5)), "calm-p50-µs")
 		b.ReportMetric(us(calm.quantile(.99)), "calm-p99-µs")
@@ -218,8 +220,15 @@ const (
 	helperAddr = "RONBOX_TEST_ADDR"
 )
 
-// helper runs this test binary as the other side of a benchmark, and gives the first line it says.
-func helper(b *testing.B, role, addr string) (line string, end func()) {
+// peer is the other side of a benchmark, in a process of its own.
+type peer struct {
+	line string // the first one it says
+	in   io.Writer
+	end  func()
+}
+
+// helper runs this test binary as the other side of a benchmark.
+func helper(b *testing.B, role, addr string) peer {
 	b.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestHelper$")
 	cmd.Env = append(os.Environ(), helperRole+"="+role, helperAddr+"="+addr)
@@ -235,16 +244,17 @@ func helper(b *testing.B, role, addr string) (line string, end func()) {
 		b.Fatal(err)
 	}
 	said := bufio.NewReader(out)
-	if line, err = said.ReadString('\n'); err != nil {
+	line, err := said.ReadString('\n')
+	if err != nil {
 		b.Fatal(err)
 	}
-	return strings.TrimSpace(line), func() {
+	return peer{strings.TrimSpace(line), in, func() {
 		_ = in.Close()
 		_, _ = io.Copy(io.Discard, said)
 		if err := cmd.Wait(); err != nil {
 			b.Error(err)
 		}
-	}
+	}}
 }
 
 // TestHelper is the body of a helper. It ends with its input.
@@ -255,6 +265,10 @@ func TestHelper(t *testing.T) {
 		fmt.Println(s.Addr())
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		s.halt()
+	case "bank":
+		beBank(t, Options{})
+	case "bank-ram":
+		beBank(t, Options{money: func(c ledger.Client) ledger.Client { return &ramLedger{Client: c} }})
 	case "flood":
 		stop := make(chan struct{})
 		wait := flood(os.Getenv(helperAddr), stop)

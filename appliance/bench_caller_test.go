@@ -1,0 +1,154 @@
+package appliance
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// caller is one kept connection that asks, and reads answers, with as little work as can be: what is measured is the node.
+type caller struct {
+	addr string
+	c    net.Conn
+	in   *bufio.Reader
+	out  []byte // the request
+	body []byte // of the last answer
+	next func(out []byte) (request []byte, transfers int)
+	told func(body []byte) // nil: nobody wants to know
+}
+
+// call sends the request and reads the answer.
+func (c *caller) call() (status int, err error) {
+	if c.c == nil {
+		if c.c, err = net.Dial("tcp", c.addr); err != nil {
+			return 0, err
+		}
+		c.in = bufio.NewReaderSize(c.c, 64<<10)
+	}
+	if _, err = c.c.Write(c.out); err != nil {
+		return 0, err
+	}
+	status, closes, err := c.answer()
+	if closes || err != nil {
+		c.hangUp()
+	}
+	return status, err
+}
+
+func (c *caller) hangUp() {
+	if c.c != nil {
+		_ = c.c.Close()
+	}
+	c.c = nil
+}
+
+// answer reads one that says its length.
+func (c *caller) answer() (status int, closes bool, err error) {
+	line, err := c.in.ReadSlice('\n')
+	if err != nil || len(line) < len("HTTP/1.1 200") {
+		return 0, false, fmt.Errorf("%q, %w", line, err)
+	}
+	status, _ = strconv.Atoi(string(line[9:12]))
+	length := -1
+	for {
+		if line, err = c.in.ReadSlice('\n'); err != nil {
+			return status, false, err
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		if len(line) == 0 {
+			break
+		}
+		name, value, _ := bytes.Cut(line, []byte(": "))
+		switch {
+		case bytes.EqualFold(name, []byte("Content-Length")):
+			length, _ = strconv.Atoi(string(value))
+		case bytes.EqualFold(name, []byte("Connection")):
+			closes = bytes.EqualFold(value, []byte("close"))
+		}
+	}
+	if length < 0 {
+		return status, false, fmt.Errorf("an answer %d without a length", status)
+	}
+	c.body = slices.Grow(c.body[:0], length)[:length]
+	_, err = io.ReadFull(c.in, c.body)
+	return status, closes, err
+}
+
+// againAfter is the pause before a request is asked again: about as long as a commit takes, so that what is missing is there.
+const againAfter = 2 * time.Millisecond
+
+// tally is what callers saw.
+type tally struct {
+	transfers int
+	again     int // requests that were asked once more: a nonce overtook the one before it, or the node was busy
+	took      []time.Duration
+	lasted    time.Duration
+}
+
+// ask has a caller ask until a time.
+func (c *caller) ask(until time.Time) (t tally, err error) {
+	for begun := time.Now(); begun.Before(until); begun = time.Now() {
+		var n int
+		c.out, n = c.next(c.out[:0])
+		status, err := c.call()
+		for err == nil && (status == 409 || status == 429 || status == 503) && time.Since(begun) < patience {
+			t.again++
+			<-time.After(againAfter)
+			status, err = c.call()
+		}
+		if c.told != nil {
+			c.told(c.body)
+		}
+		if err != nil || status != 200 {
+			return t, fmt.Errorf("%d %s, %w\n%.300s", status, c.body, err, c.out)
+		}
+		t.transfers, t.took = t.transfers+n, append(t.took, time.Since(begun))
+	}
+	return t, nil
+}
+
+// wave has all callers ask for a second.
+func wave(b *testing.B, callers []*caller) (sum tally) {
+	b.Helper()
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	begun := time.Now()
+	for _, c := range callers {
+		all.Go(func() {
+			one, err := c.ask(begun.Add(time.Second))
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				b.Error(err)
+			}
+			sum = sum.and(one)
+		})
+	}
+	all.Wait()
+	sum.lasted = time.Since(begun)
+	return sum
+}
+
+func (t tally) and(other tally) tally {
+	t.transfers, t.again, t.took = t.transfers+other.transfers, t.again+other.again, append(t.took, other.took...)
+	t.lasted += other.lasted
+	return t
+}
+
+// report tells rate and times under a unit: transfers, or reads.
+func (t tally) report(b *testing.B, unit string) {
+	slices.Sort(t.took)
+	ms := func(f float64) float64 { return float64(t.took[int(f*float64(len(t.took)-1))].Microseconds()) / 1000 }
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(t.transfers)/t.lasted.Seconds(), unit+"/s")
+	b.ReportMetric(ms(.5), "p50-ms")
+	b.ReportMetric(ms(.99), "p99-ms")
+	b.ReportMetric(100*float64(t.again)/float64(len(t.took)), "again-%")
+}
