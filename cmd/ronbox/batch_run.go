@@ -21,6 +21,9 @@ const (
 
 // batchNode is what a batch needs of a node; *client.Client is one.
 type batchNode interface {
+	statements
+	LedgerHead(ctx context.Context) (wire.LedgerHead, error)
+	Roots(ctx context.Context, since uint64, limit int) (wire.Roots, error)
 	Account(ctx context.Context, account string) (wire.Account, error)
 	Batch(ctx context.Context, key string, b wire.Batch) (client.BatchPosted, error)
 }
@@ -46,6 +49,7 @@ type batchRun struct {
 	pending []int             // rows not settled, in order
 	next    map[string]uint64 // the next nonce of a payer, where it is known
 	width   map[string]int    // rows of a payer that go into a request, after a refusal; 0 is no bound
+	mark    ledgerMark        // the newest record that is known
 	stalls  int
 	out     batchDoc
 }
@@ -85,6 +89,9 @@ func (b *batchRun) begin(steps []batchStep) (*batchStep, error) {
 	var open *batchStep
 	for i := range steps {
 		s := &steps[i]
+		if s.Ledger != nil && s.Ledger.Seq >= b.mark.Seq {
+			b.mark = *s.Ledger
+		}
 		switch {
 		case s.Reopened != nil && open == nil:
 			if err := b.reopen(s.Reopened); err != nil {
@@ -136,10 +143,13 @@ func (b *batchRun) reopen(s []span) error {
 
 // run sends until every row is settled; open is a request that an earlier run may have sent.
 func (b *batchRun) run(ctx context.Context, open *batchStep) error {
+	if err := b.locate(ctx); err != nil {
+		return err
+	}
 	for len(b.pending) > 0 {
 		b.done(len(b.rows)-len(b.pending), len(b.rows))
-		step := open
-		if open = nil; step == nil {
+		step, sent := open, open != nil
+		if open = nil; !sent {
 			var err error
 			if step, err = b.take(ctx); err != nil {
 				return err
@@ -148,7 +158,7 @@ func (b *batchRun) run(ctx context.Context, open *batchStep) error {
 				return err
 			}
 		}
-		end, err := b.send(ctx, step)
+		end, err := b.send(ctx, step, sent)
 		if err != nil {
 			return err
 		}
@@ -172,7 +182,7 @@ func (b *batchRun) run(ctx context.Context, open *batchStep) error {
 
 // take chooses the rows of the next request and the nonces that they begin with.
 func (b *batchRun) take(ctx context.Context) (*batchStep, error) {
-	step := &batchStep{No: b.no, Nonces: map[string]uint64{}}
+	step := &batchStep{No: b.no, Nonces: map[string]uint64{}, Ledger: b.marked()}
 	var rows []int
 	bytes, used := 0, map[string]int{}
 	for _, i := range b.pending[:min(len(b.pending), lookAhead)] {

@@ -10,12 +10,14 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/ledger/record"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire"
 )
 
-// send makes one request until there is an answer, and gives what became of its rows.
-func (b *batchRun) send(ctx context.Context, step *batchStep) (*batchStep, error) {
+// send makes one request until there is an answer, and gives what became of its rows. With sent an earlier run may have
+// made it before.
+func (b *batchRun) send(ctx context.Context, step *batchStep, sent bool) (*batchStep, error) {
 	rows, ops, err := b.ops(step)
 	if err != nil {
 		return nil, err
@@ -25,22 +27,31 @@ func (b *batchRun) send(ctx context.Context, step *batchStep) (*batchStep, error
 		return nil, err
 	}
 	var got client.BatchPosted
-	lost := false
+	lost := sent
 	err = b.repeat(ctx, fmt.Sprintf("request %d", step.No), func() (err error) {
 		got, err = b.node.Batch(ctx, key, wire.Batch{Mode: b.mode, Ops: ops})
 		lost = lost || unknownOutcome(err)
 		return err
 	})
-	if end, refused := b.refusedWhole(step, rows, err); refused {
-		return end, nil
-	}
-	if err != nil {
+	end, refused := b.refusedWhole(step, rows, err)
+	if err != nil && !refused {
 		if _, at, named := opOf(err, rows); named {
 			err = fmt.Errorf("line %d: %w", b.rows[at].line, err)
 		}
 		return nil, batchFailure(err, key, lost)
 	}
-	return b.judge(step.No, rows, got.Answer)
+	if !refused {
+		if end, err = b.judge(step.No, rows, got.Answer); err != nil {
+			return nil, err
+		}
+	}
+	if lost && !got.Replayed {
+		if err := b.recall(ctx, step, end); err != nil {
+			return nil, batchFailure(fmt.Errorf("find out what was done of request %d: %w", step.No, err), key, lost)
+		}
+	}
+	end.Ledger = b.marked()
+	return end, nil
 }
 
 // key names a request by what stands in it and by its place, so that the same run gives the same keys.
@@ -68,6 +79,11 @@ func (b *batchRun) judge(no int, rows []int, answer wire.BatchAnswer) (*batchSte
 		case r.Index != k:
 			return nil, failed(exitBad, "node_inconsistent", "", "the node answered operation %d in the place of %d", r.Index, k)
 		case r.Status == http.StatusOK && r.Error == nil:
+			receipt, err := record.ParseReceipt(r.Receipt)
+			if err != nil {
+				return nil, unsoundReceipt(err)
+			}
+			b.seen(receipt)
 		case r.Error == nil:
 			return nil, failed(exitBad, "node_inconsistent", "", "the node refused operation %d and does not say why", k)
 		case r.Error.Code == codeNonce && b.rows[i].auto:

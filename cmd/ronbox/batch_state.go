@@ -30,6 +30,7 @@ type batchStep struct {
 	Nonces   map[string]uint64 `json:"nonces,omitempty"`   // and the first nonce of each payer that leaves it to the verb
 	Reopened []span            `json:"reopened,omitempty"` // instead of all this: rows refused before that are to be tried again
 	Settled  bool              `json:"settled,omitzero"`   // what became of it
+	Ledger   *ledgerMark       `json:"ledger,omitzero"`    // the newest record that was known then
 	Refused  []batchRefusal    `json:"refused,omitempty"`
 	Again    []span            `json:"again,omitempty"` // rows whose nonce a refusal before them has made wrong
 }

@@ -15,6 +15,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"pgregory.net/rapid"
 
+	"ronbox/appliance/b3"
+	"ronbox/engines"
+	"ronbox/engines/ledger/record"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire"
 )
@@ -22,11 +25,15 @@ import (
 // fakeBank is a node that knows transfers: strict nonces, balances, answers kept under keys. It loses requests and
 // answers, and dies, as drawn.
 type fakeBank struct {
+	name     string
 	balance  map[string]int
 	nonces   map[string]uint64 // last
 	answers  map[string]string // by key: the request
 	results  map[string]wire.BatchAnswer
 	memos    []string // of what was done, in order
+	log      []wire.HistoryEntry
+	roots    []string // of batches, each of which is a record here
+	asked    int      // statements that were read
 	draw     func(n int) int
 	thief    string // an account that somebody else spends from now and then
 	requests int
@@ -36,6 +43,42 @@ var errKilled = errors.New("killed")
 
 func newFakeBank(draw func(int) int) *fakeBank {
 	return &fakeBank{balance: map[string]int{}, nonces: map[string]uint64{}, answers: map[string]string{}, results: map[string]wire.BatchAnswer{}, draw: draw}
+}
+
+// History gives the whole log for any account, a page of 3 at a time, the newest first.
+func (f *fakeBank) History(_ context.Context, q client.HistoryQuery) (out wire.History, _ error) {
+	f.asked++
+	at := len(f.log)
+	if q.Cursor != "" {
+		_, _ = fmt.Sscan(q.Cursor, &at)
+	}
+	for at--; at >= 0 && len(out.Entries) < 3; at-- {
+		out.Entries = append(out.Entries, f.log[at])
+	}
+	if at >= 0 {
+		out.Next = fmt.Sprint(at + 1)
+	}
+	return out, nil
+}
+
+func (f *fakeBank) Tx(_ context.Context, id string) ([]byte, error) {
+	return nil, &wire.Problem{Status: http.StatusNotFound}
+}
+
+func (f *fakeBank) LedgerHead(context.Context) (h wire.LedgerHead, _ error) {
+	n := len(f.roots)
+	h.Batches, h.Seq, h.LastRoot = uint64(n), uint64(n), b3.Digest{}.String()
+	if n > 0 {
+		h.LastRoot = f.roots[n-1]
+	}
+	return h, nil
+}
+
+func (f *fakeBank) Roots(_ context.Context, since uint64, _ int) (out wire.Roots, _ error) {
+	if since < uint64(len(f.roots)) {
+		out.Roots = []wire.Root{{Batch: since + 1, Root: f.roots[since]}}
+	}
+	return out, nil
 }
 
 func (f *fakeBank) Account(_ context.Context, account string) (wire.Account, error) {
@@ -83,7 +126,7 @@ func (f *fakeBank) apply(key string, b wire.Batch) (client.BatchPosted, error) {
 		if code != "" {
 			r.Status, r.Error = http.StatusConflict, &wire.BatchError{Code: code, Reason: strings.ToLower(code)}
 		} else {
-			f.post(op)
+			r.Receipt = f.post(op)
 			accepted = true
 		}
 		answer.Results = append(answer.Results, r)
@@ -106,13 +149,21 @@ func (f *fakeBank) refuse(op wire.BatchOp) string {
 	return ""
 }
 
-func (f *fakeBank) post(op wire.BatchOp) {
+func (f *fakeBank) post(op wire.BatchOp) (receipt []byte) {
 	var n int
 	_, _ = fmt.Sscan(op.AmountMinor, &n)
 	f.balance[op.From] -= n
 	f.balance[op.To] += n
 	f.nonces[op.From]++
 	f.memos = append(f.memos, op.Memo)
+	seq := uint64(len(f.log) + 1)
+	r := record.Receipt{
+		TxID: record.NewTxID(int64(seq)*1e6, seq, 0), Op: record.OpTransfer, From: op.From, To: op.To, Asset: op.Asset, Amount: engines.AmountOf(0, uint64(n)),
+		Nonce: op.Nonce, At: int64(seq) * 1e6, Seq: seq, Batch: seq, Root: b3.Sum([]byte(fmt.Sprint(f.name, seq))), Version: 1,
+	}
+	f.roots = append(f.roots, r.Root.String())
+	f.log = append(f.log, wire.HistoryEntry{Receipt: r.AppendJSON(nil), Memo: op.Memo})
+	return r.AppendJSON(nil)
 }
 
 // atomic refuses all when one is refused.
@@ -183,6 +234,9 @@ func TestBatchDoesEachRowOnce(t *testing.T) {
 				t.Fatalf("no end: %d of %d left", len(b.pending), len(rows))
 			}
 			tear(t, state, rng)
+			if rng.IntN(3) == 0 {
+				clear(f.answers) // keys are kept for a day, and each principal has its own
+			}
 		}
 		checkBatch(t, f, b, rows)
 		before := f.requests
@@ -300,6 +354,9 @@ func TestBatchAtomic(t *testing.T) {
 		var b *batchRun
 		err := errKilled
 		for err != nil {
+			if rng.IntN(3) == 0 {
+				clear(f.answers)
+			}
 			b, err = runFake(t, f, rows, filepath.Join(dir, fmt.Sprint(n)), modeAtomic, maxChunkOps)
 			if err != nil && !errors.Is(err, errKilled) && !errors.Is(err, client.ErrUnknown) {
 				t.Fatal(err)
@@ -310,6 +367,36 @@ func TestBatchAtomic(t *testing.T) {
 			t.Fatalf("%d of %d done, %d refused", len(f.memos), len(rows), len(b.out.Refused))
 		}
 	})
+}
+
+// A state that another ledger made, or this one before it was restored, says nothing about what was done here.
+func TestBatchOfAnotherLedger(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pay.csv")
+	if err := os.WriteFile(path, []byte("op,from,to,asset,amount_minor\ntransfer,a,b,ron,1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := func(f *fakeBank) error {
+		a := &app{stdout: io.Discard, stderr: io.Discard, now: now}
+		return a.walletBatch(t.Context(), f, path, batchFlags{chunk: 4})
+	}
+	bank := func(name string) *fakeBank {
+		f := newFakeBank(func(int) int { return 7 })
+		f.name, f.balance["a"] = name, 9
+		return f
+	}
+	here, there := bank("here"), bank("there")
+	if err := run(here); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(here); err != nil || len(here.memos) != 1 {
+		t.Errorf("again: %v, %d done", err, len(here.memos))
+	}
+	for range 2 { // the other one is empty, then has another history of the same length
+		if err := run(there); err == nil || judge(err).reason != "other_ledger" {
+			t.Errorf("on another node: %v", err)
+		}
+		there.post(wire.BatchOp{Op: wire.OpTransfer, From: "a", To: "b", Asset: "ron", AmountMinor: "1", Nonce: 1})
+	}
 }
 
 // An account without funds costs a request a row, not a chunk a row, and holds up nobody.

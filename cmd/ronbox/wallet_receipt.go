@@ -19,7 +19,7 @@ func (a *app) showReceipt(raw []byte) error {
 	}
 	r, err := record.ParseReceipt(raw)
 	if err != nil {
-		return failed(exitBad, "node_inconsistent", "compare it with `ronbox ledger proof`", "the node's answer is no sound receipt: %w", err)
+		return unsoundReceipt(err)
 	}
 	return a.show(nil, func(t table) { receiptTable(t, r) })
 }
