@@ -112,6 +112,63 @@ func TestImportGoesOn(t *testing.T) {
 	f.view(func(r store.Reader) { same(t, rows(r), want) })
 }
 
+// Wherever an export ends, the ledger that is made of it is whole up to the last batch there, and goes on with a longer one.
+func TestImportOfEveryCut(t *testing.T) {
+	text, _, key, want := exported(t, 11, 12)
+	for end, b := range text {
+		if b != '\n' {
+			continue
+		}
+		f := newFile(t).open(false)
+		f.clock.Advance(1e15)
+		o := lverify.ImportOptions{Key: key, Now: f.clock.Now}
+		rep, err := lverify.Import(t.Context(), f.s, bytes.NewReader(text[:end+1]), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := f.verify(lverify.Options{}); !got.OK || got.Head.Batches != rep.Head.Batches {
+			t.Fatalf("after %d bytes: %+v\nthe import said %+v", end+1, got, rep)
+		}
+		if rep, err := lverify.Import(t.Context(), f.s, bytes.NewReader(text), o); err != nil || !rep.OK {
+			t.Fatalf("after %d bytes, then all: %+v, %v", end+1, rep, err)
+		}
+		f.view(func(r store.Reader) { same(t, rows(r), want) })
+		f.close()
+	}
+}
+
+// An import that is killed at any of its commands leaves a ledger that is whole, and goes on.
+func TestImportKilledAtEachCommand(t *testing.T) {
+	text, _, key, want := exported(t, 12, 12)
+	for n := 1; ; n++ {
+		f := newFile(t).open(false)
+		f.clock.Advance(1e15)
+		o := lverify.ImportOptions{Key: key, Now: f.clock.Now, Options: lverify.Options{}.InSlices(15)}
+		ctx, done := f.killed(n)
+		_, err := lverify.Import(ctx, f.s, bytes.NewReader(text), o)
+		done()
+		if rep := f.verify(lverify.Options{}); !rep.OK && len(rep.Findings) > 0 {
+			t.Fatalf("killed at command %d: %+v", n, rep)
+		}
+		if n%3 == 1 { // a node may run in between
+			f.close()
+			f.open(true)
+			f.flush()
+			f.close()
+			f.open(false)
+		}
+		if rep, err := lverify.Import(t.Context(), f.s, bytes.NewReader(text), o); err != nil || !rep.OK {
+			t.Fatalf("killed at command %d, gone on: %+v, %v", n, rep, err)
+		}
+		f.view(func(r store.Reader) { same(t, rows(r), want) })
+		f.close()
+		if err == nil {
+			t.Logf("%d commands", n-1)
+			return
+		}
+	}
+}
+
 func TestImportRefuses(t *testing.T) {
 	text, _, _, _ := exported(t, 2, 10)
 	f := newFile(t).open(false)

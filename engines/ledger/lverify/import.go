@@ -23,9 +23,6 @@ type ImportOptions struct {
 	Now func() time.Time
 }
 
-// sliceKeys is how many rows a command writes at most, but for a batch that has more.
-const sliceKeys = 10_000
-
 // ErrNotEmpty: the file has a ledger, and not one that the export goes on from.
 var ErrNotEmpty = errors.New("the file has another ledger already: import into a new data folder")
 
@@ -79,29 +76,28 @@ func (m *importer) batch(b record.Batch, raws [][]byte) error {
 	case b.No <= m.had.Batches:
 		return nil
 	}
-	if m.keys > 0 && m.keys+len(raws)+1 > sliceKeys {
+	if m.keys > 0 && m.keys+len(raws)+1 > m.o.slice() {
 		if err := m.send(); err != nil {
 			return err
 		}
 	}
 	m.next.batches = append(m.next.batches, importBatch{b, raws})
 	m.keys += len(raws) + 1
+	c := m.x.chain // it has come to the end of b, and not beyond
+	m.next.head = tables.Head{
+		Seq: b.Last(), Batches: b.No, At: b.At, LastRoot: b.Root(),
+		Accounts: c.accounts.count(), Assets: uint32(len(c.issuers)), OpenHolds: uint64(len(c.open)),
+	}
 	return nil
 }
 
 // send commits what was collected. What the file has beyond the export is another ledger's.
 func (m *importer) send() error {
-	c := m.x.chain
-	if c == nil || len(m.next.batches) == 0 {
-		if c != nil && c.batch < m.had.Batches {
+	if len(m.next.batches) == 0 {
+		if c := m.x.chain; c != nil && c.batch < m.had.Batches {
 			return ErrNotEmpty
 		}
 		return nil
-	}
-	last := m.next.batches[len(m.next.batches)-1].header
-	m.next.head = tables.Head{
-		Seq: last.Last(), Batches: last.No, At: last.At, LastRoot: last.Root(),
-		Accounts: c.accounts.count(), Assets: uint32(len(c.issuers)), OpenHolds: uint64(len(c.open)),
 	}
 	if m.had.Batches == 0 {
 		m.next.key = &m.o.Key

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"ronbox/appliance/b3"
@@ -19,13 +20,13 @@ import (
 // committer runs and its ledger does not. After an error, a crash too, Rebuild it again.
 func Rebuild(ctx context.Context, s *store.Store, o Options) error {
 	for _, b := range tables.DerivedBuckets() {
-		if err := clearTable(ctx, s, b); err != nil {
+		if err := clearTable(ctx, s, b, o.slice()); err != nil {
 			return fmt.Errorf("rebuild: clear %s: %w", b.Name, err)
 		}
 	}
 	for place := (progress{}); ; {
 		var err error
-		place, err = store.Commit(ctx, s, store.Work, redo{after: place.done, records: sliceKeys / rowsPerRecord})
+		place, err = store.Commit(ctx, s, store.Work, redo{after: place.done, records: max(1, o.slice()/rowsPerRecord)})
 		if err != nil {
 			return fmt.Errorf("rebuild: %w", err)
 		}
@@ -43,13 +44,13 @@ func Rebuild(ctx context.Context, s *store.Store, o Options) error {
 const rowsPerRecord = 8
 
 // clearTable deletes all rows of a derived table. What says how far the tables have come goes first of all: they count for nothing from then on.
-func clearTable(ctx context.Context, s *store.Store, b *store.Bucket) error {
+func clearTable(ctx context.Context, s *store.Store, b *store.Bucket, rows int) error {
 	if _, err := store.Commit(ctx, s, store.Work, wipe{bucket: flushBucket(), rows: 1}); err != nil {
 		return err
 	}
 	for more := true; more; {
 		var err error
-		if more, err = store.Commit(ctx, s, store.Work, wipe{bucket: b, rows: sliceKeys}); err != nil {
+		if more, err = store.Commit(ctx, s, store.Work, wipe{bucket: b, rows: rows}); err != nil {
 			return err
 		}
 	}
@@ -140,7 +141,7 @@ func logged(r store.Reader, w *store.Writes, seq uint64) error {
 		}
 		return tables.LogNodes(r)(pos)
 	}
-	for no, b := range tables.Batches(r, at.Batches+1, at.Batches+1+sliceKeys) {
+	for no, b := range tables.Batches(r, at.Batches+1, math.MaxUint64) {
 		if b.Last() > seq {
 			break
 		}

@@ -13,6 +13,18 @@ type Options struct {
 	From uint64
 	// Progress, unless nil, is told now and then how many of how many records were looked at. A whole check looks at them twice.
 	Progress func(done, total uint64)
+
+	rows int // that a command of an import or a rebuild writes at most; 0 is sliceKeys
+}
+
+// sliceKeys is how many rows a command writes at most, but for a batch that has more.
+const sliceKeys = 10_000
+
+func (o *Options) slice() int {
+	if o.rows > 0 {
+		return o.rows
+	}
+	return sliceKeys
 }
 
 // maxFindings is after how many findings a check ends: more would say nothing new.

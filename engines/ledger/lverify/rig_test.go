@@ -6,6 +6,7 @@ import (
 	"errors"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,6 +32,26 @@ type file struct {
 	l     *ledger.Local // nil: the file has no ledger that runs
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
+	tick  atomic.Pointer[func()] // unless nil, called whenever the store asks for the time, as for each group
+}
+
+func (f *file) now() time.Time {
+	if tick := f.tick.Load(); tick != nil {
+		(*tick)()
+	}
+	return f.clock.Now()
+}
+
+// killed gives a context that ends with the group number n from now on, and what lets groups pass again.
+func (f *file) killed(n int) (ctx context.Context, done func()) {
+	ctx, cancel := context.WithCancel(f.t.Context())
+	tick := func() {
+		if n--; n <= 0 {
+			cancel()
+		}
+	}
+	f.tick.Store(&tick)
+	return ctx, func() { f.tick.Store(nil); cancel() }
 }
 
 // newFile has no ledger that runs; live begins one.
@@ -52,7 +73,7 @@ func newFile(t testing.TB) *file {
 func (f *file) open(live bool) *file {
 	f.t.Helper()
 	catalog := flow.NewCatalog(nil, nil)
-	f.s = store.New(store.DefaultConfig(), store.Options{Path: f.path, Catalog: catalog, Now: f.clock.Now})
+	f.s = store.New(store.DefaultConfig(), store.Options{Path: f.path, Catalog: catalog, Now: f.now})
 	if live {
 		metrics := obs.NewMetrics()
 		f.l = ledger.New(ledger.DefaultConfig(), ledger.Deps{
