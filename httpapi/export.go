@@ -16,8 +16,12 @@ const (
 	exportChunk    = 64 << 10 // bytes that are sent at a time
 )
 
-// errGone ends an export whose client has left, or takes nothing.
-var errGone = errors.New("the client is gone")
+var (
+	// errGone ends an export whose client has left, or takes nothing.
+	errGone = errors.New("the client is gone")
+	// errHead ends one of which only the headers are asked for.
+	errHead = errors.New("headers only")
+)
 
 // exporter is one client of the ledger's export, fed by the goroutine of its connection.
 type exporter struct {
@@ -33,7 +37,8 @@ type exporter struct {
 }
 
 // getExport serves GET /v1/ledger/export. It reads in slices, so a slow client holds up nothing, and each chunk has a deadline
-// of its own.
+// of its own. What ends it early, be it the end of the node, is told: as any refusal before the first chunk, as the last line
+// after it.
 func (s *Server) getExport(c *call) error {
 	e := &exporter{s: s, c: c, out: newRolling(c)}
 	if err := e.read(); err != nil {
@@ -47,14 +52,20 @@ func (s *Server) getExport(c *call) error {
 		e.sub = s.d.Wallet.Events(consumerExport) // before the first read: what is committed meanwhile is told
 		defer e.sub.Close()
 	}
-	err := e.run()
-	if err == nil || errors.Is(err, errGone) {
+	switch err := e.run(); {
+	case err == nil, errors.Is(err, errGone):
 		return nil
-	}
-	if c.status == 0 {
+	case errors.Is(err, errHead):
+		e.open()
+		return nil
+	case c.status == 0:
 		return err
+	default:
+		if e.flush() != nil {
+			return nil
+		}
+		return s.endLines(&lines{c: c, out: e.out}, err, func(p *wire.Problem) any { return wire.ExportEnd{Problem: p} })
 	}
-	return s.endLines(&lines{c: c, out: e.out}, err, func(p *wire.Problem) any { return wire.ExportEnd{Problem: p} })
 }
 
 // read takes the query.
@@ -72,22 +83,23 @@ func (e *exporter) read() (err error) {
 	return err
 }
 
-// run gives what there is, and then what comes, to the end asked for or of the node.
+// run gives what there is, and then what comes, to the end asked for.
 func (e *exporter) run() error {
 	for {
 		if err := e.slice(); err != nil {
 			return err
 		}
-		if e.sub == nil || e.to != 0 && e.next > e.to || e.c.r.Method == http.MethodHead {
+		if e.sub == nil || e.to != 0 && e.next > e.to {
 			return nil
 		}
-		if more := e.wait(); !more {
-			return nil
+		if err := e.wait(); err != nil {
+			return err
 		}
 	}
 }
 
-// slice gives all records from the next to the newest.
+// slice gives all records from the next to the newest. The first one asks the wallet even where there are none: for the first
+// line, and whether the caller may.
 func (e *exporter) slice() error {
 	ctx := e.c.context()
 	head, err := e.s.d.Wallet.Head(ctx, e.c.actor)
@@ -98,17 +110,15 @@ func (e *exporter) slice() error {
 	if e.to != 0 {
 		to = min(to, e.to)
 	}
-	e.open()
-	if e.c.r.Method == http.MethodHead || e.next > to {
-		return e.flush()
+	if e.begun && e.next > to {
+		return nil
 	}
 	if err := e.s.d.Wallet.Export(ctx, e.c.actor, e.next, to, e.line); err != nil {
 		if errors.Is(context.Cause(ctx), context.Canceled) {
 			return errGone
 		}
-		return errors.Join(err, e.flush())
+		return err
 	}
-	e.next = to + 1
 	return e.flush()
 }
 
@@ -123,11 +133,15 @@ func (e *exporter) open() {
 
 // line adds one line, and sends what has come together.
 func (e *exporter) line(l record.Line) error {
-	if e.s.ended() {
-		return errGone
-	}
-	if l.Kind == record.LineFormat && e.begun {
+	switch {
+	case e.c.r.Method == http.MethodHead:
+		return errHead
+	case e.s.ended():
+		return errDraining
+	case l.Kind == record.LineFormat && e.begun:
 		return nil // one is enough, however many reads it takes
+	case l.Kind == record.LineRecord:
+		e.next = l.Record.Seq + 1
 	}
 	e.begun = true
 	e.buf = l.Append(e.buf)
@@ -141,6 +155,7 @@ func (e *exporter) flush() error {
 	if len(e.buf) == 0 {
 		return nil
 	}
+	e.open()
 	_, err := e.out.Write(e.buf)
 	e.buf = e.buf[:0]
 	if err != nil {
@@ -160,23 +175,23 @@ func (s *Server) ended() bool {
 	return ends(phase)
 }
 
-// wait returns when more was committed; false says that there is no more to wait for. Events that were missed do not matter: they
-// only say that there is something to read.
-func (e *exporter) wait() (more bool) {
+// wait returns when more was committed, or says why no more is. Events that were missed do not matter: they only say that there
+// is something to read.
+func (e *exporter) wait() error {
 	for {
 		phase, changed := e.s.d.Lifecycle.Load()
 		if ends(phase) || e.sub.Closed() {
-			return false
+			return errDraining
 		}
 		select {
 		case <-e.c.context().Done():
-			return false
+			return errGone
 		case <-e.s.gate.closed:
-			return false
+			return errDraining
 		case <-changed:
 		case <-e.sub.Ready():
 			if ev, lost, ok := e.sub.Next(); ok && (lost > 0 || ev.Last >= e.next) {
-				return true
+				return nil
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -35,7 +36,7 @@ func exportOf(from, to uint64) []byte {
 func TestExport(t *testing.T) {
 	for query, want := range map[string][]byte{
 		"": exportOf(1, 3), "?from_seq=2": exportOf(2, 3), "?from_seq=2&to_seq=2&follow=0": exportOf(2, 2), "?to_seq=9": exportOf(1, 3),
-		"?from_seq=4": nil, "?from_seq=2&to_seq=2&follow=1": exportOf(2, 2),
+		"?from_seq=4": exportOf(4, 3), "?from_seq=2&to_seq=2&follow=1": exportOf(2, 2),
 	} {
 		r := newRig(t)
 		w := r.do("GET", "/v1/ledger/export"+query, "", writer)
@@ -64,7 +65,7 @@ func TestExportInChunks(t *testing.T) {
 	r.wal.broken = 600
 	got := r.do("GET", "/v1/ledger/export", "", writer).Body.Bytes()
 	rest, whole := bytes.CutPrefix(got, exportOf(1, 599))
-	if p := problemIn(t, strings.TrimSuffix(strings.TrimPrefix(string(rest), `{"problem":`), "}\n")); !whole || p.Code != "UPSTREAM_UNAVAILABLE" || p.CorrID == "" {
+	if p := endIn(t, rest); !whole || p.Code != "UPSTREAM_UNAVAILABLE" || p.CorrID == "" {
 		t.Errorf("ends with %s", rest)
 	}
 	r.wal.set(wallet.ErrForbidden)
@@ -123,8 +124,62 @@ func TestExportFollows(t *testing.T) {
 	rest, _ = bytes.CutPrefix(exportOf(1, 44), exportOf(1, 4))
 	f.want(rest)
 	r.SetGate(GateClosed)
+	end, err := f.in.ReadBytes('\n')
+	if p := endIn(t, end); err != nil || p.Code != "RETRY_LATER" || p.Reason != reasonDraining || !p.Retryable {
+		t.Errorf("ends with %q %v", end, err)
+	}
 	if rest, err := f.in.ReadBytes('\n'); err == nil || len(rest) != 0 {
 		t.Errorf("after the end: %q %v", rest, err)
+	}
+}
+
+// endIn is the problem of an export's last line.
+func endIn(t *testing.T, line []byte) wire.Problem {
+	t.Helper()
+	raw, ended := strings.CutPrefix(string(line), `{"problem":`)
+	if ended {
+		raw = strings.TrimSuffix(raw, "}\n")
+	}
+	return problemIn(t, raw)
+}
+
+// What refuses an export is told as such: a token that is narrowed, and records that the ledger does not reach, as after a restore.
+func TestExportRefused(t *testing.T) {
+	r := newRig(t)
+	for _, query := range []string{"from_seq=5", "from_seq=5&follow=1", "from_seq=5&to_seq=9"} {
+		for _, method := range []string{"GET", "HEAD"} {
+			w := r.do(method, "/v1/ledger/export?"+query, "", writer)
+			if w.Code != 400 || problemIn(t, w.Body.String()).Code != "BAD_REQUEST" {
+				t.Errorf("%s %s: %d %s", method, query, w.Code, w.Body)
+			}
+		}
+	}
+	r.d.Auth = granted{[]string{scopeExport}, grantOf("alice")}
+	for _, seq := range []uint64{3, 0} {
+		r.wal.seq = seq
+		for _, method := range []string{"GET", "HEAD"} {
+			w := r.do(method, "/v1/ledger/export?follow=1", "", writer)
+			if w.Code != 403 || problemIn(t, w.Body.String()).Code != "FORBIDDEN" {
+				t.Errorf("%s at record %d: %d %s", method, seq, w.Code, w.Body)
+			}
+		}
+	}
+}
+
+// A ledger without a record has an export too, and what is committed while it is read is given once.
+func TestExportOfNothing(t *testing.T) {
+	r := newRig(t).listening(t)
+	r.wal.seq = 0
+	if w := r.do("GET", "/v1/ledger/export", "", writer); w.Code != 200 || !bytes.Equal(w.Body.Bytes(), exportOf(1, 0)) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	f := r.follow(t, t.Context(), "&to_seq=1")
+	f.want(exportOf(1, 0))
+	r.wal.commit()
+	rest, _ := bytes.CutPrefix(exportOf(1, 1), exportOf(1, 0))
+	f.want(rest)
+	if rest, err := f.in.ReadBytes('\n'); !errors.Is(err, io.EOF) || len(rest) != 0 {
+		t.Errorf("after the range: %q %v", rest, err)
 	}
 }
 
@@ -150,19 +205,27 @@ func TestExportEnds(t *testing.T) {
 	}
 }
 
-// An export under way ends with the node too, at a line's end.
+// An export under way ends with the node too, and does not look whole then: nobody may keep the half of it as all there is.
 func TestExportEndsMidway(t *testing.T) {
 	for doc, end := range map[string]func(*rig){
 		"gate": func(r *rig) { r.SetGate(GateClosed) }, "phase": func(r *rig) { r.phase.Store(flow.Stopping) },
 	} {
-		r := newRig(t)
-		r.wal.reached = func(seq uint64) {
-			if seq == 3 {
-				end(r)
+		for _, at := range []uint64{3, 600} {
+			r := newRig(t)
+			r.wal.seq = 700
+			r.wal.reached = func(seq uint64) {
+				if seq == at {
+					end(r)
+				}
 			}
-		}
-		if got := r.do("GET", "/v1/ledger/export", "", writer).Body.Bytes(); !bytes.HasPrefix(exportOf(1, 2), got) || bytes.Contains(got, []byte("problem")) {
-			t.Errorf("%s: %s", doc, got)
+			w := r.do("GET", "/v1/ledger/export", "", writer)
+			rest, whole := bytes.CutPrefix(w.Body.Bytes(), exportOf(1, at-1))
+			if at == 3 { // nothing was sent
+				rest, whole = w.Body.Bytes(), w.Code == 503
+			}
+			if p := endIn(t, rest); !whole || p.Code != "RETRY_LATER" || p.Reason != reasonDraining || !p.Retryable || p.RetryAfter == 0 {
+				t.Errorf("%s at %d: %d, ends with %s", doc, at, w.Code, rest)
+			}
 		}
 	}
 }

@@ -228,6 +228,12 @@ func (f *fakeWallet) Export(ctx context.Context, by engines.Actor, from, to uint
 	if err := f.call(ctx, by); err != nil {
 		return err
 	}
+	switch {
+	case !by.Grant.IsZero():
+		return wallet.ErrForbidden
+	case from > to+1:
+		return ledger.ErrRange
+	}
 	if err := fn(record.Line{Kind: record.LineFormat, From: from}); err != nil {
 		return err
 	}

@@ -38,13 +38,13 @@ func (s *Server) ledgerRoutes() []Route {
 func (s *Server) exportRoute() Route {
 	lines := openapi.Answer{
 		Status: http.StatusOK, Type: typeLines, Body: jsontext.Value(nil), Headers: rateHeaders(),
-		Doc: "a line that says what this is, then each record, and each batch behind its last record; a line {\"problem\": …} if it fails",
+		Doc: "a line that says what this is, then each record, and each batch behind its last record; a line {\"problem\": …} if it ends early",
 	}
 	return Route{
 		Method: http.MethodGet, Pattern: walletPrefix + "ledger/export", Service: serviceWallet, Scope: scopeExport, Class: ClassStream,
 		Endpoint: "export", Summary: "The ledger's records, to check and to keep", Answers: []openapi.Answer{lines},
 		Query: []openapi.Param{
-			{Name: "from_seq", Doc: "the first record", Sample: uint64(0), Min: 1, Max: maxVersion},
+			{Name: "from_seq", Doc: "the first record, at most the one after the newest", Sample: uint64(0), Min: 1, Max: maxVersion},
 			{Name: "to_seq", Doc: "the last one; absent: the newest", Sample: uint64(0), Min: 1, Max: maxVersion},
 			{Name: "follow", Doc: "1 stays, and goes on with what comes", Enum: []string{"0", "1"}},
 		},
