@@ -77,8 +77,8 @@ type Engine struct {
 	breakerOK  gate
 	ledgerTime atomic.Uint64         // Unix ns
 	ledgerSaid atomic.Pointer[error] // what a call said of the ledger since the watchdog looked
-	drained    atomic.Int32          // workers
-	gone       chan struct{}         // closed when all workers have drained
+	left       atomic.Int32          // workers that have ended for good
+	gone       chan struct{}         // closed when all workers have
 }
 
 // New wires an engine and declares its queues, metrics and probes. It does no I/O and starts nothing. It panics on a configuration that

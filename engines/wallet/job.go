@@ -104,12 +104,10 @@ func (e *Engine) wake(jobs []*job) {
 	if len(jobs) == 0 {
 		return
 	}
+	e.ready.put(jobs)
 	select {
 	case <-e.gone:
-		for _, j := range jobs {
-			j.fail(&NotReadyError{CauseDraining})
-		}
+		e.sweep()
 	default:
-		e.ready.put(jobs)
 	}
 }

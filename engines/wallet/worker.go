@@ -17,6 +17,7 @@ type worker struct {
 	jobs []*job // taken from the queue or woken, not yet in a burst
 	now  *job   // that is being admitted
 	b    *burst // in hand; nil between two
+	done bool   // drained: no life comes after this one
 }
 
 // runWorker puts queued jobs to the ledger, a burst a call, until the queue is closed and empty and nobody waits for a nonce any more.
@@ -31,8 +32,7 @@ func (e *Engine) runWorker(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !open {
-			e.workerGone()
+		if w.done = !open; w.done {
 			return nil // drained
 		}
 		w.work(ctx)
@@ -109,17 +109,18 @@ func (w *worker) end(ctx context.Context) {
 	if w.b != nil {
 		w.abandon(why)
 	}
-	if ctx.Err() != nil {
+	over := ctx.Err() != nil
+	if over {
 		w.jobs = append(w.jobs, w.e.work.Discard("aborted")...)
 	}
-	for len(w.jobs) > 0 {
-		for _, j := range w.jobs {
-			w.e.m.canceled(1)
-			w.e.refuse(j, why)
-		}
-		if w.jobs = nil; ctx.Err() != nil {
-			w.jobs = w.e.ready.take(flightCalls) // what waited for those
-		}
+	for _, j := range w.jobs {
+		w.e.turnAway(j, why)
+	}
+	if over {
+		w.e.sweep() // what waited for those
+	}
+	if over || w.done {
+		w.e.workerGone()
 	}
 }
 
@@ -131,9 +132,26 @@ func (w *worker) abandon(why error) {
 	w.b.failAll(why)
 }
 
-// workerGone counts a worker that has drained. The last one lets the tasks go that serve the workers.
+// workerGone counts a worker that will not be started again. The last one lets the tasks go that serve the workers, and looks once more: what
+// was woken since its last look has nobody else.
 func (e *Engine) workerGone() {
-	if int(e.drained.Add(1)) == e.workers {
+	if int(e.left.Add(1)) == e.workers {
 		close(e.gone)
+		e.sweep()
 	}
+}
+
+// sweep turns away jobs that were woken and that no worker will look at.
+func (e *Engine) sweep() {
+	for jobs := e.ready.take(flightCalls); len(jobs) > 0; jobs = e.ready.take(flightCalls) {
+		for _, j := range jobs {
+			e.turnAway(j, &NotReadyError{CauseDraining})
+		}
+	}
+}
+
+// turnAway answers a job that was not begun and will not be.
+func (e *Engine) turnAway(j *job, why error) {
+	e.m.canceled(1)
+	e.refuse(j, why)
 }
