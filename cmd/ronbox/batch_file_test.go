@@ -93,6 +93,18 @@ func TestBatchStateFiles(t *testing.T) {
 	if _, _, err := openBatchState(path, other); judge(err).reason != "other_batch" {
 		t.Errorf("another file: %v", err)
 	}
+	for _, text := range []string{"precious", "op,from\na,b", "{\"a\":1}\nand more"} { // somebody's own file
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err := openBatchState(path, plan)
+		if is, _ := os.ReadFile(path); judge(err).reason != "malformed" || string(is) != text {
+			t.Errorf("%q became %q: %v", text, is, err)
+		}
+	}
+	if _, _, err := openBatchState(os.DevNull, plan); judge(err).reason != "malformed" {
+		t.Errorf("no file: %v", err)
+	}
 	for name, text := range map[string]string{"no plan": "{}\n", "text": "hello\n", "a step that is none": `{"ronbox_batch":1,"input":"b3:x","mode":"independent","rows":2}` + "\n{\"x\":1}\n"} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -111,6 +123,29 @@ func TestBatchStateFiles(t *testing.T) {
 		if _, err := b.begin(steps); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
+	}
+}
+
+// A state that is taken away while its batch runs ends the run before anything more is sent: a second run would begin
+// from nothing.
+func TestBatchStateTakenAway(t *testing.T) {
+	plan := batchPlan{Version: 1, Input: "b3:x", Mode: modeIndependent, Rows: 2}
+	for name, take := range map[string]func(path string) error{
+		"removed":  os.Remove,
+		"replaced": func(path string) error { return replaceFile(path, []byte("x"), 0o600) },
+	} {
+		path := filepath.Join(t.TempDir(), "s")
+		s, _, err := openBatchState(path, plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := take(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.write(batchStep{}); judge(err).reason != "state_gone" {
+			t.Errorf("%s: %v", name, err)
+		}
+		s.close()
 	}
 }
 

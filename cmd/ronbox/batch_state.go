@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/go-json-experiment/json"
 	"golang.org/x/sys/unix"
@@ -49,6 +50,7 @@ type batchRefusal struct {
 // batchState keeps the steps of a batch in a file. A nil one keeps nothing.
 type batchState struct {
 	f    *os.File
+	path string
 	sync func() error
 }
 
@@ -61,8 +63,8 @@ func openBatchState(path string, plan batchPlan) (*batchState, []batchStep, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &batchState{f, f.Sync}
-	steps, err := s.open(path, plan)
+	s := &batchState{f, path, f.Sync}
+	steps, err := s.open(plan)
 	if err != nil {
 		_ = f.Close() // nothing was written that matters
 		return nil, nil, err
@@ -70,13 +72,29 @@ func openBatchState(path string, plan batchPlan) (*batchState, []batchStep, erro
 	return s, steps, nil
 }
 
-func (s *batchState) open(path string, plan batchPlan) ([]batchStep, error) {
+func (s *batchState) open(plan batchPlan) ([]batchStep, error) {
 	if err := unix.Flock(int(s.f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, failed(exitLocked, "locked", "wait for it to end", "another process sends the batch of %s: %w", path, err)
+		return nil, failed(exitLocked, "locked", "wait for it to end", "another process sends the batch of %s: %w", s.path, err)
 	}
-	lines, whole, err := stateLines(s.f)
+	if err := s.there(); err != nil {
+		return nil, err
+	}
+	lines, torn, whole, err := stateLines(s.f)
 	if err != nil {
-		return nil, reading(path, err)
+		return nil, reading(s.path, err)
+	}
+	first, err := encode(plan)
+	if err != nil {
+		return nil, err
+	}
+	if len(lines) == 0 && !bytes.HasPrefix(first, torn) { // it is somebody's file
+		return nil, notAState(s.path)
+	}
+	var steps []batchStep
+	if len(lines) > 0 {
+		if steps, err = parseState(s.path, lines, plan); err != nil {
+			return nil, err
+		}
 	}
 	if err := s.f.Truncate(whole); err != nil { // a line that a crash has cut was never acted on
 		return nil, err
@@ -85,21 +103,47 @@ func (s *batchState) open(path string, plan batchPlan) ([]batchStep, error) {
 		return nil, err
 	}
 	if len(lines) == 0 {
-		return nil, s.write(plan)
+		return nil, errors.Join(s.append(first), syncDir(s.path))
 	}
-	return parseState(path, lines, plan)
+	return steps, nil
 }
 
-// stateLines gives the whole lines of f and where they end.
-func stateLines(f *os.File) (lines [][]byte, whole int64, err error) {
+// there wants the state to be a file, and still the one at its path: of one that was taken away a second run would know
+// nothing, and do everything again.
+func (s *batchState) there() error {
+	mine, err := s.f.Stat()
+	if err != nil {
+		return err
+	}
+	if !mine.Mode().IsRegular() {
+		return failed(exitFailed, "malformed", "name a file: it must outlive a kill", "%s is no regular file and keeps no state", s.path)
+	}
+	if at, err := os.Stat(s.path); err != nil || !os.SameFile(mine, at) {
+		return failed(exitFailed, "state_gone", "put it back if you can; what was done until here stands in `ronbox wallet history`",
+			"%s was taken away or replaced while its batch is sent", s.path)
+	}
+	return nil
+}
+
+// syncDir makes the name of a new file last.
+func syncDir(path string) error {
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// stateLines gives the whole lines of f and where they end, and what stands behind them.
+func stateLines(f *os.File) (lines [][]byte, torn []byte, whole int64, err error) {
 	r := bufio.NewReader(f)
 	for {
 		line, err := r.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return lines, whole, nil
+			return lines, line, whole, nil
 		}
 		if err != nil || len(line) > maxStateLine {
-			return nil, 0, errors.Join(err, errNoState)
+			return nil, nil, 0, errors.Join(err, errNoState)
 		}
 		lines, whole = append(lines, line), whole+int64(len(line))
 	}
@@ -107,10 +151,20 @@ func stateLines(f *os.File) (lines [][]byte, whole int64, err error) {
 
 var errNoState = errors.New("not the state of a batch")
 
+func notAState(path string) error {
+	return failed(exitFailed, "malformed", "name another file with --state", "%s: %w", path, errNoState)
+}
+
+// damagedState is a state that began well. What it told of is lost to this verb, but not to the node.
+func damagedState(path string, err error) error {
+	return failed(exitFailed, "malformed", "put back a copy of it; without one, leave out of the file what `ronbox wallet history` shows as done, and name another --state",
+		"%s is damaged: %w", path, err)
+}
+
 func parseState(path string, lines [][]byte, plan batchPlan) ([]batchStep, error) {
 	var was batchPlan
 	if err := json.Unmarshal(lines[0], &was, json.RejectUnknownMembers(true)); err != nil {
-		return nil, failed(exitFailed, "malformed", "name another file with --state", "%s: %w", path, errNoState)
+		return nil, notAState(path)
 	}
 	if was != plan {
 		return nil, failed(exitFailed, "other_batch", "name another file with --state; what was done of the batch before stays done",
@@ -119,7 +173,7 @@ func parseState(path string, lines [][]byte, plan batchPlan) ([]batchStep, error
 	steps := make([]batchStep, len(lines)-1)
 	for i, line := range lines[1:] {
 		if err := json.Unmarshal(bytes.TrimSpace(line), &steps[i], json.RejectUnknownMembers(true)); err != nil {
-			return nil, failed(exitFailed, "malformed", "", "%s:%d: %w", path, i+2, errNoState)
+			return nil, damagedState(path, fmt.Errorf("line %d: %w", i+2, errNoState))
 		}
 	}
 	return steps, nil
@@ -134,6 +188,13 @@ func (s *batchState) write(doc any) error {
 	if err != nil {
 		return err
 	}
+	if err := s.there(); err != nil {
+		return err
+	}
+	return s.append(raw)
+}
+
+func (s *batchState) append(raw []byte) error {
 	if _, err := s.f.Write(raw); err != nil {
 		return err
 	}

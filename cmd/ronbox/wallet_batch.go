@@ -84,7 +84,7 @@ func (a *app) walletBatch(ctx context.Context, node batchNode, file string, f ba
 	}
 	open, err := b.begin(steps)
 	if err != nil {
-		return fmt.Errorf("%s: %w", state, err)
+		return damagedState(state, err)
 	}
 	b.out.State = state
 	if f.retry && open == nil {
