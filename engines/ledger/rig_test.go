@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/appliance/unit"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/ledgertest"
@@ -31,6 +33,8 @@ type rig struct {
 	stopped bool
 	safe    bool                 // a boot into safe mode is what is wanted
 	memory  *store.AmnesiaConfig // keeps the file in memory
+	room    unit.Size            // of the file; 0: the default
+	bg      sync.WaitGroup       // calls that a test has begun
 }
 
 func newRig(t testing.TB, clock *ledgertest.Clock, change ...func(*ledger.Config)) *rig {
@@ -70,7 +74,11 @@ func (r *rig) open() {
 	r.board = obs.NewBoard(r.metrics)
 	catalog := flow.NewCatalog(r.metrics, nil)
 	r.catalog = catalog
-	r.store = store.New(store.DefaultConfig(), store.Options{Path: r.path, Catalog: catalog, Metrics: r.metrics, Now: r.now, Memory: r.memory})
+	cfg := store.DefaultConfig()
+	if r.room > 0 {
+		cfg.MaxBytes = r.room
+	}
+	r.store = store.New(cfg, store.Options{Path: r.path, Catalog: catalog, Metrics: r.metrics, Now: r.now, Memory: r.memory})
 	r.l = ledger.New(r.cfg, ledger.Deps{Catalog: catalog, Store: r.store, Metrics: r.metrics, Board: r.board, Now: r.now})
 	r.sup = flow.NewSupervisor(r.ctx(), catalog, flow.Hooks{})
 	if err := errors.Join(r.store.Open(r.ctx()), r.store.Prepare(r.ctx())); err != nil {
@@ -98,6 +106,7 @@ func (r *rig) stop() {
 		return
 	}
 	r.stopped = true
+	r.bg.Wait()
 	r.sup.CancelBackground()
 	r.sup.Drain("ledger", 5*time.Second, time.Second)
 	if err := r.l.Close(r.ctx()); err != nil {
