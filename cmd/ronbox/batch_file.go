@@ -18,7 +18,7 @@ import (
 
 const (
 	maxBatchRows = 1_000_000 // held in memory, some 300 B each
-	maxBatchLine = 64 << 10  // of NDJSON; an operation takes a kilobyte
+	maxBatchLine = 64 << 10  // of NDJSON, or a record of CSV; an operation takes a kilobyte
 )
 
 // readBatch reads a whole batch file, "-" being stdin, and checks every line before anything is sent.
@@ -38,11 +38,9 @@ func (a *app) readBatch(path string) ([]batchRow, error) {
 func parseBatch(name string, r io.Reader) ([]batchRow, error) {
 	in := bufio.NewReaderSize(r, maxBatchLine)
 	found := &faults{name: name}
-	parse := parseBatchCSV
-	if head, err := in.Peek(1); err != nil && !errors.Is(err, io.EOF) {
+	parse, err := batchForm(in)
+	if err != nil {
 		return nil, reading(name, err)
-	} else if bytes.HasPrefix(head, []byte("{")) {
-		parse = parseBatchLines
 	}
 	rows, err := parse(in, found)
 	if err != nil {
@@ -58,6 +56,67 @@ func parseBatch(name string, r io.Reader) ([]batchRow, error) {
 }
 
 var errTooManyRows = failed(exitFailed, "hard_limit", "split the file", "more than %d operations", maxBatchRows)
+
+// batchForm tells by its first bytes how a file is written. The mark that spreadsheets put before UTF-8 is none of it.
+func batchForm(in *bufio.Reader) (func(*bufio.Reader, *faults) ([]batchRow, error), error) {
+	head, err := in.Peek(len(utf8Mark))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if string(head) == utf8Mark {
+		if _, err := in.Discard(len(utf8Mark)); err != nil {
+			return nil, err
+		}
+	}
+	switch first, err := firstByte(in); {
+	case err != nil:
+		return nil, err
+	case first == '{':
+		return parseBatchLines, nil
+	case first == '[':
+		return nil, failed(exitFailed, "malformed", "write one object a line, without the list around them", "a list is no NDJSON")
+	case first == 0xfe, first == 0xff, first == 0:
+		return nil, failed(exitFailed, "malformed", "save it as UTF-8", "it is no text in UTF-8")
+	}
+	return parseBatchCSV, nil
+}
+
+const utf8Mark = "\ufeff"
+
+// firstByte looks at the first byte that is no space, as far as the buffer reaches; 0 if there is none.
+func firstByte(in *bufio.Reader) (byte, error) {
+	for n := 1; n <= in.Size(); n++ {
+		head, err := in.Peek(n)
+		if errors.Is(err, io.EOF) {
+			return ' ', nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		if c := head[n-1]; c != ' ' && c != '\t' && c != '\r' && c != '\n' {
+			return c, nil
+		}
+	}
+	return ' ', nil
+}
+
+// boundedRecord ends a read when one record of CSV takes more than maxBatchLine: a quote left open would take the rest
+// of the file.
+type boundedRecord struct {
+	in   *bufio.Reader
+	took int
+}
+
+var errLongRecord = fmt.Errorf("a record is longer than %d bytes: is a quote left open?", maxBatchLine)
+
+func (b *boundedRecord) Read(p []byte) (int, error) {
+	if b.took > maxBatchLine {
+		return 0, errLongRecord
+	}
+	n, err := b.in.Read(p)
+	b.took += n
+	return n, err
+}
 
 func parseBatchLines(in *bufio.Reader, found *faults) ([]batchRow, error) {
 	var rows []batchRow
@@ -90,14 +149,15 @@ func parseBatchLines(in *bufio.Reader, found *faults) ([]batchRow, error) {
 }
 
 func parseBatchCSV(in *bufio.Reader, found *faults) ([]batchRow, error) {
-	r := csv.NewReader(in)
+	bound := &boundedRecord{in: in}
+	r := csv.NewReader(bound)
 	r.ReuseRecord = true
 	header, err := r.Read()
 	if errors.Is(err, io.EOF) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, csvFault(found, err)
+		return nil, csvFault(found, 1, err)
 	}
 	columns := slices.Clone(header)
 	if err := checkHeader(columns); err != nil {
@@ -105,23 +165,25 @@ func parseBatchCSV(in *bufio.Reader, found *faults) ([]batchRow, error) {
 		return nil, nil
 	}
 	var rows []batchRow
+	line := 1
 	for {
+		bound.took = 0 // beside what its buffer still holds
 		cells, err := r.Read()
 		if errors.Is(err, io.EOF) {
 			return rows, nil
 		}
 		if errors.Is(err, csv.ErrFieldCount) {
-			line, _ := r.FieldPos(0)
+			line, _ = r.FieldPos(0)
 			found.add(line, fmt.Errorf("%d fields where the header has %d", len(cells), len(columns)))
 			continue
 		}
 		if err != nil {
-			return nil, csvFault(found, err)
+			return nil, csvFault(found, line+1, err)
 		}
 		if len(rows) == maxBatchRows {
 			return nil, errTooManyRows
 		}
-		line, _ := r.FieldPos(0)
+		line, _ = r.FieldPos(0)
 		row, err := csvRow(line, columns, cells)
 		if err != nil {
 			found.add(line, err)
@@ -131,7 +193,11 @@ func parseBatchCSV(in *bufio.Reader, found *faults) ([]batchRow, error) {
 }
 
 // csvFault puts a fault of form among those found; what could not be read stays an error.
-func csvFault(found *faults, err error) error {
+func csvFault(found *faults, line int, err error) error {
+	if errors.Is(err, errLongRecord) {
+		found.add(line, errLongRecord)
+		return nil
+	}
 	p, ok := errors.AsType[*csv.ParseError](err)
 	if !ok {
 		return err
@@ -154,6 +220,8 @@ func csvRow(line int, columns, cells []string) (batchRow, error) {
 func checkHeader(columns []string) error {
 	for i, c := range columns {
 		switch {
+		case i == 0 && len(columns) == 1 && strings.ContainsAny(c, ";\t"):
+			return fmt.Errorf("the first line names the columns, with a comma between them, not as in %q", c)
 		case !slices.Contains(batchColumns, c):
 			return fmt.Errorf("the first line names the columns: %q is none of %s", c, strings.Join(batchColumns, ","))
 		case slices.Contains(columns[:i], c):

@@ -155,4 +155,3 @@ func isPosting(op *wire.BatchOp, p *posting) bool {
 	}
 	return p.Nonce == op.Nonce && p.From == op.From && p.To == op.To && p.Amount.String() == op.AmountMinor && p.memo == op.Memo
 }
-
