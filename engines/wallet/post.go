@@ -101,22 +101,38 @@ func (e *Engine) do(ctx context.Context, a *ask) (Answer, error) {
 	}
 	ctx, cancel := boundedBy(ctx, e.live().ReqTimeout.D())
 	defer cancel()
+	for {
+		answer, first, err := e.fly(ctx, scope, a)
+		if first || !ofToken(err) || ctx.Err() != nil {
+			return answer, err
+		} // else the next one to begin is judged by a token of its own
+	}
+}
+
+// fly joins the job of a's key, or begins it, and waits for its answer. first: it was begun.
+func (e *Engine) fly(ctx context.Context, scope string, a *ask) (answer Answer, first bool, err error) {
 	c, first, err := e.flights.Join(flightKey{scope, a.key}, a.print)
 	if err != nil {
-		return Answer{}, joinError(err)
+		return Answer{}, first, joinError(err)
 	}
 	if first {
 		e.begin(ctx, c, a)
 	}
 	out, err := c.Wait(ctx)
 	if err != nil {
-		return Answer{}, e.waitError(ctx, err, first)
+		return Answer{}, first, e.waitError(ctx, err, first)
 	}
-	answer, err := answerOf(out)
+	answer, err = answerOf(out)
 	if err == nil && answer.Replayed {
 		e.receipts.keep(scope, a.key, a.print, out, answer)
 	}
-	return answer, err
+	return answer, first, err
+}
+
+// ofToken says whether a refusal is about the token of the one who began, which others who wait need not share.
+func ofToken(err error) bool {
+	var reject *ledger.Reject
+	return isA[*engines.GrantError](err) || errors.As(err, &reject) && reject.Limit == ledger.LimitTokenDaily
 }
 
 // boundedBy bounds ctx, unless it ends by itself in that time: timers cost, and the front has set one as a rule.
