@@ -3,6 +3,8 @@ package wallet
 import (
 	"context"
 	"time"
+
+	"ronbox/engines/ledger/record"
 )
 
 const tickEvery = time.Second
@@ -42,9 +44,10 @@ func (e *Engine) sample(ctx context.Context) error {
 // readLedgerTime learns the time of the ledger from its last batch, before anything is committed. A ledger that cannot be read now is asked
 // again at the next tick.
 func (e *Engine) readLedgerTime(ctx context.Context) error {
-	head, err := e.ledger.Head(ctx)
+	head, err := readOnce(ctx, e.link, opHead, e.ledger.Head)
 	if err == nil && head.Batches > 0 {
-		if last, err := e.ledger.Roots(ctx, head.Batches-1, 1); err == nil && len(last) == 1 {
+		last, err := readOnce(ctx, e.link, opRoots, func(ctx context.Context) ([]record.Batch, error) { return e.ledger.Roots(ctx, head.Batches-1, 1) })
+		if err == nil && len(last) == 1 {
 			e.sawLedgerTime(last[0].At)
 		}
 	}
