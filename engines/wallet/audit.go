@@ -35,7 +35,7 @@ type AuditEvent struct {
 	Amount engines.Amount
 	TxID   record.TxID
 	Reason string // why it was refused, or what is unwell
-	Count  int    // ops of a batch, balances dropped, batches of the ledger
+	Count  int    // accepted ops of a batch, balances dropped, batches of the ledger
 	Batch  uint64 // of the ledger
 
 	account string // never told as it is
@@ -59,12 +59,29 @@ func (e *Engine) publish(j *job, out *ledger.Outcome) {
 	if ev.account == "" {
 		ev.account = j.op.From
 	}
-	if out.Reject != nil {
-		ev.Event, ev.Reason = EventRejected, RejectCode(out.Reject.Code).Reason
+	refused := out.Reject
+	if refused == nil && out.Batch {
+		ev.Count, refused = accepted(out)
+	}
+	if refused != nil {
+		ev.Event, ev.Reason = EventRejected, RejectCode(refused.Code).Reason
 	} else {
 		ev.Event, ev.TxID = acceptedEvents[j.op.Code], out.Receipt.TxID
 	}
 	e.audit(ev)
+}
+
+// accepted counts the ops of a batch that were; if none was, it says why the first one was not.
+func accepted(out *ledger.Outcome) (n int, none *ledger.Reject) {
+	for i := range out.Results {
+		if out.Results[i].Reject == nil {
+			n++
+		}
+	}
+	if n == 0 && len(out.Results) > 0 {
+		none = out.Results[0].Reject
+	}
+	return n, none
 }
 
 // accountHash names an account in a log, without telling which it is.

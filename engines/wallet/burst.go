@@ -71,13 +71,13 @@ func (b *burst) commit(ctx context.Context) {
 			b.settle(outs)
 			return
 		case isA[*OutcomeError](err): // before what it is about
-			b.failAll(b.e.told(ctx, err))
+			b.failAll(b.told(ctx, err))
 			return
 		case errors.As(err, &bad) && bad.Index >= 0 && bad.Index < len(b.jobs):
 			b.sent = false
 			b.drop(bad)
 		default:
-			b.failAll(b.e.told(ctx, err))
+			b.failAll(b.told(ctx, err))
 			return
 		}
 	}
@@ -100,10 +100,10 @@ func (b *burst) call(ctx context.Context) ([]ledger.Outcome, error) {
 const replyGrace = 250 * time.Millisecond
 
 // told is err as a caller is told of it. A worker that is told to stop leaves unknown what the ledger has had.
-func (e *Engine) told(ctx context.Context, err error) error {
+func (b *burst) told(ctx context.Context, err error) error {
 	var out *OutcomeError
 	if ctx.Err() != nil && !(errors.As(err, &out) && out.Unknown) {
-		e.m.canceled(1)
+		b.e.m.canceled(len(b.jobs))
 		return &NotReadyError{CauseDraining}
 	}
 	return err
@@ -122,6 +122,7 @@ func (b *burst) settle(outs []ledger.Outcome) {
 	for i := range outs {
 		j := b.jobs[0]
 		b.e.check(&b.ops[i], &outs[i])
+		b.e.m.rejected(&outs[i])
 		b.e.publish(j, &outs[i])
 		j.answer(&outs[i])
 		b.jobs = b.jobs[1:] // now that nothing can go wrong with it

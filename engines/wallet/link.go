@@ -48,10 +48,10 @@ func (l *link) commit(ctx context.Context, ops []ledger.Op, weight int) (outs []
 	if err == nil {
 		return outs, nil
 	}
-	l.m.upstreamFail(1)
-	if op := new(ledger.OpError); !unknown && (errors.As(err, &op) || errors.Is(err, ledger.ErrFull)) {
+	if !unknown && refusal(err) {
 		return nil, err
 	}
+	l.m.upstreamFail(1)
 	return nil, &OutcomeError{Unknown: unknown, Cause: err}
 }
 
@@ -99,16 +99,18 @@ func (l *link) timed(ctx context.Context, op string, call func(context.Context) 
 	return err
 }
 
+// refusal says whether err is the ledger's answer to what was asked, not a failure to answer: nothing was applied.
+func refusal(err error) bool { return isA[*ledger.OpError](err) || errors.Is(err, ledger.ErrFull) }
+
 // verdict is what the result of a call says about the ledger. One that it refused for good reason, or that was given up from outside, says
 // nothing.
 func verdict(ctx context.Context, err error) flow.CallResult {
-	op := new(ledger.OpError)
 	switch {
 	case err == nil:
 		return flow.Succeeded
 	case errors.Is(context.Cause(ctx), flow.ErrCanceled), errors.Is(context.Cause(ctx), flow.ErrAborted), errors.Is(ctx.Err(), context.Canceled):
 		return flow.Neither
-	case errors.As(err, &op), errors.Is(err, ledger.ErrFull), errors.Is(err, ledger.ErrSafeMode):
+	case refusal(err), errors.Is(err, ledger.ErrSafeMode):
 		return flow.Neither
 	}
 	return flow.Failed
@@ -116,15 +118,11 @@ func verdict(ctx context.Context, err error) flow.CallResult {
 
 // mayBeDone says whether a call that ended with err may have been carried out.
 func mayBeDone(err error) bool {
-	var unavailable *ledger.UnavailableError
-	op := new(ledger.OpError)
-	switch {
-	case err == nil, errors.Is(err, ledger.ErrSafeMode), errors.Is(err, ledger.ErrFull), errors.Is(err, ledger.ErrLoading), errors.As(err, &op):
+	if err == nil || refusal(err) || errors.Is(err, ledger.ErrSafeMode) || errors.Is(err, ledger.ErrLoading) {
 		return false
-	case errors.As(err, &unavailable):
-		return unavailable.Unknown
 	}
-	return true
+	var unavailable *ledger.UnavailableError
+	return !errors.As(err, &unavailable) || unavailable.Unknown
 }
 
 // read asks the ledger, again if it must. What the ledger says of the question comes back as it is; no answer is an *OutcomeError.

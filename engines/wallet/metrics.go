@@ -150,7 +150,7 @@ func (m *metrics) call(op string, err error, took time.Duration) {
 	case errors.Is(err, context.DeadlineExceeded):
 		s.timeout(1)
 		m.timeouts["ledger_rpc"](1)
-	case errors.Is(err, ledger.ErrNotFound), errors.Is(err, ledger.ErrCursor), errors.Is(err, ledger.ErrRange), errors.Is(err, ledger.ErrFull):
+	case errors.Is(err, ledger.ErrNotFound), errors.Is(err, ledger.ErrCursor), errors.Is(err, ledger.ErrRange), refusal(err):
 		s.refused(1)
 	default:
 		s.failed(1)
@@ -162,6 +162,18 @@ func (m *metrics) auditLag(n int) {
 	if n > 0 {
 		m.lagged(n)
 		m.dropped(n)
+	}
+}
+
+// rejected books the ops that were refused inside a batch, which has an answer all the same.
+func (m *metrics) rejected(out *ledger.Outcome) {
+	if out.Replayed || out.Reject != nil {
+		return
+	}
+	for i := range out.Results {
+		if r := out.Results[i].Reject; r != nil {
+			m.reject(RejectCode(r.Code))
+		}
 	}
 }
 

@@ -1,0 +1,142 @@
+package wallet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines"
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/record"
+)
+
+// Ops that are refused inside a batch are counted by their reason like any other, once; and the stream tells how many were accepted.
+func TestBatchIsBooked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := &shared{}
+		r := newRig(t, func(r *rig) {
+			r.log = hclog.New(&hclog.LoggerOptions{Output: out, JSONFormat: true, Level: hclog.Info})
+		}).start()
+		r.fund("alice", 100)
+		some := []Request{
+			transfer("alice", "bo", 10, 1), transfer("alice", "bo", 1000, 2), transfer("alice", "bo", 20, 9), transfer("carol", "bo", 1, 1), transfer("alice", "bo", 10, 2),
+		}
+		for range 2 { // done, and asked again
+			if a, err := r.e.Batch(context.Background(), alice, "some", "corr-some", false, some); err != nil || a.Status != 207 {
+				t.Fatalf("%d, %v", a.Status, err)
+			}
+		}
+		r.want(2, "wallet_rejects_total", "reason", "insufficient_funds")
+		r.want(1, "wallet_rejects_total", "reason", "nonce_gap")
+		r.want(1, "wallet_nonce_conflicts_total")
+		if a, err := r.e.Batch(context.Background(), alice, "none", "corr-none", false, some[3:4]); err != nil || a.Status != 207 {
+			t.Fatalf("%d, %v", a.Status, err)
+		}
+		r.stop()
+		for line := range strings.Lines(out.String()) {
+			switch {
+			case strings.Contains(line, "corr-some"):
+				if !strings.Contains(line, "wallet.batch.accepted") || !strings.Contains(line, `"count":2`) {
+					t.Errorf("two of five accepted: %s", line)
+				}
+			case strings.Contains(line, "corr-none"):
+				if !strings.Contains(line, EventRejected) || !strings.Contains(line, "insufficient_funds") {
+					t.Errorf("none accepted: %s", line)
+				}
+			}
+		}
+		if !strings.Contains(out.String(), "corr-some") || !strings.Contains(out.String(), "corr-none") {
+			t.Errorf("the log has neither: %s", out)
+		}
+	})
+}
+
+// What the ledger says of a request is no failure of the ledger.
+func TestRefusalsAreNoFailures(t *testing.T) {
+	var say error
+	r := newRig(t, commits(func(context.Context, ledger.Client, []ledger.Op) ([]ledger.Outcome, error) { return nil, say })).start()
+	for _, say = range []error{&ledger.OpError{Field: "memo", Reason: "is bad"}, fmt.Errorf("commit: %w", ledger.ErrFull)} {
+		if _, err := r.post("k", issue("bo", 1, 1)); err == nil {
+			t.Error("accepted")
+		}
+	}
+	r.want(0, "upstream_fail_total", "service", service, "svc", "ledger")
+	r.want(2, "upstream_calls_total", "service", service, "svc", "ledger", "op", opCommit, "outcome", "refused")
+	r.want(0, "upstream_calls_total", "service", service, "svc", "ledger", "op", opCommit, "outcome", "failed")
+}
+
+// A token's own ceiling refuses its bearer, and nobody else who waits for the same request with a wider one.
+func TestCeilingOfTheFirstOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, over(func(c ledger.Client) ledger.Client { return &slowFind{c} })).start()
+		r.fund("alice", 100)
+		small := grant(func(g *engines.Grant) { g.NarrowCeiling(amountOf(5)) })
+		wide := alice
+		small.Principal, wide.Principal = "one", "one"
+		answers := make(chan error, 2)
+		for _, by := range []engines.Actor{small, wide} {
+			go func() {
+				_, err := r.e.Post(context.Background(), by, "k", "", transfer("alice", "bo", 10, 1))
+				answers <- err
+			}()
+			synctest.Wait()
+		}
+		var refused *engines.GrantError
+		if err := <-answers; !errors.As(err, &refused) {
+			t.Errorf("the narrow one: %v", err)
+		}
+		if err := <-answers; err != nil {
+			t.Errorf("the wide one: %v", err)
+		}
+		if got := r.available("bo"); got != "10" {
+			t.Errorf("bo has %s", got)
+		}
+		r.stop()
+	})
+}
+
+// A ledger that does not answer holds up no sample for longer than a call may take.
+func TestSamplesGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, over(func(c ledger.Client) ledger.Client { return &deafHead{c} }))
+		var gone atomic.Bool
+		r.e.authReady = func() error {
+			if gone.Load() {
+				return errTest
+			}
+			return nil
+		}
+		r.start()
+		gone.Store(true)
+		time.Sleep(10 * time.Second)
+		var not *NotReadyError
+		if err := r.e.WriteReady(); !errors.As(err, &not) || not.Cause != CauseAuth {
+			t.Errorf("%v", err)
+		}
+		r.stop()
+	})
+}
+
+// slowFind takes its time to look for a key.
+type slowFind struct{ ledger.Client }
+
+func (f *slowFind) Find(ctx context.Context, k ledger.DedupeKey, print b3.Digest, notBefore int64) (ledger.Outcome, bool, error) {
+	time.Sleep(100 * time.Millisecond)
+	return f.Client.Find(ctx, k, print, notBefore)
+}
+
+// deafHead does not say where the journal ends.
+type deafHead struct{ ledger.Client }
+
+func (f *deafHead) Head(ctx context.Context) (record.Head, error) {
+	<-ctx.Done()
+	return record.Head{}, context.Cause(ctx)
+}
