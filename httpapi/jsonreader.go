@@ -2,6 +2,8 @@ package httpapi
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -134,7 +136,7 @@ func (r *jsonReader) number() (uint64, error) {
 }
 
 func (r *jsonReader) end() error {
-	if len(bytes.TrimSpace(r.dec.UnreadBuffer())) > 0 {
+	if _, err := r.dec.ReadToken(); !errors.Is(err, io.EOF) {
 		return &BodyError{"", wantOne}
 	}
 	return nil

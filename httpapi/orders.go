@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"strings"
 	"time"
 
 	"ronbox/engines"
@@ -252,7 +253,17 @@ func (o *orderReader) validUntil(v string) (reason string) {
 // parseInstant takes an RFC 3339 time that Unix nanoseconds reach, after their 0, which stands for none.
 func parseInstant(v string) (time.Time, bool) {
 	at, err := time.Parse(time.RFC3339, v)
-	return at, err == nil && at.Year() >= 1970 && at.Year() < 2262 && at.UnixNano() > 0
+	if err != nil || looseTime(v) {
+		return at, false
+	}
+	return at, at.Year() >= 1970 && at.Year() < 2262 && at.UnixNano() > 0
+}
+
+// looseTime finds what time.Parse takes beyond RFC 3339: an hour of one digit, a comma before the fraction, and offsets of a day.
+func looseTime(v string) bool {
+	const hour, zone = len("2006-01-02T15"), len("07:00")
+	offset := v[len(v)-zone:]
+	return v[hour] != ':' || strings.Contains(v, ",") || v[len(v)-1] != 'Z' && (offset[:2] > "23" || offset[3:] > "59")
 }
 
 // whole says what the operation lacks, or has and should not.

@@ -29,7 +29,7 @@ func wrongMembers() []change {
 		"to":    {`""`, `"a b"`, `"` + long + `"`, `7`, `null`, `"alice"`},
 		"asset": {`""`, `"RON"`, `"r-n"`, `"abcdefghijklmnopq"`, `7`, `null`},
 		"memo":  {`7`, `null`, `"` + strings.Repeat("m", 129) + `"`, `"` + strings.Repeat("ü", 65) + `"`},
-		"valid_until": {`""`, `"tomorrow"`, `1893456000`, `null`, `"2100-01-01"`, `"2100-01-01T00:00:00"`, `"2100-13-01T00:00:00Z"`, `"0001-01-01T00:00:00Z"`,
+		"valid_until": {`""`, `"2100-01-01T00:00:00,5Z"`, `"2100-01-01T1:00:00Z"`, `"2100-01-01T00:00:00+24:00"`, `"tomorrow"`, `1893456000`, `null`, `"2100-01-01"`, `"2100-01-01T00:00:00"`, `"2100-13-01T00:00:00Z"`, `"0001-01-01T00:00:00Z"`,
 			`"9999-01-01T00:00:00Z"`},
 	} {
 		for _, v := range values {
@@ -113,6 +113,7 @@ func TestShapesOfBodies(t *testing.T) {
 		{"batch", `{"mode":"atomic","ops":[` + rel + `],"key":"x"}`, "key"},
 		{"transfer", "", ""}, {"transfer", " ", ""}, {"transfer", "[]", ""}, {"transfer", "7", ""}, {"transfer", "null", ""}, {"transfer", "{", ""},
 		{"transfer", someTransfer + "x", ""}, {"transfer", someTransfer + "{}", ""}, {"transfer", `{"from":"a"`, ""}, {"transfer", "\xff", ""},
+		{"transfer", someTransfer + "\v", ""}, {"transfer", someTransfer + "\u00a0", ""}, {"transfer", someTransfer + " \n\f", ""}, {"transfer", "\v", ""},
 		{"transfer", `{"memo":"` + "\xff" + `"}`, "memo"}, {"accounts/flags", `{"account":"a b","set":["frozen"]}`, "account"},
 		{"accounts/flags", `{"account":"a"}`, "set"}, {"accounts/flags", `{"account":"a","set":["x"]}`, "set.0"},
 		{"accounts/flags", `{"account":"a","set":["frozen"],"clear":["no_debit","no"]}`, "clear.1"}, {"accounts/flags", `{"account":"a","set":[""]}`, "set.0"},

@@ -154,7 +154,7 @@ func accessRows() []row {
 			title: "Not authenticated",
 			hint:  "send a token in force as 'Authorization: Bearer …'; `ronbox token mint` makes one"},
 		{is: either(as[*auth.DeniedError], as[*engines.GrantError]), status: http.StatusForbidden, reason: reasonForbidden,
-			code: "Forbidden", title: "Not allowed", hint: hintForbidden},
+			code: "Forbidden", title: "Not allowed", hint: hintForbidden, more: indexed(nil)},
 		{is: either(as[*rateError], as[*auth.LimitedError]), status: http.StatusTooManyRequests, reason: reasonRate, code: "Busy",
 			title: "Too many requests", retry: true, wait: waitToken, hint: hintRate},
 		full.when(is(errInflight)).because(reasonInflight),

@@ -115,6 +115,8 @@ func deniedCases() []toldCase {
 			code: "FORBIDDEN", reason: reasonForbidden},
 		{doc: "another account", ask: payWith(&engines.GrantError{Caveat: "account", Reason: "is another one"}), status: 403, code: "FORBIDDEN",
 			reason: reasonForbidden},
+		{doc: "another account in a batch", ask: payWith(&wallet.IndexError{Index: 3, Err: &engines.GrantError{Caveat: "account", Reason: "is another one"}}),
+			status: 403, code: "FORBIDDEN", reason: reasonForbidden, details: details{"index": 3.0}},
 		{doc: "a system account", ask: payWith(fmt.Errorf("to: %w", wallet.ErrForbidden)), status: 403, code: "FORBIDDEN", reason: reasonForbidden},
 	}
 }
