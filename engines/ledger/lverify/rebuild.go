@@ -63,7 +63,8 @@ func flushBucket() *store.Bucket {
 	return all[slices.IndexFunc(all, func(b *store.Bucket) bool { return b.Name == "ledger/flush" })]
 }
 
-// wipe is the command that deletes the first rows of a table, or its first sub-bucket. It answers whether there may be more.
+// wipe is the command that deletes the first rows of a table, or its last sub-bucket: an open reads the runs of the idempotency index that are
+// left, and then the journal from their end on, so that no key is forgotten when a rebuild goes no further. It answers whether there may be more.
 type wipe struct {
 	bucket *store.Bucket
 	rows   int
@@ -77,11 +78,14 @@ func (wipe) Kind() string { return "ledger.rebuild/1" }
 // Apply deletes.
 func (c wipe) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (more bool, err error) {
 	if c.bucket.Subs {
+		var last *store.Bucket
 		for sub := range store.Subs(r, c.bucket) {
-			w.Drop(sub)
-			return true, nil
+			last = sub
 		}
-		return false, nil
+		if last != nil {
+			w.Drop(last)
+		}
+		return last != nil, nil
 	}
 	n := 0
 	for k := range r.Range(c.bucket, nil, nil) {

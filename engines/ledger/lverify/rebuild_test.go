@@ -1,11 +1,15 @@
 package lverify_test
 
 import (
+	"math"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
+	"ronbox/engines/ledger/idem"
 	"ronbox/engines/ledger/lverify"
+	"ronbox/engines/ledger/tables"
 	"ronbox/store"
 )
 
@@ -35,4 +39,100 @@ func TestRebuildIsLiveState(t *testing.T) {
 		f.view(func(r store.Reader) { same(t, rows(r), want) })
 		f.close()
 	})
+}
+
+// A rebuild that is killed at any of its commands leaves a ledger that opens and runs, knows all keys, and can be rebuilt.
+func TestRebuildKilledAtEachCommand(t *testing.T) {
+	src := newFile(t).open(true)
+	src.fill(21, 40)
+	src.flush()
+	var want []row
+	src.view(func(r store.Reader) { want = rows(r) })
+	src.close()
+	for n := 1; ; n++ {
+		f := newFile(t).open(false)
+		f.clock.Advance(time.Hour)
+		if _, err := store.Commit(t.Context(), f.s, store.Work, put(want)); err != nil {
+			t.Fatal(err)
+		}
+		sealRuns(t, f.s)
+		ctx, done := f.killed(n)
+		err := lverify.Rebuild(ctx, f.s, lverify.Options{}.InSlices(80))
+		done()
+		f.view(func(r store.Reader) { allKeysKnown(t, n, r) })
+		if rep := f.verify(lverify.Options{}); !rep.OK {
+			t.Fatalf("killed at command %d: %+v", n, rep.Findings)
+		}
+		f.close()
+		f.open(true)
+		if n%2 == 0 {
+			f.flush()
+		}
+		if rep := f.verify(lverify.Options{}); !rep.OK {
+			t.Fatalf("killed at command %d, then run: %+v", n, rep.Findings)
+		}
+		f.close()
+		f.open(false)
+		if err := lverify.Rebuild(t.Context(), f.s, lverify.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		f.view(func(r store.Reader) { same(t, rows(r), want) })
+		f.close()
+		if err == nil {
+			t.Logf("%d commands", n-1)
+			return
+		}
+	}
+}
+
+// sealRuns seals the keys of a ledger that does not run, in runs of a few.
+func sealRuns(t *testing.T, s *store.Store) {
+	t.Helper()
+	x := idem.New(4, idem.Cut{Width: 1000 * time.Hour, Max: 5})
+	err := s.View(t.Context(), func(r store.Reader) error {
+		loadKeys(t, x, r)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealer, n := x.Sealer(), 0
+	for slice, ok := sealer.Next(); ok; slice, ok = sealer.Next() {
+		if _, err := store.Commit(t.Context(), s, store.Work, sealing{x, &slice}); err != nil {
+			t.Fatal(err)
+		}
+		x.Committed()
+		n++
+	}
+	if n < 3 {
+		t.Fatalf("%d runs are too few", n)
+	}
+}
+
+// loadKeys reads an index as a boot does.
+func loadKeys(t *testing.T, x *idem.Index, r store.Reader) {
+	t.Helper()
+	load := x.Loader()
+	for !load.Step(r) {
+	}
+	for next, end := load.From(), tables.LastSeq(r)+1; next < end; {
+		next = x.Read(r, next, end, 3, math.MinInt64)
+	}
+}
+
+func allKeysKnown(t *testing.T, n int, r store.Reader) {
+	t.Helper()
+	x := idem.New(4, idem.Cut{Width: 1000 * time.Hour, Max: 5})
+	loadKeys(t, x, r)
+	newest := map[idem.Key]uint64{}
+	for seq, rec := range tables.Records(r, 1, math.MaxUint64) {
+		if key, ok := tables.IdemKey(rec); ok {
+			newest[key] = seq
+		}
+	}
+	for key, want := range newest {
+		if seq, _ := x.Lookup(r, key, 0, math.MinInt64); seq != want {
+			t.Fatalf("killed at command %d: the key of record %d leads to %d", n, want, seq)
+		}
+	}
 }
