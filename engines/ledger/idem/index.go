@@ -102,7 +102,7 @@ func (x *Index) open() *slot {
 		if !last.full(*x.cut.Load(), len(g.entries), g.entries[0].Seq, g.firstAt) {
 			return last
 		}
-		before = last.keys.Load()
+		before = min(last.keys.Load(), int64(x.cut.Load().Max))
 	}
 	next := newSlot(x.shards, s.end()+1, g.entries[0].Seq, g.firstAt, before)
 	x.set.Store(&set{append(slices.Clip(s.slots), next), s.runs})

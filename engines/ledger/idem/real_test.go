@@ -232,5 +232,22 @@ func TestSlotsEnd(t *testing.T) {
 	}
 }
 
+// A slot begins with the room that the one before came to need, but no more than it may use.
+func TestSlotsBeginSmall(t *testing.T) {
+	x := New(1, Cut{Width: time.Hour, Max: 10_000})
+	insert := func(seq uint64) {
+		x.Insert(keyOf(seq), seq, int64(seq))
+		x.Committed()
+	}
+	for seq := range uint64(10_000) {
+		insert(seq + 1)
+	}
+	x.Reload(Cut{Width: time.Hour, Max: 100})
+	insert(10_001)
+	if slots := x.set.Load().slots; len(slots) != 2 || len(slots[1].shards[0].table.rows) > 200 {
+		t.Errorf("%d slots, the last has room for %d keys", len(slots), len(slots[len(slots)-1].shards[0].table.rows))
+	}
+}
+
 // benchFile is where a benchmark's store lies.
 func benchFile(b *testing.B) string { return filepath.Join(b.TempDir(), "ronbox.db") }

@@ -9,14 +9,14 @@ import (
 	"ronbox/store"
 )
 
-// SliceKeys is how many keys a slice holds at most; one of a filter has as many bytes.
-const SliceKeys = 4096
+// sliceKeys is how many keys a slice holds at most; one of a filter has as many bytes.
+const sliceKeys = 4096
 
 // chunkWords is how many words of a filter a slice holds at most.
-const chunkWords = SliceKeys * 24 / 8
+const chunkWords = sliceKeys * 24 / 8
 
-// ErrSlice says that a slice does not come next: the run is whole, or the slice before it was never applied. Whoever seals begins anew.
-var ErrSlice = errors.New("idem: slice does not come next")
+// errSlice says that a slice does not come next: the run is whole, or the slice before it was never applied. Whoever seals begins anew.
+var errSlice = errors.New("idem: slice does not come next")
 
 // Slice is a part of a run, as a command carries it: plain data. A slice has keys, or a chunk of the filter, or the meta row.
 type Slice struct {
@@ -61,10 +61,10 @@ func (x *Index) Seal(r store.Reader, w *store.Writes, s *Slice) error {
 // check refuses a slice that does not come next, or whose rows are not in order.
 func (s *Slice) check(r store.Reader, b *store.Bucket) error {
 	if _, whole := readMeta(r, b); whole {
-		return fmt.Errorf("%w: run %d is whole", ErrSlice, s.First)
+		return fmt.Errorf("%w: run %d is whole", errSlice, s.First)
 	}
 	if next := readPart(r, b); s.Part != 0 && s.Part != next {
-		return fmt.Errorf("%w: it is number %d of run %d, and number %d is to come", ErrSlice, s.Part, s.First, next)
+		return fmt.Errorf("%w: it is number %d of run %d, and number %d is to come", errSlice, s.Part, s.First, next)
 	}
 	for i := 1; i < len(s.Rows); i++ {
 		if bytes.Compare(s.Rows[i-1].Key[:], s.Rows[i].Key[:]) >= 0 {

@@ -48,9 +48,9 @@ func seal(t testing.TB, x *Index, tx *storetest.Tx) (slices []Slice) {
 	return slices
 }
 
-// A slot becomes slices of at most SliceKeys keys in order, chunks of its filter, and a meta row; then its run is there in its place.
+// A slot becomes slices of at most sliceKeys keys in order, chunks of its filter, and a meta row; then its run is there in its place.
 func TestSeal(t *testing.T) {
-	const n = 3*SliceKeys + 5
+	const n = 3*sliceKeys + 5
 	x, tx := filled(t, n)
 	parts := seal(t, x, tx)
 	var kinds []string
@@ -173,7 +173,7 @@ func TestSealRefuses(t *testing.T) {
 		s, _ := sealer.Next()
 		parts = append(parts, s)
 	}
-	if err := try(parts[1]); !errors.Is(err, ErrSlice) {
+	if err := try(parts[1]); !errors.Is(err, errSlice) {
 		t.Errorf("the second slice first: %v", err)
 	}
 	unsorted, other := parts[0], parts[2]
@@ -192,13 +192,13 @@ func TestSealRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := try(parts[1]); !errors.Is(err, ErrSlice) {
+	if err := try(parts[1]); !errors.Is(err, errSlice) {
 		t.Errorf("the second slice again: %v", err)
 	}
 	if err := try(parts[0]); err != nil {
 		t.Fatal(err)
 	}
-	if err := try(parts[2]); !errors.Is(err, ErrSlice) {
+	if err := try(parts[2]); !errors.Is(err, errSlice) {
 		t.Errorf("the last slice after the first one came again: %v", err)
 	}
 	empty := *parts[2].Meta
@@ -212,7 +212,7 @@ func TestSealRefuses(t *testing.T) {
 		}
 	}
 	for _, s := range parts {
-		if err := try(s); !errors.Is(err, ErrSlice) {
+		if err := try(s); !errors.Is(err, errSlice) {
 			t.Errorf("slice %d of a whole run: %v", s.Part, err)
 		}
 	}

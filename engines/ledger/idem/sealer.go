@@ -63,12 +63,12 @@ func (s *Sealer) begin() bool {
 
 // rows are the next keys in order, none at the end. Shards split the keys in order, so each is sorted alone.
 func (s *Sealer) rows() []Entry {
-	out := make([]Entry, 0, SliceKeys)
-	for len(out) < SliceKeys {
+	out := make([]Entry, 0, sliceKeys)
+	for len(out) < sliceKeys {
 		if len(s.rest) == 0 && !s.sortShard() {
 			break
 		}
-		n := min(SliceKeys-len(out), len(s.rest))
+		n := min(sliceKeys-len(out), len(s.rest))
 		out, s.rest = append(out, s.rest[:n]...), s.rest[n:]
 	}
 	for i := range out {

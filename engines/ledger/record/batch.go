@@ -7,8 +7,8 @@ import (
 	"ronbox/appliance/b3"
 )
 
-// BatchSize is the length of a batch header's byte form.
-const BatchSize = batchBody + crcSize
+// batchSize is the length of a batch header's byte form.
+const batchSize = batchBody + crcSize
 
 // batchBody is what a batch's root covers: version 1, three zero bytes, and 8 each for number, first seq, count and time, then two digests.
 const batchBody = 4 + 4*8 + 2*b3.Size
@@ -32,7 +32,7 @@ type Batch struct {
 // Last is the Seq of b's last record.
 func (b *Batch) Last() uint64 { return b.First + b.Count - 1 }
 
-// Append appends b as BatchSize bytes.
+// Append appends the 104 bytes of b.
 func (b *Batch) Append(dst []byte) []byte {
 	body := b.body()
 	dst = append(dst, body[:]...)
@@ -67,7 +67,7 @@ func DecodeBatch(raw []byte) (Batch, error) {
 }
 
 func decodeBatch(raw []byte) (Batch, error) {
-	body, err := sealed(raw, batchBody, BatchSize)
+	body, err := sealed(raw, batchBody, batchSize)
 	if err != nil {
 		return Batch{}, err
 	}

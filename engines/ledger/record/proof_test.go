@@ -328,7 +328,7 @@ func TestProveRefuses(t *testing.T) {
 	}
 	many := b.batches[1]
 	many.Count = 1 << 60
-	if leaves, err := Leaves(b, many); err == nil {
+	if leaves, err := leavesOf(b, many); err == nil {
 		t.Errorf("a batch that the ledger does not have: %d leaves", len(leaves))
 	}
 	b.opened = map[uint64]uint64{}

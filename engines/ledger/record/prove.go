@@ -108,7 +108,7 @@ func include(s Source, seq, size uint64, in *Inclusion) (Record, error) {
 	if err != nil {
 		return Record{}, fmt.Errorf("batch %d: %w", r.Batch, err)
 	}
-	leaves, err := Leaves(s, b)
+	leaves, err := leavesOf(s, b)
 	if err != nil {
 		return Record{}, err
 	}
@@ -121,8 +121,8 @@ func include(s Source, seq, size uint64, in *Inclusion) (Record, error) {
 	return r, err
 }
 
-// Leaves are the digests of the records of b.
-func Leaves(s Source, b Batch) ([]b3.Digest, error) {
+// leavesOf are the digests of the records of b.
+func leavesOf(s Source, b Batch) ([]b3.Digest, error) {
 	if _, err := s.Record(b.Last()); err != nil { // before its count is believed
 		return nil, fmt.Errorf("record %d: %w", b.Last(), err)
 	}
