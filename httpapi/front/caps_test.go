@@ -1,10 +1,12 @@
 package front
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"slices"
 	"strings"
@@ -242,7 +244,36 @@ func TestRefusalsAreNotHurried(t *testing.T) {
 	if took := time.Since(begun); took < lingerFor/2 {
 		t.Errorf("refused after %s, before %s", took, lingerFor/2)
 	}
-	if n := r.lingering.Load(); n != 0 {
-		t.Errorf("%d are said to wait", n)
+	waitFor(t, "nobody to wait", func() bool { return r.lingering.Load() == 0 })
+}
+
+// Who has given its place back counts until its connection is closed, however long its client takes to read or to send: beyond so
+// many each keeps its place, or they would take the file descriptors of all.
+func TestTheRefusedAreBounded(t *testing.T) {
+	f := newRig(t).Front
+	e := f.newEndpoint("x", "tcp", limits{total: 1, reserved: 2 * lingerMost})
+	left, leave := context.WithCancel(t.Context())
+	leave() // nobody waits here
+	r := httptest.NewRequestWithContext(left, "POST", "/", nil)
+	var all []*life
+	for range lingerMost + 50 {
+		l := &life{e: e, g: &generation{}}
+		if e.book.enter(l, true, true) != letIn {
+			t.Fatal("no place")
+		}
+		e.silent.Add(1)
+		all = append(all, l)
+	}
+	for _, l := range all[1:] {
+		l.linger(r)
+	}
+	if n := e.book.open(); n != 50 {
+		t.Errorf("%d have a place, want the ordinary one and 49 beyond those that linger", n)
+	}
+	for _, l := range all {
+		l.leave()
+	}
+	if e.book.open() != 0 || f.lingering.Load() != 0 {
+		t.Errorf("%d have a place and %d linger in an empty house", e.book.open(), f.lingering.Load())
 	}
 }

@@ -28,10 +28,11 @@ type life struct {
 	key   netip.Addr // in the book
 	over  verdict    // what was full when it got a reserved place; letIn in an ordinary one
 
-	phase atomic.Int32
-	heard atomic.Int32 // before the first request; kept in reserved places only
-	asked atomic.Bool  // its first request is here, or never comes
-	left  atomic.Bool
+	phase   atomic.Int32
+	heard   atomic.Int32 // before the first request; kept in reserved places only
+	lingers atomic.Int32
+	asked   atomic.Bool // its first request is here, or never comes
+	left    atomic.Bool
 }
 
 // ask notes that the first request is here, or never comes, and reports whether that is news.
@@ -76,6 +77,9 @@ func (l *life) leave() {
 	}
 	l.ask()
 	l.e.book.leave(l)
+	if l.lingers.Swap(lingersNever) == lingers {
+		l.e.f.lingering.Add(-1)
+	}
 	l.g.conns.Add(-1)
 }
 

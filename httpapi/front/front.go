@@ -72,7 +72,7 @@ type Front struct {
 	certs      *certs
 	counted    func(reason string)
 	handshakes func(n int)  // that failed
-	lingering  atomic.Int64 // connections that wait to be refused
+	lingering  atomic.Int64 // connections without a place, that wait to be refused or to be closed
 
 	tcp   *endpoint
 	admin *endpoint // nil without a socket

@@ -91,20 +91,28 @@ func (v verdict) status() (status int, detail string) {
 }
 
 // A connection that is to be refused waits for that for a moment, without a place, so that who opens one after the other
-// cannot keep a core busy: a hundred milliseconds, give or take a half lest they all come back at once, and so many at a time.
+// cannot keep a core busy: a hundred milliseconds, give or take a half lest they all come back at once. So many at a time are
+// without a place, from then until they are closed; the others keep theirs and are refused at once.
 const (
 	lingerFor  = 100 * time.Millisecond
 	lingerMost = 256
 )
 
+// Whether a connection is one of them.
+const (
+	lingersNot int32 = iota
+	lingers
+	lingersNever // it is closed
+)
+
 // linger gives the reserved place to the next, and waits.
 func (l *life) linger(r *http.Request) {
-	l.e.book.leave(l)
-	lingering := &l.e.f.lingering
-	defer lingering.Add(-1)
-	if lingering.Add(1) > lingerMost {
+	all := &l.e.f.lingering
+	if all.Add(1) > lingerMost || !l.lingers.CompareAndSwap(lingersNot, lingers) {
+		all.Add(-1)
 		return
 	}
+	l.e.book.leave(l)
 	pause := time.NewTimer(lingerFor/2 + rand.N(lingerFor))
 	defer pause.Stop()
 	select {
