@@ -29,7 +29,10 @@ func (c *post) Size() int { return c.size }
 // Apply runs the ops in turn. If nothing came of them the error is a refusal, which has their results.
 func (c *post) Apply(r store.Reader, at store.Stamp, w *store.Writes) (*posted, error) {
 	b := store.GroupOf[*books](r)
-	x := b.start(r, at, w, c.seed)
+	x, err := b.start(r, at, w, c.seed)
+	if err != nil {
+		return nil, err
+	}
 	b.enlist(c.ticket)
 	out := &posted{seed: c.seed, results: make([]result, 0, len(c.ops))}
 	if c.once != nil {
@@ -39,8 +42,8 @@ func (c *post) Apply(r store.Reader, at store.Stamp, w *store.Writes) (*posted, 
 			out.results = append(out.results, x.do(&c.ops[i], plain))
 		}
 	}
-	c.ticket.has(out)
 	if len(x.raws) == 0 {
+		c.ticket.has(out)
 		return nil, refusal{out}
 	}
 	out.batch = x.seal()
@@ -48,6 +51,7 @@ func (c *post) Apply(r store.Reader, at store.Stamp, w *store.Writes) (*posted, 
 	c.flush.behind(x)
 	b.event = Committed{First: out.batch.First, Last: out.batch.Last(), Batch: out.batch.No, Root: out.root, At: out.batch.At, Touched: c.touched}
 	w.Then(b.keep)
+	c.ticket.has(out)
 	return out, nil
 }
 

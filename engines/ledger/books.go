@@ -12,7 +12,8 @@ import (
 // books are the ledger's memory beside the file. The committer owns them: it changes them while a group runs, and publishes or drops the
 // change when the group has ended. Readers see what was published, through the layers and the view.
 type books struct {
-	loaded atomic.Bool // Recover has filled them: until then the hooks leave them alone
+	loaded atomic.Bool // Recover has filled them: until then nobody reads them, and no command but of Recover itself comes
+	barred atomic.Bool // safe mode: what is queued is refused too
 
 	states   *layer[tables.StateKey, balance]
 	accounts *layer[uint64, tables.Account]
@@ -94,7 +95,7 @@ func (b *books) Committed() {
 	b.show()
 	b.told.committed(b.events)
 	for _, t := range b.tickets {
-		t.resolve(true)
+		t.resolve(groupSynced)
 	}
 	b.close()
 }
@@ -108,8 +109,12 @@ func (b *books) Aborted() {
 	b.each(layers.drop)
 	b.idem.Aborted()
 	b.cur = *b.view.Load()
+	how := groupUndone
+	if b.merged == 0 {
+		how = groupEmpty
+	}
 	for _, t := range b.tickets {
-		t.resolve(b.merged == 0)
+		t.resolve(how)
 	}
 	b.close()
 }
@@ -135,9 +140,6 @@ func (b *books) close() {
 
 // begin opens the books to a command. What one before it has left undone, since it was refused or panicked, is undone first.
 func (b *books) begin() {
-	if !b.loaded.Load() {
-		panic("ledger: a command before the ledger is loaded")
-	}
 	b.undo()
 	b.busy, b.open, b.before, b.event = true, true, b.cur, Committed{}
 }

@@ -61,39 +61,6 @@ func (l *Local) commitRest(ctx context.Context, s *resolver, actions []action, d
 	return l.outcomes(ctx, actions, func(i int) (result, *posted) { return done[i].out.results[done[i].index], done[i].out })
 }
 
-// ending is where an op's result is; out nil is nowhere yet.
-type ending struct {
-	out   *posted
-	index int
-}
-
-// join waits for the ops that an earlier call has left on their way. nil is none; an op whose commit was taken back is to be queued anew.
-func (l *Local) join(ctx context.Context, actions []action) ([]ending, error) {
-	if l.left.size.Load() == 0 {
-		return nil, nil
-	}
-	if err := l.store.Err(); err != nil {
-		return nil, l.unavailable(err)
-	}
-	var done []ending
-	for i := range actions {
-		s, ok := l.left.find(&actions[i])
-		if !ok {
-			continue
-		}
-		if err := l.left.wait(ctx, s.t); err != nil {
-			return nil, &UnavailableError{Unknown: true, Cause: err}
-		}
-		if s.t.out != nil {
-			if done == nil {
-				done = make([]ending, len(actions))
-			}
-			done[i] = ending{s.t.out, s.index}
-		}
-	}
-	return done, nil
-}
-
 // begin admits a write. Who gets nil calls leave.
 func (l *Local) begin(ctx context.Context) error {
 	if ctx.Err() != nil {
@@ -119,7 +86,7 @@ func (l *Local) begin(ctx context.Context) error {
 func (l *Local) post(s *resolver, actions []action) *post {
 	cfg := l.live()
 	return &post{
-		ops: actions, seed: newSeed(), size: s.size, touched: s.touched, ticket: newTicket(),
+		ops: actions, seed: newSeed(), size: s.size, touched: s.touched, ticket: new(ticket),
 		flush: flushRule{rows: cfg.FlushSlice, dirtyMax: cfg.DirtyMaxAccounts},
 	}
 }
@@ -145,7 +112,7 @@ func (l *Local) submit(ctx context.Context, c *post) (*posted, error) {
 		l.m.count(c, out)
 		return out, nil
 	}
-	if errors.Is(err, store.ErrUnknown) && !errors.Is(err, store.ErrPoisoned) {
+	if errors.Is(err, store.ErrUnknown) {
 		l.left.add(c.ticket, c.ops)
 	}
 	return nil, l.unavailable(err)
@@ -156,8 +123,12 @@ func (l *Local) unavailable(err error) error {
 	switch {
 	case errors.Is(err, store.ErrFull):
 		return fmt.Errorf("%w: %w", ErrFull, err)
-	case errors.Is(err, store.ErrPoisoned), errors.Is(err, store.ErrUnknown):
-		return &UnavailableError{Unknown: errors.Is(err, store.ErrUnknown), Cause: err}
+	case errors.Is(err, ErrSafeMode):
+		return ErrSafeMode
+	case errors.Is(err, store.ErrPoisoned): // of an op that it took along, no later call finds out
+		return &UnavailableError{Unknown: errors.Is(err, store.ErrUnknown) || l.left.size.Load() > 0, Cause: err}
+	case errors.Is(err, store.ErrUnknown):
+		return &UnavailableError{Unknown: true, Cause: err}
 	case errors.Is(err, store.ErrCorrupt):
 		l.enterSafeMode(err)
 		return ErrSafeMode

@@ -30,7 +30,10 @@ func (c *expire) Size() int { return len(c.holds) * opSize }
 // Apply ends the holds that are still open, and tells how many.
 func (c *expire) Apply(r store.Reader, at store.Stamp, w *store.Writes) (int, error) {
 	b := store.GroupOf[*books](r)
-	x := b.start(r, at, w, c.seed)
+	x, err := b.start(r, at, w, c.seed)
+	if err != nil {
+		return 0, err
+	}
 	o := &Op{Code: record.OpExpire}
 	for _, seq := range c.holds {
 		x.move(&action{op: o, hold: seq}, plain)

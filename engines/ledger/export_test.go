@@ -19,9 +19,6 @@ func (l *Local) FlushSlice(ctx context.Context) (done bool, err error) { return 
 // Pending is how many ops were left on their way.
 func (l *Local) Pending() int { return int(l.left.size.Load()) }
 
-// Rejoined is how many callers wait for ops that were left on their way.
-func (l *Local) Rejoined() int { return int(l.left.here.Load()) }
-
 // Dirty is how many rows wait to be written behind.
 func (l *Local) Dirty() int { return l.books.dirty() }
 
@@ -35,3 +32,9 @@ func (l *Local) Seal(ctx context.Context) error {
 
 // Forgetful has the ledger keep few rows in memory that are as in the file. No call may be under way.
 func (l *Local) Forgetful(rows int) { l.books.clean = rows }
+
+// Lose has the ledger remember op as one that is on its way, as after a group that ended before it was applied.
+func (l *Local) Lose(op Op) {
+	a := action{op: &op, keyed: true, key: l.hash(l.keyed.Load(), op.Dedupe)}
+	l.left.add(new(ticket), []action{a})
+}

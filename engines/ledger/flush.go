@@ -79,7 +79,10 @@ func (f flush) Size() int { return f.rows * 128 }
 // Apply tells whether the pass is through.
 func (f flush) Apply(r store.Reader, at store.Stamp, w *store.Writes) (bool, error) {
 	b := store.GroupOf[*books](r)
-	x := b.start(r, at, w, 0)
+	x, err := b.start(r, at, w, 0)
+	if err != nil {
+		return false, err
+	}
 	if b.cur.hand.pass == nil {
 		b.cur.hand.pass, b.cur.hand.at = f.pass, 0
 	}

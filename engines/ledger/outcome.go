@@ -40,7 +40,10 @@ func (l *Local) outcomes(ctx context.Context, actions []action, find func(i int)
 }
 
 func (s *answers) one(out *Outcome, a *action, res *result, p *posted) {
-	out.Reject = res.reject
+	if res.reject != nil {
+		mine := *res.reject // another caller may have the same result
+		out.Reject = &mine
+	}
 	switch {
 	case res.code == record.Replayed:
 		out.Replayed = true

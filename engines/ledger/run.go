@@ -32,16 +32,19 @@ type run struct {
 	none   record.State   // and its state
 }
 
-// start begins a command.
-func (b *books) start(r store.Reader, at store.Stamp, w *store.Writes, seed uint64) *run {
+// start begins a command, unless nothing is to be written any more. Time does not run back, whatever wrote the newest batch.
+func (b *books) start(r store.Reader, at store.Stamp, w *store.Writes, seed uint64) (*run, error) {
+	if b.barred.Load() {
+		return nil, ErrSafeMode
+	}
 	b.begin()
 	x := &b.run
-	x.r, x.w, x.at, x.seed = r, w, at.At, seed
+	x.r, x.w, x.at, x.seed = r, w, max(at.At, b.cur.At+1), seed
 	x.first, x.no = b.cur.Seq+1, b.cur.Batches+1
 	clear(x.raws)
 	x.raws = x.raws[:0]
 	x.forget(0)
-	return x
+	return x, nil
 }
 
 // forget drops the keys of records from number n on.

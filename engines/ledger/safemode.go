@@ -13,6 +13,7 @@ func (l *Local) enterSafeMode(cause error) {
 	if !l.safe.CompareAndSwap(nil, &why) {
 		return
 	}
+	l.books.barred.Store(true)
 	l.m.gaps(1)
 	l.m.safeMode(1)
 	l.log.Error("safe_mode", "reason", why)

@@ -21,7 +21,9 @@ func (c *seal) Size() int { return c.slice.Size() }
 // Apply writes the slice.
 func (c *seal) Apply(r store.Reader, at store.Stamp, w *store.Writes) (struct{}, error) {
 	b := store.GroupOf[*books](r)
-	b.start(r, at, w, 0)
+	if _, err := b.start(r, at, w, 0); err != nil {
+		return struct{}{}, err
+	}
 	if err := b.idem.Seal(r, w, &c.slice); err != nil {
 		return struct{}{}, err
 	}
@@ -38,7 +40,9 @@ func (drop) Kind() string { return "ledger.drop/1" }
 // Apply drops the run.
 func (c drop) Apply(r store.Reader, at store.Stamp, w *store.Writes) (struct{}, error) {
 	b := store.GroupOf[*books](r)
-	b.start(r, at, w, 0)
+	if _, err := b.start(r, at, w, 0); err != nil {
+		return struct{}{}, err
+	}
 	b.idem.Drop(w, c.first)
 	w.Then(b.keep)
 	return struct{}{}, nil

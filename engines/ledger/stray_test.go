@@ -62,7 +62,7 @@ func TestRetryWaitsForItsOp(t *testing.T) {
 			t.Errorf("the retry: %v", err)
 		}
 	})
-	waitFor(t, func() bool { return r.l.Rejoined() == 1 })
+	waitFor(t, func() bool { return r.backlog() == 1 })
 	close(second.out)
 	wg.Wait()
 	if len(outs) != 1 || outs[0].Reject != nil || outs[0].Replayed {
@@ -90,7 +90,7 @@ func (r *rig) backlog() int {
 }
 
 // waitFor lets others run until ok is true.
-func waitFor(t *testing.T, ok func() bool) {
+func waitFor(t testing.TB, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); !ok(); runtime.Gosched() {
 		if time.Now().After(end) {

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 
@@ -9,19 +8,16 @@ import (
 	"ronbox/engines/ledger/idem"
 )
 
-// ticket stands for a command on its way. Its caller waits at the store; who comes after the caller has left waits here.
+// ticket stands for a command on its way. Its caller waits at the store; who comes after the caller has left asks here once the group of the
+// command is over.
 type ticket struct {
-	done chan struct{} // closed once out says how it ended
-	out  *posted       // nil: nothing was done; owned by the committer until done
-
 	mu     sync.Mutex // a leaf, with pending's: they cover a few fields
-	ended  bool       // guarded by mu
+	out    *posted    // nil: nothing was done; guarded by mu
+	ended  bool       // out says how it ended; guarded by mu
 	forget func()     // takes the ticket off the table of pending ops, once it has got there; guarded by mu
 }
 
-func newTicket() *ticket { return &ticket{done: make(chan struct{})} }
-
-// has notes what Apply made of the command.
+// has notes what Apply made of the command, at its very end: what panics has nothing.
 func (t *ticket) has(out *posted) {
 	if t == nil {
 		return
@@ -33,30 +29,39 @@ func (t *ticket) has(out *posted) {
 	t.mu.Unlock()
 }
 
+// How a group ended for the commands in it.
+const (
+	groupSynced = iota
+	groupEmpty  // nothing was merged: what was refused was judged on what is in the file
+	groupUndone
+)
+
 // resolve ends the ticket, by the committer at the end of the group: its outcome stands, or it was taken back.
-func (t *ticket) resolve(stands bool) {
-	if !stands {
-		t.out = nil
-	}
-	t.end()
-}
-
-// fail ends a ticket whose command came to nothing.
-func (t *ticket) fail() { t.end() }
-
-func (t *ticket) end() {
+func (t *ticket) resolve(group int) {
 	t.mu.Lock()
 	if t.ended {
 		t.mu.Unlock()
 		return
 	}
+	if t.out != nil && group != groupSynced && !(group == groupEmpty && t.out.batch.No == 0) {
+		t.out = nil
+	}
 	t.ended = true
 	forget := t.forget
 	t.mu.Unlock()
-	close(t.done)
 	if forget != nil {
 		forget()
 	}
+}
+
+// outcome is how the ticket ended, nil if nothing was done; not over while that is open.
+func (t *ticket) outcome() (out *posted, over bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.ended {
+		return nil, false
+	}
+	return t.out, true
 }
 
 // leave has forget run at the end of the ticket. It is false if that is over.
@@ -75,7 +80,6 @@ type pending struct {
 	mu   sync.Mutex // a leaf
 	byOp map[idem.Key]stray
 	size atomic.Int64 // of byOp, for whoever asks before each call
-	here atomic.Int64 // callers that wait at a ticket
 }
 
 func newPending() *pending { return &pending{byOp: map[idem.Key]stray{}} }
@@ -126,18 +130,6 @@ func (p *pending) find(a *action) (stray, bool) {
 	return s, ok && s.fingerprint == a.op.Fingerprint
 }
 
-// wait is over once the ticket has ended, or with the cause of ctx.
-func (p *pending) wait(ctx context.Context, t *ticket) error {
-	p.here.Add(1)
-	defer p.here.Add(-1)
-	select {
-	case <-t.done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // sweep ends the tickets of a group that has ended without them: the store refused their commands before Apply. The committer calls it as it
 // begins another group.
 func (p *pending) sweep() {
@@ -151,6 +143,6 @@ func (p *pending) sweep() {
 	}
 	p.mu.Unlock()
 	for _, t := range lost {
-		t.fail()
+		t.resolve(groupUndone)
 	}
 }

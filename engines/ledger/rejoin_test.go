@@ -1,0 +1,208 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/record"
+	"ronbox/store"
+)
+
+// strayed leaves op with the committer, whose group stands at the stop that is returned: the op's caller has gone.
+func (r *rig) strayed(ops ...ledger.Op) *stop {
+	r.t.Helper()
+	first, second := newStop(), newStop()
+	r.hold(first)
+	<-first.in
+	ctx, cancel := context.WithCancel(r.ctx())
+	gone := make(chan error, 1)
+	r.bg.Go(func() {
+		_, err := r.l.Commit(ctx, ops)
+		gone <- err
+	})
+	waitFor(r.t, func() bool { return r.backlog() == 1 })
+	r.hold(second)
+	waitFor(r.t, func() bool { return r.backlog() == 2 })
+	close(first.out)
+	<-second.in
+	cancel()
+	var left *ledger.UnavailableError
+	if err := <-gone; !errors.As(err, &left) || !left.Unknown {
+		r.t.Errorf("the caller that left: %v, want that it is not known", err)
+	}
+	return second
+}
+
+// hold has s stop the committer.
+func (r *rig) hold(s store.Command[struct{}]) {
+	r.bg.Go(func() { _, _ = store.Commit(r.ctx(), r.store, store.Work, s) })
+}
+
+// Many wait for one op that was refused: each has a refusal of its own, with what the journal adds to it.
+func TestManyRejoin(t *testing.T) {
+	r := newRig(t, nil).declare("ron")
+	first := r.accept(issue("alice", 100, 1))
+	op := keyed(issue("alice", 100, 1), "again")
+	second := r.strayed(op, keyed(issue("bob", 1, 2), "good"))
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			outs, err := r.l.Commit(r.ctx(), []ledger.Op{op})
+			if err != nil || outs[0].Reject == nil || outs[0].Reject.Committed != first[0].Receipt.TxID {
+				t.Errorf("%+v, %v, want the record that used the nonce", outs, err)
+			}
+		})
+	}
+	waitFor(t, func() bool { return r.backlog() == 4 })
+	close(second.out)
+	wg.Wait()
+}
+
+// The same key asks for something else while its op is on its way: it is no retry, and is refused.
+func TestRejoinOtherFingerprint(t *testing.T) {
+	r := newRig(t, nil).declare("ron")
+	second := r.strayed(keyed(issue("alice", 100, 1), "k"))
+	other := keyed(issue("alice", 7, 2), "k")
+	out := make(chan ledger.Outcome, 1)
+	r.bg.Go(func() {
+		outs, err := r.l.Commit(r.ctx(), []ledger.Op{other})
+		if err != nil {
+			t.Error(err)
+		}
+		out <- outs[0]
+	})
+	waitFor(t, func() bool { return r.backlog() == 1 })
+	close(second.out)
+	if o := <-out; o.Reject == nil || o.Reject.Code != record.IdemConflict {
+		t.Errorf("%+v, want idem_conflict", o)
+	}
+}
+
+// A call joins what is on its way of its ops, and queues the rest.
+func TestRejoinInPart(t *testing.T) {
+	r := newRig(t, nil).declare("ron")
+	a, b, c := keyed(issue("alice", 1, 1), "a"), keyed(issue("alice", 2, 2), "b"), keyed(issue("alice", 4, 3), "c")
+	second := r.strayed(a, b)
+	got := make(chan []ledger.Outcome, 1)
+	r.bg.Go(func() {
+		outs, err := r.l.Commit(r.ctx(), []ledger.Op{c, b})
+		if err != nil {
+			t.Error(err)
+		}
+		got <- outs
+	})
+	waitFor(t, func() bool { return r.backlog() == 1 })
+	close(second.out)
+	outs := <-got
+	if len(outs) != 2 || outs[0].Reject != nil || outs[1].Reject != nil || outs[0].Receipt.Amount != amount(4) || outs[1].Receipt.Amount != amount(2) {
+		t.Errorf("%+v", outs)
+	}
+	if v, err := r.l.Balance(r.ctx(), "alice", "ron", 0); err != nil || v.Posted != amount(7) {
+		t.Errorf("alice has %v, %v", v.Posted, err)
+	}
+}
+
+// bomb is a command that takes the store down after the others of its group were applied.
+type bomb struct{ *stop }
+
+func (bomb) Kind() string { return "ledger.bomb/1" }
+
+func (c bomb) Apply(r store.Reader, at store.Stamp, w *store.Writes) (struct{}, error) {
+	_, _ = c.stop.Apply(r, at, w)
+	w.Then(func() { panic("a bug") })
+	return struct{}{}, nil
+}
+
+// When the store dies with an op in hand, nobody waits for it any longer, and nobody is told that nothing happened.
+func TestRejoinPoisoned(t *testing.T) {
+	r := newRig(t, nil).declare("ron")
+	op := keyed(issue("alice", 100, 1), "k")
+	first, second := newStop(), bomb{newStop()}
+	r.hold(first)
+	<-first.in
+	ctx, cancel := context.WithCancel(r.ctx())
+	r.bg.Go(func() { _, _ = r.l.Commit(ctx, []ledger.Op{op}) })
+	waitFor(t, func() bool { return r.backlog() == 1 })
+	r.hold(second)
+	waitFor(t, func() bool { return r.backlog() == 2 })
+	close(first.out)
+	<-second.in
+	cancel()
+	waitFor(t, func() bool { return r.l.Pending() == 1 })
+	ended := make(chan error, 2)
+	again := func() {
+		_, err := r.l.Commit(r.ctx(), []ledger.Op{op})
+		ended <- err
+	}
+	r.bg.Go(again)
+	waitFor(t, func() bool { return r.backlog() == 1 || r.l.Pending() == 0 })
+	close(second.out)
+	<-r.store.Failed()
+	r.bg.Go(again)
+	for range 2 {
+		select {
+		case err := <-ended:
+			var gone *ledger.UnavailableError
+			if !errors.As(err, &gone) || !gone.Unknown {
+				t.Errorf("the retry: %v, want that it is not known", err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("the retry waits for ever")
+		}
+	}
+	r.bg.Wait()
+}
+
+// An op that the store turned away before it was applied, after its caller had left, is not waited for: nothing else need happen first.
+func TestRejoinLost(t *testing.T) {
+	r := newRig(t, nil).declare("ron")
+	op := keyed(issue("alice", 100, 1), "k")
+	r.l.Lose(op)
+	ctx, cancel := context.WithTimeout(r.ctx(), 10*time.Second)
+	defer cancel()
+	outs, err := r.l.Commit(ctx, []ledger.Op{op})
+	if err != nil || outs[0].Reject != nil || outs[0].Replayed {
+		t.Fatalf("%+v, %v, want it done now", outs, err)
+	}
+	if r.l.Pending() != 0 {
+		t.Errorf("%d ops are still pending", r.l.Pending())
+	}
+}
+
+// What is queued when the ledger enters safe mode is not written any more.
+func TestSafeModeStopsTheQueue(t *testing.T) {
+	r := newRig(t, nil).declare("ron")
+	id := r.accept(issue("alice", 10, 1))[0].Receipt.TxID
+	if _, err := store.Commit[struct{}](r.ctx(), r.store, store.Work, spoil{0, []byte{7: 4}, 60}); err != nil {
+		t.Fatal(err)
+	}
+	first := newStop()
+	r.hold(first)
+	<-first.in
+	errs := make(chan error, 3)
+	for i := range uint64(3) {
+		r.bg.Go(func() {
+			_, err := r.l.Commit(r.ctx(), []ledger.Op{issue(fmt.Sprint("user", i), 1, 2)})
+			errs <- err
+		})
+	}
+	waitFor(t, func() bool { return r.backlog() == 3 })
+	if _, err := r.l.Tx(r.ctx(), id); !errors.Is(err, store.ErrCorrupt) {
+		t.Fatalf("tx: %v, want ErrCorrupt", err)
+	}
+	head, _ := r.l.Head(r.ctx())
+	close(first.out)
+	for range 3 {
+		if err := <-errs; !errors.Is(err, ledger.ErrSafeMode) {
+			t.Errorf("commit: %v, want ErrSafeMode", err)
+		}
+	}
+	if after, err := r.l.Head(r.ctx()); err != nil || after != head {
+		t.Errorf("the head went from %+v to %+v, %v", head, after, err)
+	}
+}
