@@ -50,7 +50,7 @@ func (n *Node) assembleEngines(cfg *config.Config, log hclog.Logger) {
 	} else {
 		n.store.Declare(serviceRegistry, registry.Buckets()...)
 	}
-	n.ledger = ledger.New(cfg.Ledger, ledger.Deps{
+	n.ledger = ledger.New(ledgerConfig(cfg), ledger.Deps{
 		Catalog: n.catalog, Store: n.store, Metrics: n.metrics, Log: log, Board: n.board, Now: n.now, Progress: n.bootProgress,
 	})
 	var money ledger.Client = n.ledger
@@ -63,6 +63,13 @@ func (n *Node) assembleEngines(cfg *config.Config, log hclog.Logger) {
 			StallAfter: func() time.Duration { return n.conf().Ledger.StallAfter.D() },
 		})
 	}
+}
+
+// ledgerConfig is the ledger's part of a configuration. It keeps keys for as long as the wallet lets them count.
+func ledgerConfig(cfg *config.Config) ledger.Config {
+	own := cfg.Ledger
+	own.KeyTTL = cfg.Wallet.IdempotencyTTL
+	return own
 }
 
 // workProducers submit what must be answered soon: payments and assets, versions, probes of the store.
@@ -160,7 +167,7 @@ func (n *Node) reloadEngines(c *config.Config) {
 	if n.registry != nil {
 		n.registry.Reload(c.Registry)
 	}
-	n.ledger.Reload(c.Ledger)
+	n.ledger.Reload(ledgerConfig(c))
 	if n.wallet != nil {
 		n.wallet.Reload(c.Wallet)
 	}
