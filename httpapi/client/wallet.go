@@ -2,10 +2,12 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -83,15 +85,21 @@ func (c *Client) Batch(ctx context.Context, key string, body wire.Batch) (out Ba
 	return out, err
 }
 
-// postRaw gives the answer's bytes and what they hold.
+var errKey = errors.New("idempotency key: must be 1 to 64 of the characters A-Z a-z 0-9 . _ : -")
+
+// postRaw gives the answer's bytes and what they hold. Of an answer that is no receipt nobody knows whose it is: the outcome is
+// unknown. A key of the wrong characters is the node's to refuse, but for one that a header cannot carry.
 func (c *Client) postRaw(ctx context.Context, k call, key string, into any) (raw []byte, replayed bool, err error) {
+	if key == "" || strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return nil, false, errKey
+	}
 	k.method, k.header, k.into = http.MethodPost, http.Header{idemHeader: {key}}, &raw
 	h, err := c.do(ctx, k)
 	if err != nil {
 		return nil, false, err
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
-		return raw, false, fmt.Errorf("%s: the answer is not what this client knows: %w", k, err)
+		return raw, false, fmt.Errorf("%s: %w: the answer is not what this client knows: %w", k, ErrUnknown, err)
 	}
 	return raw, h.Get(replayHeader) == "true", nil
 }

@@ -36,9 +36,9 @@ func TestPostKeepsTheBytes(t *testing.T) {
 
 // An answer that is none leaves what became of the request open.
 func TestPostOfAForeignAnswer(t *testing.T) {
-	for answer, unknown := range map[string]bool{"": false, "<html>": false, `{"txid":`: false} {
+	for answer, unknown := range map[string]bool{"": true, "<html>": true, `{"txid":`: true, receipt: false} {
 		c := serve(t, func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, answer) }, client.Options{})
-		if _, err := c.Transfer(t.Context(), "k", wire.Transfer{}); err == nil || errors.Is(err, client.ErrUnknown) != unknown {
+		if _, err := c.Transfer(t.Context(), "k", wire.Transfer{}); errors.Is(err, client.ErrUnknown) != unknown || client.Retryable(err) != unknown {
 			t.Errorf("%q: %v", answer, err)
 		}
 	}
@@ -48,6 +48,16 @@ func TestPostOfAForeignAnswer(t *testing.T) {
 	}, client.Options{})
 	if _, err := cut.Transfer(t.Context(), "k", wire.Transfer{}); !errors.Is(err, client.ErrUnknown) || !client.Retryable(err) {
 		t.Errorf("cut short: %v", err)
+	}
+}
+
+// A key that no header can carry is refused before anything is sent: that is no outcome that the same call could find out.
+func TestKeysThatAreNone(t *testing.T) {
+	c := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("sent") }, client.Options{})
+	for _, key := range []string{"", "a\nb", "a\x00", "\x7f", "ä"} {
+		if _, err := c.Transfer(t.Context(), key, wire.Transfer{}); err == nil || client.Retryable(err) || errors.Is(err, client.ErrUnknown) {
+			t.Errorf("%q: %v", key, err)
+		}
 	}
 }
 
