@@ -25,6 +25,7 @@ type node struct {
 	path    string
 	store   *store.Store
 	local   *ledger.Local
+	blocks  sync.WaitGroup // commands that hold the committer
 	stopped bool
 }
 
