@@ -157,6 +157,9 @@ func (c *Changes) name(rec *record.Record) {
 }
 
 func (c *Changes) once(rec *record.Record, f Former) {
+	if rec.Op != record.OpOnce {
+		return
+	}
 	if rec.Dedupe.Kind == record.DedupeOnce {
 		c.bind(OnceKey{Key: rec.Dedupe.Key}, Once{rec.Seq, b3.Digest(rec.Dedupe.Fingerprint)}, f)
 	}

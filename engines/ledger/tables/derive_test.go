@@ -223,6 +223,17 @@ func TestDeriveRefuses(t *testing.T) {
 	}
 }
 
+// What binds a permanent id or a guard is the record of one, whatever others carry.
+func TestOnceBinds(t *testing.T) {
+	for op, want := range map[record.Op]int{record.OpOnce: 2, record.OpOpen: 0, record.OpBatch: 0} {
+		rec := record.Record{Op: op, Seq: 9, Guard: record.Guard{Key: [16]byte{1}}, Dedupe: record.Dedupe{Kind: record.DedupeOnce, Key: [16]byte{2}}}
+		var c Changes
+		if err := c.Derive(&rec, newRows()); err != nil || len(c.Onces()) != want {
+			t.Errorf("%s: %v, %v", op, c.Onces(), err)
+		}
+	}
+}
+
 // Only a record that answers for a key leads from it.
 func TestIdemKey(t *testing.T) {
 	key := record.Dedupe{Kind: record.DedupeKey, Key: [16]byte{7}}

@@ -182,7 +182,7 @@ func TestShortPagesAreCheap(t *testing.T) {
 	tx := ledgerOf(t, b, 100)
 	of := StateKey{1, 1}
 	for limit := 1; limit < MarkEvery; limit *= 3 {
-		for since := int64(5000); since < 9000; since += 170 {
+		for since := int64(5000); since < 9000; since += 510 {
 			q := Query{Of: of, Top: b.balances[of], Limit: limit, Oldest: true, Since: since}
 			for range 2 {
 				w, err := NewWalk(q)
