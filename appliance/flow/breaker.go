@@ -91,7 +91,7 @@ func (r BreakerRule) stay() time.Duration {
 type Breaker struct {
 	rule atomic.Pointer[BreakerRule]
 	era  atomic.Uint64 // an era; Step begins the next, Permit and Record change its counts
-	// What was recorded in the closed state since the last Stee.
+	// What was recorded in the closed state since the last Step.
 	succeeded, failed atomic.Int64
 	opened            func(n int)
 
@@ -156,7 +156,7 @@ func (b *Breaker) Permit() (Pass, bool) {
 }
 
 // Record tells the result of a call that was let through, once. n is its weight in the closed state, the number of operations the call
-// carried; half-open a call is one probe. The state changes at the next Stee.
+// carried; half-open a call is one probe. The state changes at the next Step.
 func (b *Breaker) Record(pass Pass, r CallResult, n int) {
 	for {
 		e := era(b.era.Load())

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 
@@ -11,6 +12,7 @@ import (
 // told how many; a publisher never waits. Values are shared and must not be changed.
 type Broadcast[T any] struct {
 	name    string
+	label   string // in metrics
 	service string
 	meter   Meter
 	log     hclog.Logger
@@ -26,7 +28,7 @@ type Broadcast[T any] struct {
 // NewBroadcast declares s in c and returns the bus. s.Cap is the length of the ring.
 func NewBroadcast[T any](c *Catalog, s Spec) *Broadcast[T] {
 	s = s.as(KindBroadcast)
-	b := &Broadcast[T]{name: s.Name, service: s.Service, meter: c.meter, log: c.log.Named(s.Service)}
+	b := &Broadcast[T]{name: s.Name, label: cmp.Or(s.Label, busLabel(s.Name)), service: s.Service, meter: c.meter, log: c.log.Named(s.Service)}
 	c.enter(s, b.Close, b.state)
 	b.ring = make([]T, s.Cap)
 	return b
@@ -64,7 +66,7 @@ func (b *Broadcast[T]) Subscribe(consumer string) *Subscription[T] {
 		consumer: consumer,
 		ready:    make(chan struct{}, 1),
 		gone:     make(chan struct{}),
-		count:    b.meter.Counter("bus_lagged_total", b.service, "bus", busLabel(b.name), "consumer", consumer),
+		count:    b.meter.Counter("bus_lagged_total", b.service, "bus", b.label, "consumer", consumer),
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -249,3 +249,16 @@ func TestRecvLooksAtContextFirst(t *testing.T) {
 		t.Errorf("Recv = %v, want the cause of ctx", err)
 	}
 }
+
+// A bus counts under the label that its Spec gives, in which metrics may know it by another name.
+func TestBroadcastLabel(t *testing.T) {
+	m := newFakeMeter()
+	b := NewBroadcast[int](NewCatalog(m, nil), Spec{Service: "wallet", Name: "events_tx", Cap: 1, Producers: []string{"worker"}, Label: "audit"})
+	sub := b.Subscribe("stream")
+	defer sub.Close()
+	b.Publish(1)
+	b.Publish(2)
+	if n := m.count("bus_lagged_total{wallet,bus,audit,consumer,stream}"); n != 1 {
+		t.Errorf("%d, want 1: %v", n, m.counts)
+	}
+}

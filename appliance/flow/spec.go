@@ -43,6 +43,7 @@ type Spec struct {
 	Producers []string
 	Consumers []string
 	Doc       string // what is dropped, and what the caller sees
+	Label     string // of a broadcast: the value of the label bus, if it is not the name without "_tx" or "_bus"
 }
 
 // as returns s with its kind set and the defaults of that kind filled in.
