@@ -109,7 +109,7 @@ func (e *Engine) runAudit(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		e.m.auditLag(int(lagged))
+		e.m.dropped(int(lagged))
 		e.log.Info(ev.Event, e.fields(ev)...)
 		if n%auditRow == 0 {
 			if err := e.rest(ctx, auditPause); err != nil {

@@ -94,6 +94,9 @@ func TestAuditLags(t *testing.T) {
 			t.Errorf("%v of %d events lost", lost, events)
 		}
 		r.want(lost, "queue_dropped_total", "service", service, "queue", "events")
+		if all := r.sum("bus_lagged_total", "service", service); all != lost {
+			t.Errorf("%v lost in all, of which %v of the stream: counted twice", all, lost)
+		}
 		r.stop()
 	})
 }
@@ -103,7 +106,7 @@ func TestSeriesAtStart(t *testing.T) {
 	r := newRig(t)
 	for _, series := range [][]string{
 		{"queue_depth", "queue", "work"}, {"queue_dropped_total", "queue", "work"}, {"queue_dropped_total", "queue", "events"},
-		{"bus_lagged_total", "bus", "audit"}, {"io_timeouts_total", "op", "ledger_rpc"}, {"io_timeouts_total", "op", "read"},
+		{"bus_lagged_total", "bus", "audit"}, {"io_timeouts_total", "op", "ledger_rpc"}, {"io_timeouts_total", "op", "read"}, {"io_timeouts_total", "op", "connect"},
 		{"io_timeouts_total", "op", "write"}, {"backoff_retries_total", "op", opCommit, "svc", "ledger"}, {"worker_inflight"},
 		{"upstream_fail_total", "svc", "ledger"}, {"upstream_fail_total", "svc", "auth"}, {"upstream_fail_total", "svc", "policy"},
 		{"upstream_calls_total", "svc", "ledger", "op", opCommit, "outcome", "ok"}, {"upstream_calls_total", "outcome", "timeout"},

@@ -137,7 +137,7 @@ func (e *Engine) declareChannels() {
 	e.events = flow.NewBroadcast[AuditEvent](e.catalog, flow.Spec{
 		Service: service, Name: "events_tx", Cap: 1024, Policy: flow.DropOldest,
 		Producers: []string{taskWorker, taskWatchdog, taskInvalidator, taskTicker}, Consumers: []string{taskAudit},
-		Doc: "audit events; lossy, the journal is the record",
+		Doc: "audit events; lossy, the journal is the record", Label: busAudit,
 	})
 	e.tick = flow.Every(e.catalog, flow.Spec{
 		Service: service, Name: "metrics_tick", Consumers: []string{taskTicker}, Doc: "samples of queue, clock and pace",

@@ -28,6 +28,9 @@ const (
 	opConsistency = "consistency"
 )
 
+// busAudit is events_tx in the label bus.
+const busAudit = "audit"
+
 // requestOps are the operations that callers ask for.
 var requestOps = [...]record.Op{
 	record.OpIssue, record.OpTransfer, record.OpBurn, record.OpHold, record.OpCapture, record.OpRelease, record.OpFlags, record.OpAsset, record.OpBatch,
@@ -47,8 +50,7 @@ type metrics struct {
 	upstreamFail   func(int)
 	calls          map[string]*callSeries
 	cache          map[string]func(int) // balance_cache_total by outcome
-	lagged         func(int)            // audit events that the stream missed, as a bus
-	dropped        func(int)            // the same, as a queue
+	dropped        func(int)            // audit events that the stream missed, as a queue; as a bus flow counts them
 	busy           atomic.Int64         // workers that have a burst in hand
 }
 
@@ -79,12 +81,12 @@ func newMetrics(reg *obs.Metrics) *metrics {
 		conserved:      reg.Counter("wallet_conservation_checks_total", service, "outcome", "ok"),
 		notConserved:   reg.Counter("wallet_conservation_checks_total", service, "outcome", "violated"),
 		canceled:       reg.Counter("tasks_canceled_total", service, "kind", taskWorker),
-		timeouts:       series(reg, "io_timeouts_total", "op", "read", "write", "ledger_rpc"),
+		timeouts:       series(reg, "io_timeouts_total", "op", "read", "write", "connect", "ledger_rpc"),
 		upstreamFail:   reg.Counter("upstream_fail_total", service, "svc", upstream),
 		calls:          map[string]*callSeries{},
 		cache:          series(reg, "balance_cache_total", "outcome", "hit", "miss", "stale", "behind"),
 	}
-	m.lagged = reg.Counter("bus_lagged_total", service, "bus", "audit", "consumer", taskAudit)
+	reg.Counter("bus_lagged_total", service, "bus", busAudit, "consumer", taskAudit) // counted by the bus; shown from the start
 	m.dropped = reg.Counter("queue_dropped_total", service, "queue", "events")
 	for _, svc := range []string{"auth", "policy"} { // both answer from this process; a failure of theirs is a readiness key
 		reg.Counter("upstream_fail_total", service, "svc", svc)
@@ -154,14 +156,6 @@ func (m *metrics) call(op string, err error, took time.Duration) {
 		s.refused(1)
 	default:
 		s.failed(1)
-	}
-}
-
-// auditLag books events that the audit stream missed.
-func (m *metrics) auditLag(n int) {
-	if n > 0 {
-		m.lagged(n)
-		m.dropped(n)
 	}
 }
 
