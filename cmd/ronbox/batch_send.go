@@ -35,17 +35,23 @@ func (b *batchRun) send(ctx context.Context, step *batchStep, sent bool) (*batch
 	})
 	end, refused := b.refusedWhole(step, rows, err)
 	if err != nil && !refused {
-		if _, at, named := opOf(err, rows); named {
+		if p, at, named := opOf(err, rows); named {
 			err = fmt.Errorf("line %d: %w", b.rows[at].line, err)
+		} else if p == nil {
+			return nil, batchFailure(err, key, lost)
 		}
-		return nil, batchFailure(err, key, lost)
+		if lost || client.Retryable(err) {
+			return nil, batchFailure(err, key, lost)
+		}
+		nothing := &batchStep{No: step.No, Settled: true, Again: step.Rows, Ledger: b.marked()} // so that the file may be corrected
+		return nil, errors.Join(batchFailure(err, key, lost), b.state.write(nothing))
 	}
 	if !refused {
 		if end, err = b.judge(step.No, rows, got.Answer); err != nil {
 			return nil, err
 		}
 	}
-	if lost && !got.Replayed {
+	if lost { // even of a replay: it may be that of a second sending
 		if err := b.recall(ctx, step, end); err != nil {
 			return nil, batchFailure(fmt.Errorf("find out what was done of request %d: %w", step.No, err), key, lost)
 		}

@@ -92,7 +92,9 @@ func (s *batchState) open(plan batchPlan) ([]batchStep, error) {
 	}
 	var steps []batchStep
 	if len(lines) > 0 {
-		if steps, err = parseState(s.path, lines, plan); err != nil {
+		if steps, err = parseState(s.path, lines, plan); isOtherBatch(err) && nothingDone(steps) {
+			lines, steps, whole = nil, nil, 0
+		} else if err != nil {
 			return nil, err
 		}
 	}
@@ -163,12 +165,8 @@ func damagedState(path string, err error) error {
 
 func parseState(path string, lines [][]byte, plan batchPlan) ([]batchStep, error) {
 	var was batchPlan
-	if err := json.Unmarshal(lines[0], &was, json.RejectUnknownMembers(true)); err != nil {
+	if err := json.Unmarshal(lines[0], &was, json.RejectUnknownMembers(true)); err != nil || was.Version != plan.Version {
 		return nil, notAState(path)
-	}
-	if was != plan {
-		return nil, failed(exitFailed, "other_batch", "name another file with --state; what was done of the batch before stays done",
-			"%s is the state of other operations, or of another --mode", path)
 	}
 	steps := make([]batchStep, len(lines)-1)
 	for i, line := range lines[1:] {
@@ -176,7 +174,38 @@ func parseState(path string, lines [][]byte, plan batchPlan) ([]batchStep, error
 			return nil, damagedState(path, fmt.Errorf("line %d: %w", i+2, errNoState))
 		}
 	}
+	if was != plan {
+		return steps, failed(exitFailed, otherBatch, "name another file with --state; what was done of the batch before stays done",
+			"%s is the state of other operations, or of another --atomic", path)
+	}
 	return steps, nil
+}
+
+const otherBatch = "other_batch"
+
+func isOtherBatch(err error) bool { return err != nil && judge(err).reason == otherBatch }
+
+// nothingDone tells that no row of a batch was done, for certain: whoever corrects the file then may use its state anew.
+func nothingDone(steps []batchStep) bool {
+	left := 0
+	for i := range steps {
+		s := &steps[i]
+		if !s.Settled {
+			left += count(s.Rows)
+			continue
+		}
+		if left -= count(s.Again) + len(s.Refused); left != 0 {
+			return false
+		}
+	}
+	return left <= 0
+}
+
+func count(s []span) (n int) {
+	for _, p := range s {
+		n += p[1] - p[0] + 1
+	}
+	return n
 }
 
 // write puts one line on disk.

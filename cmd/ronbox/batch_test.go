@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,177 +11,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-json-experiment/json"
 	"pgregory.net/rapid"
 
-	"ronbox/appliance/b3"
-	"ronbox/engines"
-	"ronbox/engines/ledger/record"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire"
 )
-
-// fakeBank is a node that knows transfers: strict nonces, balances, answers kept under keys. It loses requests and
-// answers, and dies, as drawn.
-type fakeBank struct {
-	name     string
-	balance  map[string]int
-	nonces   map[string]uint64 // last
-	answers  map[string]string // by key: the request
-	results  map[string]wire.BatchAnswer
-	memos    []string // of what was done, in order
-	log      []wire.HistoryEntry
-	roots    []string // of batches, each of which is a record here
-	asked    int      // statements that were read
-	draw     func(n int) int
-	thief    string // an account that somebody else spends from now and then
-	requests int
-}
-
-var errKilled = errors.New("killed")
-
-func newFakeBank(draw func(int) int) *fakeBank {
-	return &fakeBank{balance: map[string]int{}, nonces: map[string]uint64{}, answers: map[string]string{}, results: map[string]wire.BatchAnswer{}, draw: draw}
-}
-
-// History gives the whole log for any account, a page of 3 at a time, the newest first.
-func (f *fakeBank) History(_ context.Context, q client.HistoryQuery) (out wire.History, _ error) {
-	f.asked++
-	at := len(f.log)
-	if q.Cursor != "" {
-		_, _ = fmt.Sscan(q.Cursor, &at)
-	}
-	for at--; at >= 0 && len(out.Entries) < 3; at-- {
-		out.Entries = append(out.Entries, f.log[at])
-	}
-	if at >= 0 {
-		out.Next = fmt.Sprint(at + 1)
-	}
-	return out, nil
-}
-
-func (f *fakeBank) Tx(_ context.Context, id string) ([]byte, error) {
-	return nil, &wire.Problem{Status: http.StatusNotFound}
-}
-
-func (f *fakeBank) LedgerHead(context.Context) (h wire.LedgerHead, _ error) {
-	n := len(f.roots)
-	h.Batches, h.Seq, h.LastRoot = uint64(n), uint64(n), b3.Digest{}.String()
-	if n > 0 {
-		h.LastRoot = f.roots[n-1]
-	}
-	return h, nil
-}
-
-func (f *fakeBank) Roots(_ context.Context, since uint64, _ int) (out wire.Roots, _ error) {
-	if since < uint64(len(f.roots)) {
-		out.Roots = []wire.Root{{Batch: since + 1, Root: f.roots[since]}}
-	}
-	return out, nil
-}
-
-func (f *fakeBank) Account(_ context.Context, account string) (wire.Account, error) {
-	return wire.Account{NextNonce: f.nonces[account] + 1}, nil
-}
-
-func (f *fakeBank) Batch(_ context.Context, key string, b wire.Batch) (client.BatchPosted, error) {
-	f.requests++
-	if f.thief != "" && f.draw(4) == 0 {
-		f.nonces[f.thief]++
-	}
-	switch f.draw(8) {
-	case 0:
-		return client.BatchPosted{}, fmt.Errorf("lost: %w", client.ErrUnknown)
-	case 1:
-		_, _ = f.apply(key, b)
-		return client.BatchPosted{}, fmt.Errorf("lost: %w", client.ErrUnknown)
-	case 2:
-		_, _ = f.apply(key, b)
-		return client.BatchPosted{}, errKilled
-	case 3:
-		return client.BatchPosted{}, errKilled
-	}
-	return f.apply(key, b)
-}
-
-func (f *fakeBank) apply(key string, b wire.Batch) (client.BatchPosted, error) {
-	raw, _ := json.Marshal(b, json.Deterministic(true))
-	if was, known := f.answers[key]; known {
-		if was != string(raw) {
-			return client.BatchPosted{}, &wire.Problem{Status: 422, Code: "IDEMPOTENCY_CONFLICT", Reason: "idem_conflict"}
-		}
-		return client.BatchPosted{Answer: f.results[key], Replayed: true}, nil
-	}
-	if b.Mode == modeAtomic {
-		if p := f.atomic(b); p != nil {
-			return client.BatchPosted{}, p
-		}
-	}
-	var answer wire.BatchAnswer
-	accepted := false
-	for i, op := range b.Ops {
-		code := f.refuse(op)
-		r := wire.BatchResult{Index: i, Status: http.StatusOK}
-		if code != "" {
-			r.Status, r.Error = http.StatusConflict, &wire.BatchError{Code: code, Reason: strings.ToLower(code)}
-		} else {
-			r.Receipt = f.post(op)
-			accepted = true
-		}
-		answer.Results = append(answer.Results, r)
-	}
-	if accepted {
-		f.answers[key], f.results[key] = string(raw), answer
-	}
-	return client.BatchPosted{Answer: answer}, nil
-}
-
-func (f *fakeBank) refuse(op wire.BatchOp) string {
-	var n int
-	_, _ = fmt.Sscan(op.AmountMinor, &n)
-	switch {
-	case op.Nonce != f.nonces[op.From]+1:
-		return codeNonce
-	case f.balance[op.From] < n:
-		return "INSUFFICIENT_FUNDS"
-	}
-	return ""
-}
-
-func (f *fakeBank) post(op wire.BatchOp) (receipt []byte) {
-	var n int
-	_, _ = fmt.Sscan(op.AmountMinor, &n)
-	f.balance[op.From] -= n
-	f.balance[op.To] += n
-	f.nonces[op.From]++
-	f.memos = append(f.memos, op.Memo)
-	seq := uint64(len(f.log) + 1)
-	r := record.Receipt{
-		TxID: record.NewTxID(int64(seq)*1e6, seq, 0), Op: record.OpTransfer, From: op.From, To: op.To, Asset: op.Asset, Amount: engines.AmountOf(0, uint64(n)),
-		Nonce: op.Nonce, At: int64(seq) * 1e6, Seq: seq, Batch: seq, Root: b3.Sum([]byte(fmt.Sprint(f.name, seq))), Version: 1,
-	}
-	f.roots = append(f.roots, r.Root.String())
-	f.log = append(f.log, wire.HistoryEntry{Receipt: r.AppendJSON(nil), Memo: op.Memo})
-	return r.AppendJSON(nil)
-}
-
-// atomic refuses all when one is refused.
-func (f *fakeBank) atomic(b wire.Batch) *wire.Problem {
-	try := newFakeBank(nil)
-	for k, v := range f.balance {
-		try.balance[k] = v
-	}
-	for k, v := range f.nonces {
-		try.nonces[k] = v
-	}
-	for i, op := range b.Ops {
-		if code := try.refuse(op); code != "" {
-			return &wire.Problem{Status: http.StatusConflict, Code: code, Reason: strings.ToLower(code), Details: map[string]any{"index": float64(i)}}
-		}
-		try.post(op)
-	}
-	return nil
-}
 
 // runFake runs a batch once, as the verb does.
 func runFake(t *rapid.T, f *fakeBank, rows []batchRow, state, mode string, most int) (*batchRun, error) {
@@ -367,6 +200,39 @@ func TestBatchAtomic(t *testing.T) {
 			t.Fatalf("%d of %d done, %d refused", len(f.memos), len(rows), len(b.out.Refused))
 		}
 	})
+}
+
+// A file of which nothing was done may be corrected and sent under the same state; one that has begun may not.
+func TestBatchCorrected(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pay.csv")
+	refuse := true
+	f := newFakeBank(func(int) int { return 7 })
+	f.balance["a"] = 9
+	f.deny = func(b wire.Batch) error {
+		if refuse {
+			return &wire.Problem{Status: http.StatusForbidden, Code: "FORBIDDEN", Reason: "forbidden"}
+		}
+		return nil
+	}
+	run := func(rows string) error {
+		if err := os.WriteFile(path, []byte("op,from,to,asset,amount_minor\n"+rows), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		a := &app{stdout: io.Discard, stderr: io.Discard, now: now}
+		return a.walletBatch(t.Context(), f, path, batchFlags{chunk: 4})
+	}
+	for range 2 {
+		if err := run("transfer,a,b,ron,3\n"); judge(err).code != exitDenied {
+			t.Errorf("refused: %v", err)
+		}
+	}
+	refuse = false
+	if err := run("transfer,a,b,ron,2\n"); err != nil || f.balance["b"] != 2 {
+		t.Errorf("corrected: %v, b has %d", err, f.balance["b"])
+	}
+	if err := run("transfer,a,b,ron,4\n"); !isOtherBatch(err) || f.balance["b"] != 2 {
+		t.Errorf("changed when it was done: %v, b has %d", err, f.balance["b"])
+	}
 }
 
 // A state that another ledger made, or this one before it was restored, says nothing about what was done here.
