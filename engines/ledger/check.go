@@ -33,8 +33,14 @@ func (o *Op) check(inner bool) (field, reason string) {
 	}
 	switch o.Code {
 	case record.OpIssue:
+		if o.From != "" {
+			return "from", "an issue has none: the asset's issuance account is debited"
+		}
 		return o.checkPayment("", o.To)
 	case record.OpBurn:
+		if o.To != "" {
+			return "to", "a burn has none: the asset's issuance account is credited"
+		}
 		return o.checkPayment(o.From, "")
 	case record.OpTransfer, record.OpHold:
 		return o.checkPayment(o.From, o.To)
@@ -60,8 +66,14 @@ func (o *Op) checkWords(inner bool) (field, reason string) {
 	if record.CheckMemo(o.Memo) != nil {
 		return "memo", record.ErrMemo.Error()
 	}
-	if o.Dedupe.Key != "" && inner {
+	switch {
+	case o.Dedupe.Key == "":
+	case inner:
 		return "dedupe", "an op of a batch has none: the batch's key covers it"
+	case strings.IndexByte(o.Dedupe.Key, 0) >= 0:
+		return "dedupe", "a key has no zero byte: one divides it from its scope"
+	case o.TTL <= 0:
+		return "ttl", "must be more than zero for an op with a key"
 	}
 	return "", ""
 }

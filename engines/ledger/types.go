@@ -21,7 +21,7 @@ type DedupeKey struct{ Scope, Key string }
 
 // Op is one change asked for. Which members count depends on Code:
 //
-//   - OpIssue: To, Asset, Amount, Nonce of the asset's issuance account. OpBurn: From, Asset, Amount, Nonce.
+//   - OpIssue: To, Asset, Amount, Nonce of the asset's issuance account. OpBurn: From, Asset, Amount, Nonce. The other side stays empty.
 //   - OpTransfer: From, To, Asset, Amount, Nonce. OpHold: likewise, and ExpiresIn.
 //   - OpCapture: Hold, Amount (zero: all of it). OpRelease: Hold.
 //   - OpFlags: From, Set, Clear; an account that is not known is opened. OpAsset: Asset.
@@ -41,7 +41,7 @@ type Op struct {
 
 	Dedupe      DedupeKey
 	Fingerprint b3.Digest      // of what was asked; the same key with another one is refused
-	TTL         time.Duration  // how long the key counts, from the record on
+	TTL         time.Duration  // how long the key counts, from the record on; more than zero if there is a key
 	Principal   string         // who asked; the journal keeps a hash of it
 	CapID       string         // by which token, likewise
 	ValidUntil  int64          // Unix ns after which the op is refused; 0: never
