@@ -1,6 +1,11 @@
 package ledger
 
-import "context"
+import (
+	"context"
+	"errors"
+
+	"ronbox/store"
+)
 
 // Sweep ends the holds whose time is over, as the expirer does at a tick.
 func (l *Local) Sweep(ctx context.Context) error {
@@ -37,4 +42,14 @@ func (l *Local) Forgetful(rows int) { l.books.clean = rows }
 func (l *Local) Lose(op Op) {
 	a := action{op: &op, keyed: true, key: l.hash(l.keyed.Load(), op.Dedupe)}
 	l.left.add(new(ticket), []action{a})
+}
+
+// SealSlice writes the first slice of a closed slot, and no more.
+func (l *Local) SealSlice(ctx context.Context) error {
+	slice, ok := l.books.idem.Sealer().Next()
+	if !ok {
+		return errors.New("no slot is closed")
+	}
+	_, err := store.Commit(ctx, l.store, store.Bulk, &seal{slice})
+	return err
 }

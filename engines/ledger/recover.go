@@ -157,7 +157,7 @@ func (l *Local) loadKeys(ctx context.Context) error {
 			l.log.Warn("half_sealed", "first_seq", first, "reason", err.Error()) // sealing it anew drops it too
 		}
 	}
-	oldest := l.now().UnixNano() - int64(l.live().KeyTTL)
+	oldest := b.cur.At - int64(l.live().KeyTTL) // by the ledger's own time: the wall clock may be wrong as yet
 	at, end := loader.From(), b.cur.Seq+1
 	err := l.store.View(ctx, func(r store.Reader) error {
 		at = max(at, tables.Since(r, oldest))

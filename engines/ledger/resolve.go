@@ -19,7 +19,7 @@ type resolver struct {
 	key     *b3.Mode
 	checked uint64
 	assets  *assets
-	now     int64
+	at      int64 // the command is stamped later than this, whatever the wall clock does
 	size    int
 	touched []AcctAsset
 
@@ -41,9 +41,8 @@ type miss struct {
 const opSize = 420
 
 func (l *Local) resolver(ctx context.Context) *resolver {
-	return &resolver{
-		l: l, ctx: ctx, key: l.keyed.Load(), checked: l.books.idem.Checked(), assets: l.books.view.Load().assets, now: l.now().UnixNano(),
-	}
+	checked, v := l.books.idem.Checked(), l.books.view.Load()
+	return &resolver{l: l, ctx: ctx, key: l.keyed.Load(), checked: checked, assets: v.assets, at: v.At}
 }
 
 // resolve makes a command's actions of ops.
@@ -149,7 +148,7 @@ func hash8(word string) (h [8]byte) {
 // find hashes the key, and looks for it in what is sealed, so that Apply need not.
 func (s *resolver) find(a *action) (err error) {
 	a.key, a.keyed, a.checked = s.l.hash(s.key, a.op.Dedupe), true, s.checked
-	a.found, _, err = s.l.books.idem.Find(a.key, s.now-int64(a.op.TTL), s.view)
+	a.found, _, err = s.l.books.idem.Find(a.key, s.at-int64(a.op.TTL), s.view)
 	return err
 }
 

@@ -1,0 +1,130 @@
+package ledger_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/ledgertest"
+	"ronbox/engines/ledger/record"
+)
+
+// Members that an op's code has no use for and that would name a payer are refused, not taken.
+func TestIssueHasNoPayer(t *testing.T) {
+	r := newRig(t, nil).declare("ron")
+	r.accept(issue("victim", 100, 1))
+	for _, op := range []ledger.Op{
+		{Code: record.OpIssue, From: "victim", To: "thief", Asset: "ron", Amount: amount(5), Nonce: 1},
+		{Code: record.OpBurn, From: "victim", To: "thief", Asset: "ron", Amount: amount(5), Nonce: 1},
+	} {
+		var bad *ledger.OpError
+		if outs, err := r.l.Commit(r.ctx(), []ledger.Op{op}); !errors.As(err, &bad) {
+			t.Errorf("%v: %+v, %v, want an OpError", op.Code, outs, err)
+		}
+		if _, err := r.l.Preview(r.ctx(), []ledger.Op{op}); !errors.As(err, &bad) {
+			t.Errorf("preview of %v: %v, want an OpError", op.Code, err)
+		}
+	}
+	if b, err := r.l.Balance(r.ctx(), "victim", "ron", 0); err != nil || b.Posted != amount(100) {
+		t.Errorf("the victim has %v, %v", b.Posted, err)
+	}
+}
+
+// A key that could not count is a slip of its caller.
+func TestKeysAreChecked(t *testing.T) {
+	r := newRig(t, nil).declare("ron")
+	eternal, null := keyed(issue("alice", 1, 1), "k"), keyed(issue("alice", 1, 1), "k")
+	eternal.TTL, null.Dedupe.Key = 0, "a\x00b"
+	for _, op := range []ledger.Op{eternal, null} {
+		var bad *ledger.OpError
+		if _, err := r.l.Commit(r.ctx(), []ledger.Op{op}); !errors.As(err, &bad) {
+			t.Errorf("%q, %v: %v, want an OpError", op.Dedupe.Key, op.TTL, err)
+		}
+	}
+}
+
+// A wall clock that was ahead for a while costs no key.
+func TestKeysOutliveAWrongClock(t *testing.T) {
+	clock := ledgertest.NewClock()
+	r := newRig(t, clock, func(c *ledger.Config) { c.SlotMax = 2 }).declare("ron")
+	var ops []ledger.Op
+	for i := range uint64(6) {
+		ops = append(ops, keyed(issue("alice", 1, i+1), fmt.Sprint("k", i)))
+		r.accept(ops[i])
+		clock.Advance(time.Second)
+	}
+	replayed := func(when string) {
+		t.Helper()
+		for i, out := range r.commit(ops...) {
+			if !out.Replayed {
+				t.Errorf("%s: op %d is not replayed: %+v", when, i, out.Reject)
+			}
+		}
+	}
+	clock.Advance(48 * time.Hour)
+	r.reopen() // nothing is committed while the clock is wrong
+	clock.Advance(-48 * time.Hour)
+	replayed("after a boot in the future")
+	if err := r.l.Seal(r.ctx()); err != nil {
+		t.Fatal(err)
+	}
+	first := newStop()
+	r.hold(first)
+	<-first.in
+	clock.Advance(48 * time.Hour)
+	out := make(chan ledger.Outcome, 1)
+	r.bg.Go(func() { out <- r.commit(ops[0])[0] })
+	waitFor(t, func() bool { return r.backlog() == 1 })
+	clock.Advance(-48 * time.Hour)
+	close(first.out)
+	if o := <-out; !o.Replayed {
+		t.Errorf("asked in the future, done now: not replayed: %+v", o.Reject)
+	}
+}
+
+// A slot that was half sealed when the process ended is dropped by the boot, and sealed anew.
+func TestHalfSealed(t *testing.T) {
+	clock := ledgertest.NewClock()
+	r := newRig(t, clock, func(c *ledger.Config) { c.SlotMax = 2 }).declare("ron")
+	var ops []ledger.Op
+	for i := range uint64(8) {
+		ops = append(ops, keyed(issue("alice", 1, i+1), fmt.Sprint("k", i)))
+		r.accept(ops[i])
+	}
+	if err := r.l.SealSlice(r.ctx()); err != nil {
+		t.Fatal(err)
+	}
+	r.reopen()
+	if n := r.panics(); n != 0 {
+		t.Errorf("%v commands of the boot panicked", n)
+	}
+	for i, out := range r.commit(ops...) {
+		if !out.Replayed {
+			t.Errorf("op %d is not replayed: %+v", i, out.Reject)
+		}
+	}
+	if err := r.l.Seal(r.ctx()); err != nil {
+		t.Fatal(err)
+	}
+	r.verify()
+}
+
+// panics is how many commands have panicked.
+func (r *rig) panics() (n float64) {
+	r.t.Helper()
+	families, err := r.metrics.Registry().Gather()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "store_command_panics_total" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			n += m.GetCounter().GetValue()
+		}
+	}
+	return n
+}
