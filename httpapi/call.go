@@ -66,6 +66,13 @@ func (c *call) context() context.Context {
 	return c.ctx
 }
 
+// takeBody gives the body to who reads it, once, lest it be held while the call waits.
+func (c *call) takeBody() []byte {
+	body := c.body
+	c.body = nil
+	return body
+}
+
 // release frees what context holds.
 func (c *call) release() {
 	if c.cancel != nil {

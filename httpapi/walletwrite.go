@@ -18,7 +18,7 @@ func postOrder(w WalletWriter, op record.Op) handler {
 		if err != nil {
 			return err
 		}
-		in := orderReader{in: newJSONReader(c.body)}
+		in := orderReader{in: newJSONReader(c.takeBody())}
 		order, err := in.single(op)
 		if err != nil {
 			return err
@@ -102,9 +102,9 @@ func (b *batch) blamed(err error) wallet.Request {
 // reader reads the body in the encoding that it is declared in.
 func (c *call) reader() bodyReader {
 	if mediaType(c.r) == typeCBOR {
-		return newCBORReader(c.body)
+		return newCBORReader(c.takeBody())
 	}
-	return newJSONReader(c.body)
+	return newJSONReader(c.takeBody())
 }
 
 // postFlags serves POST /v1/accounts/flags.
@@ -115,7 +115,7 @@ func postFlags(w WalletWriter) handler {
 			return err
 		}
 		var in wire.FlagsChange
-		if err := decode(c.body, &in); err != nil {
+		if err := decode(c.takeBody(), &in); err != nil {
 			return err
 		}
 		order, err := flagsOrder(in)
@@ -166,7 +166,7 @@ func postAsset(w WalletWriter) handler {
 			return err
 		}
 		var in wire.AssetDeclare
-		if err := decode(c.body, &in); err != nil {
+		if err := decode(c.takeBody(), &in); err != nil {
 			return err
 		}
 		if engines.CheckAsset(in.Asset) != nil {
