@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"ronbox/appliance/config"
 	"ronbox/appliance/flow"
 	"ronbox/httpapi/client"
@@ -61,6 +59,9 @@ func badDisk(t *testing.T) {
 	t.Run("failed sync", failedSync)
 	t.Run("short file", shortFile)
 	t.Run("bit rot", bitRot)
+	t.Run("full for payments", fullDiskOfMoney)
+	t.Run("full before the ledger", fullBeforeTheLedger)
+	t.Run("failed sync of a payment", failedSyncOfMoney)
 	t.Run("bit rot in the journal", rottenJournal)
 }
 
@@ -68,11 +69,9 @@ func badDisk(t *testing.T) {
 func fullDisk(t *testing.T) {
 	cfg := newConfig(t)
 	disk := filepath.Dir(cfg.Node.DataDir)
-	if err := unix.Mount("none", disk, "tmpfs", 0, "size=64m,mode=0700"); err != nil {
-		t.Logf("no small disk can be mounted here (%v): the tests of the store stand in", err)
+	if !smallDisk(t, disk) {
 		return
 	}
-	t.Cleanup(func() { _ = unix.Unmount(disk, unix.MNT_DETACH) })
 	_, err := Init(t.Context(), cfg, InitOptions{Dev: true})
 	must(t, err)
 	s := besieged(start(t, loaded(t, cfg)))
