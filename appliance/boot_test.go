@@ -2,6 +2,8 @@ package appliance
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"net/http"
 	"path/filepath"
 	"sync"
@@ -9,6 +11,8 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/engines/ledger"
+	"ronbox/store"
 )
 
 // Between opening the file and having recovered, probes are answered on the bound sockets and nothing else is; the file
@@ -35,6 +39,20 @@ func TestSocketsBeforeRecovery(t *testing.T) {
 	r.step(event{kind: evOpened})
 	r.step(event{kind: evDrain})
 	if e := r.Node.stop(context.WithoutCancel(t.Context())); e.kind != evClosed {
+		t.Errorf("%+v", e)
+	}
+}
+
+// A stop signal that meets the boot in the middle of a commit, of which nobody knows then whether it was made, is no failed start.
+func TestStopInTheMiddleOfTheBoot(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	n := wired(t, newConfig(t), Options{}, io.Discard)
+	unknown := fmt.Errorf("declare the assets: %w", &ledger.UnavailableError{Unknown: true, Cause: store.ErrUnknown})
+	if e := n.bootFailed(ctx, unknown); e.kind != evFailed {
+		t.Errorf("without a signal: %+v", e)
+	}
+	stop()
+	if e := n.bootFailed(ctx, unknown); e.kind != evDrain {
 		t.Errorf("%+v", e)
 	}
 }

@@ -246,7 +246,7 @@ func (n *Node) fatal() event {
 
 // bootFailed logs why the node does not start; a stop signal while it boots is no failure.
 func (n *Node) bootFailed(ctx context.Context, err error) event {
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnknown)) {
 		return event{kind: evDrain}
 	}
 	v := judge(err)
