@@ -23,8 +23,8 @@ type chain struct {
 	count      uint64 // records of the batch under way
 	tree       record.Tree
 	first      record.Record // of the batch under way: its Op, Seq and At
-	inner      int           // ops of the batch request under way, done so far
-	parts      parts
+	inside     inside
+	opened     opening
 	settling   bool // the batch is a settlement: its ops have no nonce
 
 	accounts accounts
@@ -39,14 +39,18 @@ type chain struct {
 
 // past is what lies before the record at hand.
 type past interface {
-	// state is the state of an account in an asset after the record prev, which is the newest one to touch it. Not ok: there is none in
-	// reach, and nothing is to be said of it.
+	// state is the state of an account in an asset after the record prev, which is the newest one to touch it, or before the first record
+	// that does if prev is 0. Not ok: there is none in reach, and nothing is to be said of it.
 	state(account uint64, asset uint32, prev uint64) (s record.State, ok bool, err error)
 	// took keeps a state for a while.
 	took(im *record.Image)
-	// hold is a hold made by a record before those taken. Not ok: it is not in reach.
-	hold(seq uint64) (h held, ok bool, err error)
+	// hold is a hold made by a record before those taken, and ended by the record by. Not ok: it is not in reach.
+	hold(seq, by uint64) (h held, ok bool, err error)
 }
+
+// maxBatch is how many records a batch can have: twice what the most ops of a call make, which take two records each. It bounds what is kept
+// of an export until its next header, some 26 MB.
+const maxBatch = 1 << 15
 
 // held is a hold as the record that ends it needs it.
 type held struct {
@@ -90,6 +94,10 @@ func (c *chain) take(seq uint64, raw []byte) bool {
 		c.bad("it says that it is of batch %d, the batch is %d", r.Batch, c.batch+1)
 		return false
 	}
+	if c.count == maxBatch {
+		c.bad("it is one more than the %d that a batch has at most", maxBatch)
+		return false
+	}
 	if c.count == 0 {
 		c.first = record.Record{Op: r.Op, Seq: r.Seq, At: r.At}
 		c.settling = r.Op == record.OpOnce
@@ -100,6 +108,8 @@ func (c *chain) take(seq uint64, raw []byte) bool {
 	c.count++
 	c.seq = seq
 	c.rep.Records++
+	c.form()
+	c.opens()
 	if !c.cut {
 		c.member()
 	}

@@ -9,10 +9,13 @@
 //  2. Each image of a record is the image before it and the record's change, and is followed by one record at most: no state was forked.
 //  3. Each derived row is what the records make of it, none is missing and none is too many; what is not flushed yet is redone first.
 //  4. A finding names the record or the batch and says what differs. Damage never panics, whatever it is.
-//  5. Memory: 17 bytes an account, some 60 MB for states and what is open, and what a crash left unflushed. An export needs some 300 bytes for
-//     each account and asset in it, since it has no table to look back into.
+//  5. Memory: 17 bytes an account, some 60 MB for states, 150 bytes a hold that is open, and what a crash left unflushed. An export needs some
+//     450 bytes for each account and asset in it, since it has no table to look back into. Neither trusts a count that it reads.
 //  6. An import makes the same records, batches and roots as its export has, in an empty ledger or in one that is how the export begins.
-//  7. A rebuild that was interrupted leaves a ledger that opens: what is not made again yet counts as not flushed.
+//  7. A check of the newest batches proves them and takes the past from the journal and, where a row is older than they are, from the tables:
+//     a nonce used, a flag set or a state followed before them may go unseen, and only the whole check ends every doubt.
+//  8. A rebuild that was interrupted leaves a ledger that opens: what is not made again yet counts as not flushed, and no
+//     idempotency key is forgotten.
 //
 // # Tasks and queues
 //

@@ -15,7 +15,7 @@ import (
 // records. One that begins later than the ledger is believed what came before it. A bad export is told in the report; the error is ctx's, or in's.
 func VerifyExport(ctx context.Context, in io.Reader, o Options) (Report, error) {
 	x := newExport(in, o)
-	err := x.all(ctx, func(record.Batch, [][]byte) error { return nil })
+	err := x.all(ctx, nil)
 	return x.rep, err
 }
 
@@ -28,6 +28,7 @@ type export struct {
 	past  *linesPast
 	log   frontier
 	names names
+	onces onces
 	raws  [][]byte // of the batch under way
 	lines uint64
 }
@@ -38,7 +39,7 @@ func newExport(in io.Reader, o Options) *export {
 	return x
 }
 
-// all checks all lines, and gives whole batches that are good to batch, in order.
+// all checks all lines, and gives whole batches that are good to batch, in order, unless that is nil.
 func (x *export) all(ctx context.Context, batch func(record.Batch, [][]byte) error) error {
 	for x.in.Scan() {
 		if x.lines++; x.lines%1024 == 0 {
@@ -83,7 +84,9 @@ func (x *export) line(l *record.Line, batch func(record.Batch, [][]byte) error) 
 		x.begin(l)
 	case record.LineRecord:
 		x.names.check(l, x)
-		x.raws = append(x.raws, l.Raw)
+		if x.onces.check(&l.Record, x); batch != nil {
+			x.raws = append(x.raws, l.Raw)
+		}
 		return x.chain.take(x.next(l), l.Raw), nil
 	case record.LineBatch:
 		if !x.chain.end(l.Batch) {
@@ -91,7 +94,7 @@ func (x *export) line(l *record.Line, batch func(record.Batch, [][]byte) error) 
 		}
 		x.log.add(l.Batch.Root())
 		raws := x.raws
-		if x.raws = nil; len(x.rep.Findings) == 0 {
+		if x.raws = nil; batch != nil && len(x.rep.Findings) == 0 {
 			err = batch(l.Batch, raws)
 		}
 	}
@@ -101,7 +104,7 @@ func (x *export) line(l *record.Line, batch func(record.Batch, [][]byte) error) 
 func (x *export) begin(l *record.Line) {
 	x.rep.Whole = l.From == 1
 	x.past.from = l.From
-	x.names = newNames(x.rep.Whole)
+	x.names, x.onces = newNames(x.rep.Whole), newOnces()
 	x.chain = newChain(&x.rep, x.past, x.rep.Whole)
 	x.chain.root = l.Prev
 	if x.rep.Whole && !l.Prev.IsZero() {
@@ -162,6 +165,8 @@ func (p *linesPast) took(im *record.Image) {
 func (p *linesPast) state(account uint64, asset uint32, prev uint64) (record.State, bool, error) {
 	s, ok := p.states[tables.StateKey{Account: account, Asset: asset}]
 	switch {
+	case !ok && prev == 0:
+		return s, true, nil
 	case !ok && prev < p.from:
 		return s, false, nil
 	case !ok:
@@ -172,46 +177,9 @@ func (p *linesPast) state(account uint64, asset uint32, prev uint64) (record.Sta
 	return s, true, nil
 }
 
-func (p *linesPast) hold(seq uint64) (held, bool, error) {
+func (p *linesPast) hold(seq, _ uint64) (held, bool, error) {
 	if seq >= p.from {
 		return held{}, false, errNoRecord
 	}
 	return held{}, false, nil
-}
-
-// names are those that the records of an export have given, or its lines have shown.
-type names struct {
-	whole    bool
-	accounts map[uint64]string
-	assets   map[uint32]string
-}
-
-func newNames(whole bool) names {
-	return names{whole: whole, accounts: map[uint64]string{}, assets: map[uint32]string{}}
-}
-
-// check compares the names that a line shows with those that its record's refs were given.
-func (n *names) check(l *record.Line, x *export) {
-	r := &l.Record
-	switch r.Op {
-	case record.OpOpen:
-		n.accounts[r.From] = r.Name
-	case record.OpAsset:
-		n.assets[r.Asset] = r.Name
-	}
-	for _, side := range [...]struct {
-		ref  uint64
-		name string
-	}{{r.From, l.Names.From}, {r.To, l.Names.To}} {
-		if name, known := n.accounts[side.ref]; known && name != side.name {
-			x.bad("record %d: account %d is %q, not %q", r.Seq, side.ref, name, side.name)
-		} else if !known && side.ref != 0 && !n.whole {
-			n.accounts[side.ref] = side.name
-		}
-	}
-	if name, known := n.assets[r.Asset]; known && name != l.Names.Asset {
-		x.bad("record %d: asset %d is %q, not %q", r.Seq, r.Asset, name, l.Names.Asset)
-	} else if !known && r.Asset != 0 && !n.whole {
-		n.assets[r.Asset] = l.Names.Asset
-	}
 }

@@ -125,6 +125,7 @@ func (v *file) join() bool {
 	}
 	c := v.chain
 	c.began, c.seq, c.batch, c.at, c.root = true, before.Last(), before.No, before.At, before.Root()
+	v.past.first = c.seq + 1
 	for ref, name := range tables.Assets(v.r) {
 		if issuer, known := tables.Ref(v.r, issuance(name)); known { // else it is not flushed yet
 			c.issuers[ref] = issuer
@@ -214,6 +215,7 @@ func (v *file) head(h tables.Head) {
 // journalPast looks back into the journal.
 type journalPast struct {
 	r     store.Reader
+	first uint64 // the seq of the first record to check; 0 if that is the first of all: then the sums of all states tell forks
 	rec   record.Record
 	cache map[tables.StateKey]record.State
 }
@@ -244,11 +246,20 @@ func (p *journalPast) took(im *record.Image) {
 }
 
 func (p *journalPast) state(account uint64, asset uint32, prev uint64) (record.State, bool, error) {
-	if s, ok := p.cache[tables.StateKey{Account: account, Asset: asset}]; ok {
-		if s.LastSeq != prev {
-			return s, false, fmt.Errorf("%w: record %d came after %d", errStale, s.LastSeq, prev)
-		}
+	k := tables.StateKey{Account: account, Asset: asset}
+	newest, known := p.cache[k]
+	if s := newest; known && s.LastSeq == prev {
 		return s, true, nil
+	}
+	if !known && p.first != 0 { // the row may be older than what is checked: then it tells
+		newest = tables.Stored{Reader: p.r}.Balance(k).State
+		known = newest.LastSeq < p.first && newest.LastSeq > prev
+	}
+	if known {
+		return newest, false, fmt.Errorf("%w: record %d came after %d", errStale, newest.LastSeq, prev)
+	}
+	if prev == 0 {
+		return record.State{}, true, nil
 	}
 	im, err := p.imageOf(prev, account, asset)
 	return im.State, err == nil, err
@@ -282,7 +293,13 @@ func (p *journalPast) read(seq uint64) error {
 	return nil
 }
 
-func (p *journalPast) hold(seq uint64) (held, bool, error) {
+func (p *journalPast) hold(seq, by uint64) (held, bool, error) {
+	if seq >= by {
+		return held{}, false, errNoRecord
+	}
+	if h, known := tables.GetHold(p.r, seq); known && !h.Open() && h.Closing < by {
+		return held{}, false, fmt.Errorf("record %d has ended it", h.Closing)
+	}
 	if err := p.read(seq); err != nil {
 		return held{}, false, err
 	}
