@@ -79,10 +79,19 @@ func (a *app) verb(run func(ctx context.Context, args []string) error) func(*cob
 		a.stdin = heed(ctx, a.stdin)
 		err := run(ctx, args)
 		if err != nil && ctx.Err() != nil && cmd.Context().Err() == nil {
-			return failed(exitInterrupted, "interrupted", "", "interrupted")
+			return interrupted(err)
 		}
 		return err
 	}
+}
+
+// interrupted is what Ctrl-C makes of err: how to find out what was done stays.
+func interrupted(err error) error {
+	f := failed(exitInterrupted, "interrupted", "", "interrupted")
+	if was, ok := errors.AsType[*failure](err); ok && was.unsettled {
+		f.next, f.details = was.next, was.details
+	}
+	return f
 }
 
 // exactly, atLeast and atMost are cobra's argument rules with our usage error.

@@ -95,7 +95,7 @@ func (b *batchRun) recall(ctx context.Context, step, end *batchStep) error {
 		if !open[i] {
 			continue
 		}
-		account, asset, err := b.statementOf(ctx, &ops[k])
+		account, asset, err := b.statementOf(ctx, b.node, &ops[k])
 		if err != nil {
 			return err
 		}
@@ -128,30 +128,4 @@ func (b *batchRun) recall(ctx context.Context, step, end *batchStep) error {
 	end.Again = spans(slices.DeleteFunc(again, func(i int) bool { return done[i] }))
 	end.Refused = slices.DeleteFunc(end.Refused, func(r batchRefusal) bool { return done[r.Row] })
 	return nil
-}
-
-// statementOf names the statement that shows whether op was done: the payer's, but where that is the asset itself.
-func (b *batchRun) statementOf(ctx context.Context, op *wire.BatchOp) (account, asset string, err error) {
-	switch {
-	case op.Hold != "":
-		account, asset, err = b.payeeOf(ctx, b.node, op.Hold)
-		if p, ok := errors.AsType[*wire.Problem](err); ok && p.Status == http.StatusNotFound {
-			return "", "", nil // nothing to capture
-		}
-		return account, asset, err
-	case op.From == "":
-		return op.To, op.Asset, nil
-	}
-	return op.From, op.Asset, nil
-}
-
-// isPosting tells whether p is what op asks for. A nonce is used once, a hold ends once.
-func isPosting(op *wire.BatchOp, p *posting) bool {
-	if p.Op.String() != op.Op {
-		return false
-	}
-	if op.Hold != "" {
-		return p.Hold.String() == op.Hold && (op.AmountMinor == "" || op.AmountMinor == p.Amount.String())
-	}
-	return p.Nonce == op.Nonce && p.From == op.From && p.To == op.To && p.Amount.String() == op.AmountMinor && p.memo == op.Memo
 }

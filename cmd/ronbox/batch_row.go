@@ -170,6 +170,9 @@ func newBatchRow(line int, op wire.BatchOp) (batchRow, error) {
 func checkColumn(op *wire.BatchOp, column, text string) error {
 	switch column {
 	case "from", "to":
+		if engines.IsSystemAccount(text) {
+			return errSystemAccount
+		}
 		return engines.CheckAccount(text)
 	case "asset":
 		return engines.CheckAsset(text)

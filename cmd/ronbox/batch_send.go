@@ -136,11 +136,13 @@ func opOf(err error, rows []int) (p *wire.Problem, row int, named bool) {
 	return p, rows[int(n)], true
 }
 
+const runAgain = "run the same command again: it goes on where this one ended, and does nothing twice"
+
 // batchFailure says that the same command goes on where this one ended.
 func batchFailure(err error, key string, lost bool) error {
-	f := &failure{verdict: judge(err), err: err, details: map[string]any{"idempotency_key": key}}
+	f := &failure{verdict: judge(err), err: err, details: map[string]any{"idempotency_key": key}, unsettled: lost}
 	if lost || client.Retryable(err) {
-		f.next = "run the same command again: it goes on where this one ended, and does nothing twice"
+		f.next = runAgain
 	}
 	return f
 }

@@ -13,6 +13,8 @@ type failure struct {
 	verdict
 	err     error
 	details map[string]any // for --json
+
+	unsettled bool // what was sent may have been done: next and details hold even when Ctrl-C was the end of it
 }
 
 func (f *failure) Error() string { return f.err.Error() }
@@ -30,7 +32,8 @@ func usage(format string, args ...any) error {
 
 // withDetails adds members to the problem that err becomes, and keeps its verdict.
 func withDetails(err error, details map[string]any) error {
-	return &failure{verdict: judge(err), err: err, details: details}
+	f, ok := errors.AsType[*failure](err)
+	return &failure{verdict: judge(err), err: err, details: details, unsettled: ok && f.unsettled}
 }
 
 // asProblem gives any error the form that the node's refusals have.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -36,9 +37,19 @@ func accountArg(s string) (string, error) {
 	return s, nil
 }
 
-func assetArg(s string) (string, error) {
+// partyArg takes an account that pays or is paid.
+func partyArg(s string) (string, error) {
+	if engines.IsSystemAccount(s) {
+		return "", usage("%q: %w", s, errSystemAccount)
+	}
+	return accountArg(s)
+}
+
+var errSystemAccount = errors.New("accounts that begin with sys: are the ledger's own: they pay nobody and nobody pays them")
+
+func assetArg(flag, s string) (string, error) {
 	if err := engines.CheckAsset(s); err != nil {
-		return "", usage("--asset %q: %w", s, err)
+		return "", usage("%s %q: %w", flag, s, err)
 	}
 	return s, nil
 }
@@ -83,7 +94,7 @@ in ledger.seq.`,
 		if err != nil {
 			return err
 		}
-		if _, err := assetArg(*asset); err != nil {
+		if _, err := assetArg("--asset", *asset); err != nil {
 			return err
 		}
 		b, err := c.Balance(ctx, account, *asset, minSeq)
@@ -180,10 +191,13 @@ With --declare one more is made, for good; to declare one that is there changes 
 	cmd.Flags().StringVar(&declare, "declare", "", "declare this `asset`: 1 to 16 of a-z and 0-9")
 	flags.keyFlag(cmd)
 	cmd.RunE = a.online(func(ctx context.Context, c *client.Client, _ []string) error {
+		if declare == "" && flags.key != "" {
+			return usage("--key repeats a declaration: give --declare too")
+		}
 		if declare == "" {
 			return a.listAssets(ctx, c)
 		}
-		asset, err := assetArg(declare)
+		asset, err := assetArg("--declare", declare)
 		if err != nil {
 			return err
 		}

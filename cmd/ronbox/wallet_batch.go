@@ -131,10 +131,15 @@ func (a *app) runBatch(ctx context.Context, b *batchRun, open *batchStep) error 
 	err := b.run(ctx, open)
 	p.end()
 	if err != nil {
-		return withDetails(err, map[string]any{"batch": b.out})
+		f := &failure{verdict: judge(err), err: err, details: map[string]any{"batch": b.out}, unsettled: true}
+		if ctx.Err() != nil {
+			f.next = runAgain
+		}
+		return f
 	}
 	if err := a.show(b.out, func(t table) { batchTable(t, b.out) }); err != nil {
-		return err
+		return failed(judge(err).code, "not_shown", "run the same command again: it does nothing twice and tells what became of the rows",
+			"the batch was sent, and only what became of it could not be printed: %w", err)
 	}
 	if len(b.out.Refused) > 0 {
 		a.exit = exitFailed

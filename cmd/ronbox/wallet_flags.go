@@ -18,8 +18,8 @@ func (a *app) freezeCmd() *cobra.Command {
 		Use:   "freeze ACCOUNT",
 		Short: "Forbid an account to give, to take, or both",
 		Long: `Forbid an account to give and to take, or with --flag one of the two: no_debit, no_credit.
-closed is for good, for accounts that are done with; the others ` + "`ronbox wallet unfreeze`" + `
-takes off again.`,
+closed forbids both as well, and says that the account is done with. What is set
+` + "`ronbox wallet unfreeze`" + ` takes off again; ` + "`ronbox wallet seq`" + ` shows it.`,
 		Example: `  ronbox wallet freeze mallory
   ronbox wallet freeze mallory --flag no_debit --json`,
 	}, func(account, flag string) wire.FlagsChange {

@@ -61,7 +61,7 @@ func (f *historyFlags) query(account, asset string) (q client.HistoryQuery, err 
 	if q.Account, err = accountArg(account); err != nil {
 		return q, err
 	}
-	if _, err = assetArg(asset); err != nil {
+	if _, err = assetArg("--asset", asset); err != nil {
 		return q, err
 	}
 	if q.Since, err = timeArg("--since", f.since); err != nil {

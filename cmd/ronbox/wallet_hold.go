@@ -36,11 +36,12 @@ func (a *app) holdCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		from, err := accountArg(args[0])
+		from, err := partyArg(args[0])
 		if err != nil {
 			return err
 		}
-		return a.order(ctx, c, &f, order{payer: from, post: func(ctx context.Context, key string, nonce uint64) (client.Posted, error) {
+		op := wire.BatchOp{Op: wire.OpHold, From: from, To: to, Asset: *asset, AmountMinor: amount, Memo: f.memo}
+		return a.order(ctx, c, &f, order{payer: from, op: op, post: func(ctx context.Context, key string, nonce uint64) (client.Posted, error) {
 			return c.Hold(ctx, key, wire.Hold{
 				From: from, To: to, Asset: *asset, AmountMinor: amount, Nonce: nonce, ExpiresInS: uint64(expires / time.Second),
 				Memo: f.memo, ValidUntil: f.validUntil,
@@ -73,7 +74,8 @@ taken goes back. A hold is captured once.` + repeatHelp,
 				return err
 			}
 		}
-		return a.order(ctx, c, &f, order{post: func(ctx context.Context, key string, _ uint64) (client.Posted, error) {
+		op := wire.BatchOp{Op: wire.OpCapture, Hold: hold, AmountMinor: body.AmountMinor}
+		return a.order(ctx, c, &f, order{op: op, post: func(ctx context.Context, key string, _ uint64) (client.Posted, error) {
 			return c.Capture(ctx, key, body)
 		}})
 	})
@@ -104,7 +106,8 @@ The key that is printed first makes the call safe to repeat.`,
 		if err != nil {
 			return err
 		}
-		return a.order(ctx, c, &f, order{post: func(ctx context.Context, key string, _ uint64) (client.Posted, error) {
+		op := wire.BatchOp{Op: wire.OpRelease, Hold: hold}
+		return a.order(ctx, c, &f, order{op: op, post: func(ctx context.Context, key string, _ uint64) (client.Posted, error) {
 			return c.Release(ctx, key, wire.Release{Hold: hold})
 		}})
 	})

@@ -33,7 +33,8 @@ func (a *app) issueCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.order(ctx, c, &f, order{payer: engines.IssuanceAccount(*asset), post: func(ctx context.Context, key string, nonce uint64) (client.Posted, error) {
+		op := wire.BatchOp{Op: wire.OpIssue, To: to, Asset: *asset, AmountMinor: amount, Memo: f.memo}
+		return a.order(ctx, c, &f, order{payer: engines.IssuanceAccount(*asset), op: op, post: func(ctx context.Context, key string, nonce uint64) (client.Posted, error) {
 			return c.Issue(ctx, key, wire.Issue{To: to, Asset: *asset, AmountMinor: amount, Nonce: nonce, Memo: f.memo, ValidUntil: f.validUntil})
 		}})
 	})
@@ -41,10 +42,10 @@ func (a *app) issueCmd() *cobra.Command {
 }
 
 func accountAndAmount(account, amount, asset string) (string, string, error) {
-	if _, err := accountArg(account); err != nil {
+	if _, err := partyArg(account); err != nil {
 		return "", "", err
 	}
-	if _, err := assetArg(asset); err != nil {
+	if _, err := assetArg("--asset", asset); err != nil {
 		return "", "", err
 	}
 	_, err := amountArg(amount)
@@ -69,11 +70,12 @@ means that it is on disk.` + repeatHelp,
 		if err != nil {
 			return err
 		}
-		from, err := accountArg(args[0])
+		from, err := partyArg(args[0])
 		if err != nil {
 			return err
 		}
-		return a.order(ctx, c, &f, order{payer: from, post: func(ctx context.Context, key string, nonce uint64) (client.Posted, error) {
+		op := wire.BatchOp{Op: wire.OpTransfer, From: from, To: to, Asset: *asset, AmountMinor: amount, Memo: f.memo}
+		return a.order(ctx, c, &f, order{payer: from, op: op, post: func(ctx context.Context, key string, nonce uint64) (client.Posted, error) {
 			return c.Transfer(ctx, key, wire.Transfer{
 				From: from, To: to, Asset: *asset, AmountMinor: amount, Nonce: nonce, Memo: f.memo, ValidUntil: f.validUntil,
 			})
@@ -99,7 +101,8 @@ func (a *app) burnCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.order(ctx, c, &f, order{payer: from, post: func(ctx context.Context, key string, nonce uint64) (client.Posted, error) {
+		op := wire.BatchOp{Op: wire.OpBurn, From: from, Asset: *asset, AmountMinor: amount, Memo: f.memo}
+		return a.order(ctx, c, &f, order{payer: from, op: op, post: func(ctx context.Context, key string, nonce uint64) (client.Posted, error) {
 			return c.Burn(ctx, key, wire.Burn{From: from, Asset: *asset, AmountMinor: amount, Nonce: nonce, Memo: f.memo, ValidUntil: f.validUntil})
 		}})
 	})

@@ -29,6 +29,7 @@ type sendFlags struct {
 	nonce      uint64
 	memo       string
 	validUntil string
+	given      func() bool // --nonce stands on the command line; nil where no nonce is taken
 }
 
 // keyFlag adds --key alone, for what takes no nonce.
@@ -39,6 +40,7 @@ func (f *sendFlags) keyFlag(cmd *cobra.Command) {
 // add adds the flags of what a nonce guards.
 func (f *sendFlags) add(cmd *cobra.Command) {
 	f.keyFlag(cmd)
+	f.given = func() bool { return cmd.Flags().Changed("nonce") }
 	cmd.Flags().Uint64Var(&f.nonce, "nonce", 0, "the `number` of this debit (default the next)")
 	cmd.Flags().StringVar(&f.memo, "memo", "", "`words` kept with it for ever")
 	cmd.Flags().StringVar(&f.validUntil, "valid-until", "", "refuse it from this `time` on (RFC 3339)")
@@ -51,13 +53,17 @@ func (f *sendFlags) check() error {
 			return usage("--key %q: %w", f.key, err)
 		}
 	}
+	if f.nonce == 0 && f.given != nil && f.given() {
+		return usage("--nonce 0: nonces begin with 1; leave it out to have the next one looked up")
+	}
 	_, err := timeArg("--valid-until", f.validUntil)
 	return err
 }
 
 // order is one change to ask for.
 type order struct {
-	payer string // the account whose nonce it takes; "" for none
+	payer string       // the account whose nonce it takes; "" for none
+	op    wire.BatchOp // what its posting must show, its nonce aside; none for what posts nothing
 	post  func(ctx context.Context, key string, nonce uint64) (client.Posted, error)
 }
 
@@ -66,7 +72,7 @@ func (a *app) order(ctx context.Context, c *client.Client, f *sendFlags, o order
 	if err := f.check(); err != nil {
 		return err
 	}
-	s := &sender{repeater: a.repeater(), flags: f, account: c.Account, tell: a.sayKey}
+	s := &sender{repeater: a.repeater(), flags: f, account: c.Account, node: c, tell: a.sayKey}
 	got, err := s.send(ctx, o)
 	if err != nil {
 		return err
@@ -74,7 +80,20 @@ func (a *app) order(ctx context.Context, c *client.Client, f *sendFlags, o order
 	if got.Replayed {
 		a.say("it had been done before: this is the receipt of then")
 	}
-	return a.showReceipt(got.Raw)
+	if err := a.showReceipt(got.Raw); err != nil {
+		return unshown(got.Raw, err)
+	}
+	return nil
+}
+
+// unshown says of a receipt that cannot be printed that it was given: who takes that for a refusal pays again.
+func unshown(receipt []byte, err error) error {
+	r, parseErr := record.ParseReceipt(receipt)
+	if parseErr != nil {
+		return err
+	}
+	return failed(judge(err).code, "not_shown", "do not send it again: `ronbox wallet tx "+r.TxID.String()+"` shows the receipt",
+		"it was done, and only the receipt could not be printed: %w", err)
 }
 
 // sayKey tells the key before it is used: whoever loses the answer repeats the call with it. A program is told as well.
@@ -89,6 +108,7 @@ type sender struct {
 	repeater
 	flags   *sendFlags
 	account func(ctx context.Context, account string) (wire.Account, error)
+	node    statements
 	tell    func(key string)
 }
 
@@ -96,7 +116,7 @@ type sender struct {
 // is chosen again.
 func (s *sender) send(ctx context.Context, o order) (got client.Posted, err error) {
 	for range maxRenewed {
-		nonce, chosen, err := s.nonce(ctx, o.payer)
+		nonce, chosen, err := s.nonce(ctx, o)
 		if err != nil {
 			return got, err
 		}
@@ -112,11 +132,17 @@ func (s *sender) send(ctx context.Context, o order) (got client.Posted, err erro
 			return err
 		})
 		taken, conflict := errors.AsType[*settledError](err)
+		if conflict {
+			err = taken.error
+		}
+		if lost || s.flags.key != "" {
+			if was := s.recall(ctx, err, o, key, nonce); was != nil {
+				return client.Posted{Raw: was, Replayed: true}, nil
+			}
+		}
 		switch {
 		case conflict && chosen && !lost:
-			s.retrying("nonce %d: %v; choosing another", nonce, taken.error)
-		case conflict:
-			return got, explained(taken.error, key, lost)
+			s.retrying("nonce %d: %v; choosing another", nonce, err)
 		default:
 			return got, explained(err, key, lost)
 		}
@@ -128,9 +154,10 @@ func (s *sender) send(ctx context.Context, o order) (got client.Posted, err erro
 // settledError keeps an error from being waited out. It is not the error that it holds.
 type settledError struct{ error }
 
-// nonce is the one to send: that of the flags, that which stands in the key of an earlier call, or the account's next.
-func (s *sender) nonce(ctx context.Context, payer string) (nonce uint64, chosen bool, err error) {
-	if payer == "" {
+// nonce is the one to send: that of the flags, that which stands in the key of an earlier call or was sent with it, or
+// the account's next.
+func (s *sender) nonce(ctx context.Context, o order) (nonce uint64, chosen bool, err error) {
+	if o.payer == "" {
 		return 0, false, nil
 	}
 	if s.flags.nonce != 0 {
@@ -139,8 +166,13 @@ func (s *sender) nonce(ctx context.Context, payer string) (nonce uint64, chosen 
 	if n, ok := nonceIn(s.flags.key); ok {
 		return n, false, nil
 	}
+	if s.flags.key != "" {
+		if was, err := s.find(ctx, o.op, func(p *posting) bool { return p.Idem == s.flags.key }); err != nil || was != nil {
+			return wasNonce(was), false, err
+		}
+	}
 	err = s.repeat(ctx, "look up the nonce", func() error {
-		acc, err := s.account(ctx, payer)
+		acc, err := s.account(ctx, o.payer)
 		nonce = acc.NextNonce
 		return err
 	})
@@ -186,14 +218,14 @@ func explained(err error, key string, lost bool) error {
 	if err == nil {
 		return nil
 	}
-	f := &failure{verdict: judge(err), err: err, details: map[string]any{"idempotency_key": key}}
+	f := &failure{verdict: judge(err), err: err, details: map[string]any{"idempotency_key": key}, unsettled: lost}
 	switch p, refused := errors.AsType[*wire.Problem](err); {
 	case lost:
 		f.next = "whether it was done is not known: the same command with --key " + key + " does it if it was not, and shows its receipt if it was"
 	case refused && p.Code == "IDEMPOTENCY_CONFLICT":
-		f.next = "the key was used for another request: repeat that one as it was, its --nonce too, or leave --key out"
+		f.next = "the key was used for another request, see `ronbox wallet history`: repeat that one as it was, its --nonce too; what is new takes a new key"
 	case refused && p.Code == codeNonce:
-		f.next = "`ronbox wallet seq` shows the next nonce; leave --nonce out to have it looked up"
+		f.next = "`ronbox wallet seq` shows the next nonce, which is taken where --nonce and --key are left out; `ronbox wallet history` shows what has used this one"
 	case client.Retryable(err):
 		f.next = "nothing was done: try again with --key " + key
 	}

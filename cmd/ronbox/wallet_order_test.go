@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"ronbox/engines"
+	"ronbox/engines/ledger/record"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire"
 )
@@ -165,6 +167,39 @@ func TestKeyHoldsTheNonce(t *testing.T) {
 	} {
 		if n, ok := nonceIn(key); n != want && ok {
 			t.Errorf("nonceIn(%q) = %d, %t", key, n, ok)
+		}
+	}
+}
+
+// fakeStatement is a node whose keys are forgotten: it refuses the nonce, and its statement has what was done.
+type fakeStatement struct {
+	fakePayer
+	entries []wire.HistoryEntry
+}
+
+func (f *fakeStatement) History(_ context.Context, q client.HistoryQuery) (wire.History, error) {
+	if q.Account != "alice" {
+		return wire.History{}, fmt.Errorf("asked for %+v", q)
+	}
+	return wire.History{Entries: f.entries}, nil
+}
+
+func (f *fakeStatement) Tx(context.Context, string) ([]byte, error) { return f.entries[0].Receipt, nil }
+
+// What was paid is not refused when it is repeated with its key after the node has forgotten that, whatever the key
+// looks like; another payment under the same key is.
+func TestRepeatOfWhatIsForgotten(t *testing.T) {
+	for _, key := range []string{"cli-7-01JD3V9T5E8Q2X7RZ4M6K0ABCD", "mine"} {
+		was := record.Receipt{TxID: record.NewTxID(5e6, 5, 0), Op: record.OpTransfer, From: "alice", To: "bob", Asset: "ron", Amount: engines.AmountOf(0, 9),
+			Nonce: 7, Idem: key, At: 5e6, Seq: 5, Batch: 1, Version: 1}
+		f := &fakeStatement{fakePayer{next: 8, done: map[string]uint64{}}, []wire.HistoryEntry{{Receipt: was.AppendJSON(nil)}}}
+		for amount, paid := range map[string]bool{"9": true, "8": false} {
+			s := &sender{repeater: impatient(), flags: &sendFlags{key: key}, account: f.account, node: f, tell: func(string) {}}
+			op := wire.BatchOp{Op: wire.OpTransfer, From: "alice", To: "bob", Asset: "ron", AmountMinor: amount}
+			got, err := s.send(t.Context(), order{payer: "alice", op: op, post: f.post})
+			if paid && (err != nil || !got.Replayed || string(got.Raw) != string(was.AppendJSON(nil))) || !paid && !isCode(err, codeNonce) || len(f.done) > 0 {
+				t.Errorf("%s, %s: %+v, %v, done %v", key, amount, got, err, f.done)
+			}
 		}
 	}
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"net/http"
 
 	"ronbox/engines/ledger/record"
 	"ronbox/httpapi/client"
@@ -71,4 +73,31 @@ func (r *repeater) payeeOf(ctx context.Context, node statements, hold string) (a
 
 func unsoundReceipt(err error) error {
 	return failed(exitBad, "node_inconsistent", "compare it with `ronbox ledger proof`", "the node's answer is no sound receipt: %w", err)
+}
+
+// statementOf names the statement that shows whether op was done: the payer's, but where that is the asset itself. ""
+// is none: there is no such hold.
+func (r *repeater) statementOf(ctx context.Context, node statements, op *wire.BatchOp) (account, asset string, err error) {
+	switch {
+	case op.Hold != "":
+		account, asset, err = r.payeeOf(ctx, node, op.Hold)
+		if p, ok := errors.AsType[*wire.Problem](err); ok && p.Status == http.StatusNotFound {
+			return "", "", nil
+		}
+		return account, asset, err
+	case op.From == "":
+		return op.To, op.Asset, nil
+	}
+	return op.From, op.Asset, nil
+}
+
+// isPosting tells whether p is what op asks for. A nonce is used once, a hold ends once.
+func isPosting(op *wire.BatchOp, p *posting) bool {
+	if p.Op.String() != op.Op {
+		return false
+	}
+	if op.Hold != "" {
+		return p.Hold.String() == op.Hold && (op.AmountMinor == "" || op.AmountMinor == p.Amount.String())
+	}
+	return p.Nonce == op.Nonce && p.From == op.From && p.To == op.To && p.Amount.String() == op.AmountMinor && p.memo == op.Memo
 }
