@@ -53,3 +53,30 @@ func (l *Local) SealSlice(ctx context.Context) error {
 	_, err := store.Commit(ctx, l.store, store.Bulk, &seal{slice})
 	return err
 }
+
+// broken is a command that panics once its ops are done.
+type broken struct{ *post }
+
+// Kind names the command.
+func (broken) Kind() string { return "ledger.broken/1" }
+
+// Apply panics.
+func (c broken) Apply(r store.Reader, at store.Stamp, w *store.Writes) (*posted, error) {
+	if _, err := c.post.Apply(r, at, w); err != nil {
+		return nil, err
+	}
+	panic("a bug")
+}
+
+// Break commits op by a command that panics at its end.
+func (l *Local) Break(ctx context.Context, op Op) error {
+	s := l.resolver(ctx)
+	actions, err := s.resolve([]Op{op})
+	if err == nil {
+		_, err = store.Commit[*posted](ctx, l.store, store.Work, broken{l.post(s, actions)})
+	}
+	if err != nil && !errors.Is(err, store.ErrInternal) {
+		err = l.unavailable(err)
+	}
+	return err
+}
