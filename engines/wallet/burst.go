@@ -91,9 +91,9 @@ func (b *burst) call(ctx context.Context) ([]ledger.Outcome, error) {
 			until = j.deadline
 		}
 	}
-	ctx, cancel := context.WithDeadline(ctx, until.Add(replyGrace))
-	defer cancel()
-	return b.e.link.commit(ctx, b.ops, b.weight)
+	within := lateBy(ctx, until.Add(replyGrace))
+	defer within.release()
+	return b.e.link.commit(within, b.ops, b.weight)
 }
 
 // replyGrace is how long after its deadline a caller still waits for a job that was begun.

@@ -84,13 +84,13 @@ func (l *link) try(ctx context.Context, op string, weight int, call func(context
 
 // timed makes one call within the time of a call and books it.
 func (l *link) timed(ctx context.Context, op string, call func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, l.set().Retry.RPCTimeout.D())
-	defer cancel()
 	began := time.Now()
+	within := lateBy(ctx, began.Add(l.set().Retry.RPCTimeout.D()))
+	defer within.release()
 	if op == opCommit {
 		defer l.calls.end(l.calls.begin(began))
 	}
-	err := call(ctx)
+	err := call(within)
 	took := time.Since(began)
 	l.m.call(op, err, took)
 	if err == nil && op == opCommit {

@@ -37,6 +37,7 @@ type slot struct {
 	owner   *burst        // that has reserved; guarded by shard.mu, as is all below
 	noted   []span
 	waiting []*job
+	few     [2]span // where the first ones are noted: most accounts have one job under way
 }
 
 // span are consecutive nonces of one job: from lo up to hi, without hi.
@@ -78,6 +79,7 @@ func (n *nonces) note(j *job) {
 		s := h.slots[d.account]
 		if s == nil {
 			s = &slot{account: d.account, shard: h}
+			s.noted = s.few[:0]
 			h.slots[d.account] = s
 			n.live.Add(1)
 		}

@@ -85,7 +85,8 @@ func (w *worker) work(ctx context.Context) {
 	w.e.m.busy.Add(1)
 	defer w.e.m.busy.Add(-1)
 	slices.SortStableFunc(w.jobs, (*job).order)
-	w.b = &burst{e: w.e}
+	n := min(len(w.jobs), w.e.boot.WorkerBurst)
+	w.b = &burst{e: w.e, jobs: make([]*job, 0, n), ops: make([]ledger.Op, 0, n)}
 	for len(w.jobs) > 0 && len(w.b.jobs) < w.e.boot.WorkerBurst && w.b.weight <= burstRoom {
 		w.now = w.jobs[0]
 		w.jobs = w.jobs[1:]
