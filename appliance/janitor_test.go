@@ -48,10 +48,12 @@ func inBubble(t *testing.T, cfg *config.Config, work func(t *testing.T, n *Node)
 	})
 }
 
-// bubbled is a dev node with a change.
+// bubbled is a dev node with a change, for hours in which nothing is paid: what looks every some milliseconds whether there is
+// work does not run, or seldom, since a test pays for each look.
 func bubbled(t *testing.T, change func(*config.Config)) *config.Config {
 	t.Helper()
 	cfg, _ := devConfig(t)
+	cfg.Wallet.Enabled, cfg.Ledger.FlushEvery = false, unit.Duration(10*time.Second)
 	change(cfg)
 	return cfg
 }
