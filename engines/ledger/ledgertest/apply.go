@@ -199,7 +199,7 @@ func (b *books) opened(name string, m *move) {
 	}
 	a := account{ref: uint64(len(b.accounts) + 1), opened: uint64(len(b.entries) + 1)}
 	b.accounts[name] = a
-	b.append(record.Record{Op: record.OpOpen, At: m.at, From: a.ref, Name: name}, record.Receipt{Op: record.OpOpen, From: name})
+	b.append(record.Record{Op: record.OpOpen, Flags: m.flags, At: m.at, From: a.ref, Name: name}, record.Receipt{Op: record.OpOpen, From: name})
 }
 
 // declare makes an asset and its issuance account.

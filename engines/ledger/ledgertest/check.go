@@ -1,6 +1,9 @@
 package ledgertest
 
 import (
+	"strings"
+	"time"
+
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
@@ -8,7 +11,11 @@ import (
 
 // checkOps refuses what no state of the ledger could take.
 func checkOps(ops []ledger.Op, internal bool) error {
+	count := len(ops)
 	for i, o := range ops {
+		if count += len(o.Ops); count > ledger.MaxOps {
+			return &ledger.OpError{Index: i, Field: "ops", Reason: "are too many"}
+		}
 		if field, reason := checkOp(o, internal); field != "" {
 			return &ledger.OpError{Index: i, Field: field, Reason: reason}
 		}
@@ -16,12 +23,15 @@ func checkOps(ops []ledger.Op, internal bool) error {
 	return nil
 }
 
-func checkOp(o ledger.Op, internal bool) (field, reason string) {
+func checkOp(o ledger.Op, inner bool) (field, reason string) {
 	parties := map[record.Op][]string{
 		record.OpIssue: {o.To}, record.OpBurn: {o.From}, record.OpTransfer: {o.From, o.To}, record.OpHold: {o.From, o.To}, record.OpFlags: {o.From},
 	}
 	if record.CheckMemo(o.Memo) != nil {
 		return "memo", "is none"
+	}
+	if inner && (o.Dedupe.Key != "" || o.Code == record.OpBatch || o.Code == record.OpAsset) {
+		return "code", "no batch, no asset and no key of its own inside a whole"
 	}
 	if o.Idem != "" && record.CheckIdem(o.Idem) != nil {
 		return "idem", "is none"
@@ -37,8 +47,8 @@ func checkOp(o ledger.Op, internal bool) (field, reason string) {
 			return "ops", "are none"
 		}
 		for _, inner := range o.Ops {
-			if field, reason := checkOp(inner, internal); field != "" || inner.Code == record.OpBatch || inner.Code == record.OpAsset {
-				return "ops." + field, "no batch and no asset, or " + reason
+			if field, reason := checkOp(inner, true); field != "" {
+				return "ops." + field, reason
 			}
 		}
 	case record.OpIssue, record.OpTransfer, record.OpBurn, record.OpHold:
@@ -55,7 +65,6 @@ func checkOp(o ledger.Op, internal bool) (field, reason string) {
 }
 
 func checkPayment(o ledger.Op) (field, reason string) {
-	issuance := engines.IssuanceAccount(o.Asset)
 	switch {
 	case o.Amount.IsZero():
 		return "amount", "is zero"
@@ -63,10 +72,10 @@ func checkPayment(o ledger.Op) (field, reason string) {
 		return "asset", "is none"
 	case o.From == o.To:
 		return "to", "is the account that pays"
-	case o.From == issuance || o.To == issuance:
+	case strings.HasPrefix(o.From, "sys:issue:") || strings.HasPrefix(o.To, "sys:issue:"):
 		return "account", "only issue and burn move issuance accounts"
-	case o.Code == record.OpHold && o.ExpiresIn <= 0:
-		return "expires_in", "is not above zero"
+	case o.Code == record.OpHold && (o.ExpiresIn <= 0 || o.ExpiresIn > 31*24*time.Hour):
+		return "expires_in", "is not above zero, or above a month"
 	}
 	return "", ""
 }

@@ -3,6 +3,7 @@ package ledgertest
 import (
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,6 +71,7 @@ func refusals(s *suite) {
 	now := s.clock.Now().UnixNano()
 	s.refuse(transfer(func(o *ledger.Op) { o.ValidUntil = now }), record.Expired)
 	s.refuse(transfer(func(o *ledger.Op) { o.Asset = "gold" }), record.AssetUnknown)
+	s.refuse(ledger.Op{Code: record.OpFlags, From: "sys:issue:gold", Set: record.Frozen}, record.AssetUnknown) // its declaration opens it
 	if r := s.refuse(transfer(func(o *ledger.Op) { o.Nonce = 2 }), record.NonceGap); r.Expected != 1 {
 		s.Fatalf("%+v", r)
 	}
@@ -113,7 +115,7 @@ func precedence(s *suite) {
 		{record.NonceGap, func() { o.Nonce = 1 }},
 		{record.LimitOp, func() { o.Limits = &ledger.Limits{Daily: ron(700), AccountTotal: ron(20)} }},
 		{record.InsufficientFunds, func() { s.accept(s.issue("alice", 900)) }},
-		{record.LimitDaily, func() { o.Limits = &ledger.Limits{AccountTotal: ron(20)} }},
+		{record.LimitDaily, func() { o.Limits = &ledger.Limits{AccountTotal: ron(20)} }}, // of the account first, then of the token
 		{record.LimitDaily, func() { o.Daily = engines.Amount{} }},
 		{record.LimitTotal, func() { o.Limits = nil }},
 	} {
@@ -129,6 +131,35 @@ func precedence(s *suite) {
 	s.refuse(o, record.Expired)
 }
 
+// precedenceOfHolds: the same for the end of a hold.
+func precedenceOfHolds(s *suite) {
+	s.accept(s.issue("alice", 100))
+	h := s.accept(s.hold("alice", "bob", 10, time.Hour))
+	o := ledger.Op{Code: record.OpCapture, Hold: record.NewTxID(h.At, h.Seq+7, 1), Amount: ron(11), ValidUntil: 1}
+	lock := func(set, clear record.Flags) {
+		s.accept(ledger.Op{Code: record.OpFlags, From: "bob", Set: set, Clear: clear})
+	}
+	s.refuse(o, record.Expired)
+	o.ValidUntil = 0
+	s.refuse(o, record.HoldUnknown)
+	o.Hold = h.TxID
+	lock(record.NoCredit, 0)
+	s.refuse(o, record.AccountLocked)
+	lock(0, record.NoCredit)
+	s.refuse(o, record.InsufficientFunds)
+	s.clock.Advance(2 * time.Hour)
+	s.refuse(o, record.HoldExpired) // before what is asked of it
+	lock(record.Frozen, 0)
+	s.refuse(o, record.AccountLocked)
+	second := s.hold("alice", "carol", 1000, time.Hour)
+	second.Limits = &ledger.Limits{PerOp: ron(999), OpenHolds: 1}
+	s.refuse(second, record.LimitOp)
+	second.Limits = &ledger.Limits{OpenHolds: 1}
+	s.refuse(second, record.LimitHolds)
+	second.Limits = nil
+	s.refuse(second, record.InsufficientFunds)
+}
+
 // malformed: what no ledger could take is an error, and nothing of the call is done.
 func malformed(s *suite) {
 	good := ledger.Op{Code: record.OpIssue, To: "alice", Asset: "ron", Amount: ron(1), Nonce: 1}
@@ -139,25 +170,35 @@ func malformed(s *suite) {
 	}
 	before := s.head()
 	for what, bad := range map[string]ledger.Op{
-		"no code":               change(func(o *ledger.Op) { o.Code = 0 }),
-		"a code not of callers": change(func(o *ledger.Op) { o.Code = record.OpExpire }),
-		"amount zero":           change(func(o *ledger.Op) { o.Amount = engines.Amount{} }),
-		"pays itself":           change(func(o *ledger.Op) { o.To = "alice" }),
-		"no payer":              change(func(o *ledger.Op) { o.From = "" }),
-		"a name out of grammar": change(func(o *ledger.Op) { o.To = "b ob" }),
-		"an asset likewise":     change(func(o *ledger.Op) { o.Asset = "Ron" }),
-		"from issuance":         change(func(o *ledger.Op) { o.From = "sys:issue:ron" }),
-		"to issuance":           change(func(o *ledger.Op) { o.To = "sys:issue:ron" }),
-		"a long memo":           change(func(o *ledger.Op) { o.Memo = strings.Repeat("m", record.MaxMemo+1) }),
-		"a hold of no time":     change(func(o *ledger.Op) { o.Code = record.OpHold }),
-		"a batch in a batch":    {Code: record.OpBatch, Ops: []ledger.Op{{Code: record.OpBatch, Ops: []ledger.Op{good}}}},
-		"a bad op in a batch":   {Code: record.OpBatch, Ops: []ledger.Op{good, change(func(o *ledger.Op) { o.To = "alice" })}},
-		"an asset in a batch":   {Code: record.OpBatch, Ops: []ledger.Op{{Code: record.OpAsset, Asset: "gold"}}},
-		"a batch of none":       {Code: record.OpBatch},
+		"no code":                change(func(o *ledger.Op) { o.Code = 0 }),
+		"a code not of callers":  change(func(o *ledger.Op) { o.Code = record.OpExpire }),
+		"amount zero":            change(func(o *ledger.Op) { o.Amount = engines.Amount{} }),
+		"pays itself":            change(func(o *ledger.Op) { o.To = "alice" }),
+		"no payer":               change(func(o *ledger.Op) { o.From = "" }),
+		"a name out of grammar":  change(func(o *ledger.Op) { o.To = "b ob" }),
+		"an asset likewise":      change(func(o *ledger.Op) { o.Asset = "Ron" }),
+		"from issuance":          change(func(o *ledger.Op) { o.From = "sys:issue:ron" }),
+		"to issuance":            change(func(o *ledger.Op) { o.To = "sys:issue:ron" }),
+		"another's issuance":     change(func(o *ledger.Op) { o.To = "sys:issue:gold" }),
+		"a long memo":            change(func(o *ledger.Op) { o.Memo = strings.Repeat("m", record.MaxMemo+1) }),
+		"a hold of no time":      change(func(o *ledger.Op) { o.Code = record.OpHold }),
+		"a hold for ever":        change(func(o *ledger.Op) { o.Code, o.ExpiresIn = record.OpHold, 32*24*time.Hour }),
+		"a key in a batch":       {Code: record.OpBatch, Ops: []ledger.Op{change(func(o *ledger.Op) { o.Dedupe.Key = "k" })}},
+		"more ops than a call's": {Code: record.OpBatch, Ops: slices.Repeat([]ledger.Op{good}, ledger.MaxOps)},
+		"a batch in a batch":     {Code: record.OpBatch, Ops: []ledger.Op{{Code: record.OpBatch, Ops: []ledger.Op{good}}}},
+		"a bad op in a batch":    {Code: record.OpBatch, Ops: []ledger.Op{good, change(func(o *ledger.Op) { o.To = "alice" })}},
+		"an asset in a batch":    {Code: record.OpBatch, Ops: []ledger.Op{{Code: record.OpAsset, Asset: "gold"}}},
+		"a batch of none":        {Code: record.OpBatch},
 	} {
 		_, err := s.Client.Commit(s.Context(), []ledger.Op{good, bad})
 		if e := (*ledger.OpError)(nil); !errors.As(err, &e) || e.Index != 1 {
 			s.Errorf("%s: %v, want an OpError of op 1", what, err)
+		}
+	}
+	for what, ops := range map[string][]ledger.Op{"no posting": nil, "too many": slices.Repeat([]ledger.Op{good}, ledger.MaxPostings+1)} {
+		_, err := s.Client.Settle(s.Context(), ledger.Once{Domain: "d", ID: "i"}, ops)
+		if e := (*ledger.OpError)(nil); !errors.As(err, &e) {
+			s.Errorf("a settlement of %s: %v, want an OpError", what, err)
 		}
 	}
 	if s.head() != before {

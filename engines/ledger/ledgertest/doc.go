@@ -11,8 +11,8 @@
 //
 // # Tasks and queues
 //
-// The bus of a Model is ledger.bus, as the engine's. There are no tasks: a Faulty delivers a second time, or late, in calls of its own, which
-// Close joins.
+// The bus of a Model is ledger.bus, as the engine's. There are no tasks: what a Faulty does a second time, or late, is done by the caller of
+// the call that it comes with, and by Close.
 //
 // # Lock order
 //

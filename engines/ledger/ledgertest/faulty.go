@@ -90,8 +90,11 @@ func (f *Faulty) begin(label string, write bool) fate {
 	return is
 }
 
-// due takes the late calls up to a number; the caller holds mu.
+// due takes the late calls up to a number, none while writes are paused; the caller holds mu.
 func (f *Faulty) due(upTo int) (due []lateCall) {
+	if f.blocked != nil {
+		return nil
+	}
 	var rest []lateCall
 	for _, l := range f.late {
 		if l.due <= upTo {

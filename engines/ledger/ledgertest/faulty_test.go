@@ -145,3 +145,27 @@ func TestPause(t *testing.T) {
 		}
 	})
 }
+
+// What is late stays late while writes are paused: a read does not bring it.
+func TestPauseKeepsWhatIsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewModel(nil)
+		f := NewFaulty(m, Faults{Late: 1})
+		if _, err := f.Commit(t.Context(), []ledger.Op{{Code: record.OpAsset, Asset: "ron"}}); !errors.Is(err, ledger.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		f.Pause()
+		for range 20 {
+			if _, err := f.Head(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if h, err := m.Head(t.Context()); err != nil || h.Seq != 0 {
+			t.Errorf("a write passed while paused: %+v, %v", h, err)
+		}
+		f.Resume()
+		if h, err := f.Head(t.Context()); err != nil || h.Seq == 0 {
+			t.Errorf("it is still late: %+v, %v", h, err)
+		}
+	})
+}

@@ -19,15 +19,22 @@ func (b *books) append(r record.Record, receipt record.Receipt) uint64 {
 // write renders an op that was decided.
 func (b *books) write(m *move, images []record.Image) uint64 {
 	r := record.Record{
-		Op: m.Code, Flags: m.flags, At: m.at, Nonce: m.Nonce, Idem: m.Idem, Memo: m.Memo, Set: m.Set, Clear: m.Clear, Images: images, Asset: b.assets[m.Asset].ref,
-		Principal: short(m.Principal), CapID: short(m.CapID), Dedupe: dedupe(m.Dedupe, m.Fingerprint),
+		Op: m.Code, Flags: m.flags, At: m.at, Idem: m.Idem, Memo: m.Memo, Images: images, Asset: b.assets[m.Asset].ref,
+		Dedupe: dedupe(m.Dedupe, m.Fingerprint),
 	}
-	receipt := record.Receipt{Op: m.Code, Asset: m.Asset, Nonce: m.Nonce, Idem: m.Idem, Hold: m.Hold}
+	if m.flags&record.FlagInner == 0 { // who asked is said once, by the batch
+		r.Principal, r.CapID = short(m.Principal), short(m.CapID)
+	}
+	if spends(m.Code) {
+		r.Nonce = m.Nonce
+	}
+	receipt := record.Receipt{Op: m.Code, Asset: m.Asset, Nonce: r.Nonce, Idem: m.Idem, Hold: m.Hold}
 	switch m.Code {
 	case record.OpAsset:
 		r.Name, r.From = m.Asset, b.accounts[engines.IssuanceAccount(m.Asset)].ref
 	case record.OpFlags:
-		r.From, receipt.From = b.accounts[m.From].ref, m.From
+		r.From, r.Asset, r.Set, r.Clear = b.accounts[m.From].ref, 0, m.Set, m.Clear
+		receipt.From, receipt.Asset = m.From, ""
 	default:
 		r.From, r.To, r.Amount, r.Hold = b.accounts[m.from].ref, b.accounts[m.to].ref, amount(m.sum), m.Hold.Seq()
 		receipt.From, receipt.To, receipt.Amount = m.from, m.to, r.Amount
@@ -54,10 +61,16 @@ func (b *books) writeBatch(o ledger.Op, at int64, results []verdict) (first uint
 	parts := (len(bytes) + record.MaxResults - 1) / record.MaxResults
 	for p := range parts {
 		r := record.Record{
-			Op: record.OpBatch, At: at, Idem: o.Idem, Part: uint16(p), Parts: uint16(parts), Principal: short(o.Principal), CapID: short(o.CapID),
-			Results: bytes[p*record.MaxResults : min((p+1)*record.MaxResults, len(bytes))], Dedupe: dedupe(o.Dedupe, o.Fingerprint),
+			Op: record.OpBatch, At: at, Part: uint16(p), Parts: uint16(parts), Principal: short(o.Principal), CapID: short(o.CapID),
+			Results: bytes[p*record.MaxResults : min((p+1)*record.MaxResults, len(bytes))],
 		}
-		if seq := b.append(r, record.Receipt{Op: record.OpBatch, Idem: o.Idem}); p == 0 {
+		if o.Atomic {
+			r.Flags = record.FlagAtomic
+		}
+		if p == 0 {
+			r.Idem, r.Memo, r.Dedupe = o.Idem, o.Memo, dedupe(o.Dedupe, o.Fingerprint)
+		}
+		if seq := b.append(r, record.Receipt{Op: record.OpBatch, Idem: r.Idem}); p == 0 {
 			first = seq
 		}
 	}
@@ -67,7 +80,7 @@ func (b *books) writeBatch(o ledger.Op, at int64, results []verdict) (first uint
 
 // writeOnce renders the binding of a permanent id.
 func (b *books) writeOnce(o ledger.Once, at int64) uint64 {
-	r := record.Record{Op: record.OpOnce, At: at, Principal: short(o.Principal)}
+	r := record.Record{Op: record.OpOnce, Flags: record.FlagAtomic, At: at, Principal: short(o.Principal)}
 	r.Dedupe = record.Dedupe{Kind: record.DedupeOnce, Key: half(o.Domain + "\x00" + o.ID), Fingerprint: o.Digest}
 	if o.Guard.Key != "" {
 		r.Guard = record.Guard{Key: half(o.Guard.Key), Owner: half(o.Guard.Owner)}

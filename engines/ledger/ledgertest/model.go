@@ -88,6 +88,9 @@ func (m *Model) Commit(ctx context.Context, ops []ledger.Op) (outs []ledger.Outc
 // Settle does all ops or none, under an id that counts for ever.
 func (m *Model) Settle(ctx context.Context, o ledger.Once, ops []ledger.Op) (out ledger.Outcome, err error) {
 	whole := ledger.Op{Code: record.OpBatch, Atomic: true, Ops: ops}
+	if len(ops) == 0 || len(ops) > ledger.MaxPostings {
+		return out, &ledger.OpError{Field: "ops", Reason: "are none, or too many"}
+	}
 	if err := checkOps(ops, true); err != nil {
 		return out, err
 	}

@@ -1,10 +1,13 @@
 package ledgertest
 
 import (
+	"bytes"
 	"testing"
+	"time"
 
 	"ronbox/engines"
 	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/lverify"
 	"ronbox/engines/ledger/record"
 )
 
@@ -32,5 +35,62 @@ func TestModelProvesWhatItAnswers(t *testing.T) {
 	}
 	if v, err := m.Balance(t.Context(), "bob", "ron", 0); err != nil || v.Posted != ten {
 		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+// The journal of a Model is as true as a ledger's: an export of it is proven.
+func TestModelsExportIsProven(t *testing.T) {
+	for seed := range uint64(8) {
+		clock := NewClock()
+		m, d := NewModel(clock.Now), NewDice(seed)
+		if err := m.Declare(t.Context(), "ron", "silver"); err != nil {
+			t.Fatal(err)
+		}
+		for range 200 {
+			clock.Advance(time.Minute)
+			ops := d.Call()
+			for i := range ops {
+				for k := range ops[i].Ops { // as the engine, it does not say in a batch's ops who asked for the batch
+					ops[i].Ops[k].Principal = "someone"
+				}
+			}
+			outs, err := m.Commit(t.Context(), ops)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, out := range outs {
+				d.Note(ops[i], out)
+			}
+			if err := m.Sweep(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		big := ledger.Op{Code: record.OpBatch, Dedupe: ledger.DedupeKey{Scope: "s", Key: "big"}, Idem: "big", Memo: "many"}
+		for i := range 2 * record.MaxResults {
+			nonce := d.nonces["sys:issue:ron"] + uint64(i) + 1
+			big.Ops = append(big.Ops, ledger.Op{Code: record.OpIssue, To: "zoe", Asset: "ron", Amount: engines.AmountOf(0, 1), Nonce: nonce})
+		}
+		pay := []ledger.Op{{Code: record.OpTransfer, From: "zoe", To: "yves", Asset: "ron", Amount: engines.AmountOf(0, 1)}}
+		if outs, err := m.Commit(t.Context(), []ledger.Op{big}); err != nil || outs[0].Reject != nil {
+			t.Fatalf("%+v, %v", outs, err)
+		}
+		if out, err := m.Settle(t.Context(), ledger.Once{Domain: "d", ID: "i"}, pay); err != nil || out.Reject != nil {
+			t.Fatalf("%+v, %v", out, err)
+		}
+		var text bytes.Buffer
+		err := m.Export(t.Context(), 0, 0, func(l record.Line) error {
+			text.Write(l.Append(nil))
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		head, err := m.Head(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rep, err := lverify.VerifyExport(t.Context(), &text, lverify.Options{}); err != nil || !rep.OK || rep.Head != head {
+			t.Fatalf("seed %d: %+v, %v", seed, rep, err)
+		}
 	}
 }

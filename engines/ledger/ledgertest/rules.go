@@ -2,6 +2,7 @@ package ledgertest
 
 import (
 	"math/big"
+	"strings"
 
 	"ronbox/engines"
 	"ronbox/engines/ledger"
@@ -51,7 +52,10 @@ func (b *books) checkParties(m *move) *ledger.Reject {
 		}
 		m.hold, m.from, m.to, m.Asset = h, h.from, h.to, h.asset
 	}
-	if m.Code == record.OpAsset || m.Code == record.OpFlags {
+	switch _, known := b.accounts[m.From]; {
+	case m.Code == record.OpFlags && !known && strings.HasPrefix(m.From, "sys:issue:"):
+		return refuse(record.AssetUnknown)
+	case m.Code == record.OpAsset, m.Code == record.OpFlags:
 		return nil
 	}
 	if _, ok := b.assets[m.Asset]; !ok {
