@@ -28,6 +28,8 @@ func formatPattern(name string) (pattern string, known bool) {
 		pattern = `[A-Za-z0-9+/]{86}==`
 	case "time": // RFC 3339 in UTC, spelled as it was hashed
 		pattern = `[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z`
+	case "instant": // RFC 3339
+		pattern = `[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})`
 	case "version": // of a schema
 		pattern = `[0-9]+\.[0-9]+\.[0-9]+`
 	default:

@@ -182,6 +182,7 @@ func TestSpellings(t *testing.T) {
 		{"VerifyRequest", "amount", []string{"", "0", "7", strings.Repeat("9", 39)}, []string{"00", "07", "-1", "1.0", "1e3", strings.Repeat("9", 40)}},
 		{"TokenInfo", "tid", []string{"01JTC0000000000000000000AA"}, []string{"", "01jtc0000000000000000000aa", "81JTC0000000000000000000AA", "01JTC0000000000000000000AU"}},
 		{"Update", "committed_at", []string{"2026-01-02T03:04:05Z", "2026-01-02T03:04:05.5Z"}, []string{"", "2026-01-02T03:04:05+00:00", "2026-01-02 03:04:05Z"}},
+		{"Transfer", "valid_until", []string{"2026-01-02T03:04:05Z", "2026-01-02T03:04:05.123456789+05:30"}, []string{"", "2026-01-02", "2026-01-02T03:04:05", "2026-01-02T3:04:05Z", "2026-01-02T03:04:05,5Z"}},
 	} {
 		s := all[tt.body].Properties[tt.member]
 		for _, text := range tt.yes {

@@ -23,7 +23,7 @@ type Issue struct {
 	AmountMinor string `json:"amount_minor" format:"positive"`
 	Nonce       uint64 `json:"nonce" doc:"of the asset's issuance account: the last one and 1"`
 	Memo        string `json:"memo,omitzero" doc:"at most 128 bytes, kept for ever"`
-	ValidUntil  string `json:"valid_until,omitzero" format:"time" doc:"refused from then on"`
+	ValidUntil  string `json:"valid_until,omitzero" format:"instant" doc:"refused from then on"`
 }
 
 // Transfer is the body of POST /v1/transfer.
@@ -34,7 +34,7 @@ type Transfer struct {
 	AmountMinor string `json:"amount_minor" format:"positive"`
 	Nonce       uint64 `json:"nonce" doc:"of the account that pays: the last one and 1"`
 	Memo        string `json:"memo,omitzero" doc:"at most 128 bytes, kept for ever"`
-	ValidUntil  string `json:"valid_until,omitzero" format:"time" doc:"refused from then on"`
+	ValidUntil  string `json:"valid_until,omitzero" format:"instant" doc:"refused from then on"`
 }
 
 // Burn is the body of POST /v1/burn.
@@ -44,7 +44,7 @@ type Burn struct {
 	AmountMinor string `json:"amount_minor" format:"positive"`
 	Nonce       uint64 `json:"nonce" doc:"of the account that pays: the last one and 1"`
 	Memo        string `json:"memo,omitzero" doc:"at most 128 bytes, kept for ever"`
-	ValidUntil  string `json:"valid_until,omitzero" format:"time" doc:"refused from then on"`
+	ValidUntil  string `json:"valid_until,omitzero" format:"instant" doc:"refused from then on"`
 }
 
 // Hold is the body of POST /v1/hold.
@@ -56,7 +56,7 @@ type Hold struct {
 	Nonce       uint64 `json:"nonce" doc:"of the account that pays: the last one and 1"`
 	ExpiresInS  uint64 `json:"expires_in_s" doc:"seconds, 1 to 2592000"`
 	Memo        string `json:"memo,omitzero" doc:"at most 128 bytes, kept for ever"`
-	ValidUntil  string `json:"valid_until,omitzero" format:"time" doc:"refused from then on"`
+	ValidUntil  string `json:"valid_until,omitzero" format:"instant" doc:"refused from then on"`
 }
 
 // Capture is the body of POST /v1/capture. It ends the hold: what it does not take goes back.
@@ -99,7 +99,7 @@ type BatchOp struct {
 	ExpiresInS  uint64 `json:"expires_in_s,omitzero"`
 	Hold        string `json:"hold,omitzero" format:"txid"`
 	Memo        string `json:"memo,omitzero"`
-	ValidUntil  string `json:"valid_until,omitzero" format:"time"`
+	ValidUntil  string `json:"valid_until,omitzero" format:"instant"`
 }
 
 // BatchAnswer is the answer to Batch. It is one and the same, byte for byte, however often the request is repeated.
