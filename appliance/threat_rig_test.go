@@ -2,7 +2,6 @@ package appliance
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,8 +18,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 
 	"ronbox/appliance/config"
 	"ronbox/engines/registry/record"
@@ -124,19 +121,10 @@ func (s *siege) probe() {
 	}
 }
 
-// scrape is what /metrics says, by family.
+// scrape is what a scrape would show, by family.
 type scrape map[string]*dto.MetricFamily
 
-func (s *siege) scrape() scrape {
-	s.t.Helper()
-	got := s.ask(quietHost, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	all, err := parser.TextToMetricFamilies(bytes.NewReader(got.body))
-	if got.status != http.StatusOK || err != nil {
-		s.t.Fatalf("scrape: %d, %v", got.status, err)
-	}
-	return all
-}
+func (s *siege) scrape() scrape { return s.gathered() }
 
 // sum adds the series of a family that have the labels, given as name and value.
 func (m scrape) sum(name string, labels ...string) (sum float64) {
