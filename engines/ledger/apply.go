@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"fmt"
+
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
 	"ronbox/store"
@@ -99,12 +101,10 @@ func (x *run) again(a *action) (result, bool) {
 	if seq == 0 {
 		return result{}, false
 	}
-	raw := x.raw(seq)
-	if raw == nil {
-		return result{}, false
-	}
 	var rec record.Record
-	if err := rec.Decode(raw); err != nil {
+	if raw := x.raw(seq); raw == nil {
+		panic(&store.RowError{Bucket: "ledger/journal", Cause: fmt.Errorf("record %d, to which a key leads, is not there", seq)})
+	} else if err := rec.Decode(raw); err != nil {
 		panic(&store.RowError{Bucket: "ledger/journal", Cause: err})
 	}
 	switch {

@@ -84,15 +84,15 @@ func spreadOnce(k tables.OnceKey) uint64 { return uint64(k.Key[0]) | uint64(k.Ke
 // Begin opens the tentative layer of a group. There is none until a command of the ledger comes.
 func (b *books) Begin() { b.told.began() }
 
-// Committed publishes what the group did: rows first, then the tip, then whoever waits.
+// Committed publishes what the group did: rows first, then the tip, then what leads to its records and whoever waits for them.
 func (b *books) Committed() {
 	if !b.busy {
 		return
 	}
 	b.undo()
 	b.each(layers.publish)
-	b.idem.Committed()
 	b.show()
+	b.idem.Committed()
 	b.told.committed(b.events)
 	for _, t := range b.tickets {
 		t.resolve(groupSynced)

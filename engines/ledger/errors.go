@@ -59,7 +59,7 @@ func (e *OpError) Error() string {
 // Reject is a refusal by the rules: final for this state, and nothing was applied.
 type Reject struct {
 	Code      record.Result
-	Expected  uint64      // nonce_reused, nonce_gap: the number that would be taken
+	Expected  uint64      // nonce_reused, nonce_gap: the number that would be taken; 0: there is none left
 	Committed record.TxID // nonce_reused: the record that used it, if it was the account's last
 	Index     int         // of an atomic batch or a settlement: the first op that failed
 	Limit     string      // limit_…: which one, "per_op", "daily", "token_daily", "account_total", "open_holds"

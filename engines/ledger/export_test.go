@@ -40,7 +40,7 @@ func (l *Local) Forgetful(rows int) { l.books.clean = rows }
 
 // Lose has the ledger remember op as one that is on its way, as after a group that ended before it was applied.
 func (l *Local) Lose(op Op) {
-	a := action{op: &op, keyed: true, key: l.hash(l.keyed.Load(), op.Dedupe)}
+	a := action{op: &op, keyed: true, key: l.keyed.Load().hash(op.Dedupe)}
 	l.left.add(new(ticket), []action{a})
 }
 
@@ -80,3 +80,9 @@ func (l *Local) Break(ctx context.Context, op Op) error {
 	}
 	return err
 }
+
+// FlushDue does what the flusher does at a tick.
+func (l *Local) FlushDue(ctx context.Context) { l.flushDue(ctx) }
+
+// Bar puts the ledger into safe mode.
+func (l *Local) Bar() { l.enterSafeMode(errors.New("a test")) }

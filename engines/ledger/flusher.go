@@ -20,10 +20,15 @@ func (l *Local) runFlusher(ctx context.Context) error {
 			return context.Cause(ctx)
 		case <-l.flushTick.C():
 		}
-		for more := true; more && ctx.Err() == nil; {
-			_, err := l.flushSlice(ctx)
-			more = err == nil && l.behind()
-		}
+		l.flushDue(ctx)
+	}
+}
+
+// flushDue writes a slice, and more while there is much to do.
+func (l *Local) flushDue(ctx context.Context) {
+	for more := true; more && ctx.Err() == nil; {
+		done, err := l.flushSlice(ctx)
+		more = err == nil && !done && l.behind()
 	}
 }
 

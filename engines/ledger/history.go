@@ -34,7 +34,7 @@ func (l *Local) History(ctx context.Context, q HistoryQuery) (Page, error) {
 		return Page{}, err
 	}
 	walk, err := tables.NewWalk(tables.Query{
-		Of: of, Top: top.Balance, Oldest: !q.NewestFirst, Limit: q.Limit, Since: q.Since, Until: q.Until, Cursor: q.Cursor, Key: l.key,
+		Of: of, Top: top.Balance, Oldest: !q.NewestFirst, Limit: q.Limit, Since: q.Since, Until: q.Until, Cursor: q.Cursor, Key: l.keyed.Load().StoreKey,
 		Mark: top.mark,
 	})
 	for done := false; !done && err == nil; {

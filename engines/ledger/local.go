@@ -55,8 +55,7 @@ type Local struct {
 	m        *metrics
 
 	books *books
-	keyed atomic.Pointer[b3.Mode] // hashes dedupe keys; nil until the ledger has begun
-	key   tables.StoreKey         // of keyed, which is stored after it
+	keyed atomic.Pointer[hashKey] // of dedupe keys; nil until the ledger has begun
 	refs  *refCache
 	left  *pending
 	calls calls
@@ -69,6 +68,12 @@ type Local struct {
 }
 
 var _ Client = (*Local)(nil)
+
+// hashKey is the ledger's own key with the hash that it makes.
+type hashKey struct {
+	tables.StoreKey
+	mode *b3.Mode
+}
 
 // New wires a ledger and declares its buckets, its bus, metrics and probes. It does no I/O and starts nothing.
 func New(cfg Config, d Deps) *Local {

@@ -26,11 +26,11 @@ func (l *Local) Find(ctx context.Context, k DedupeKey, fingerprint b3.Digest, no
 	if err := l.readable(ctx); err != nil {
 		return out, false, err
 	}
-	mode := l.keyed.Load()
-	if mode == nil || k.Key == "" {
+	key := l.keyed.Load()
+	if key == nil || k.Key == "" {
 		return out, false, nil
 	}
-	seq, found, err := l.books.idem.Find(l.hash(mode, k), notBefore, func(fn func(store.Reader) error) error { return l.view(ctx, fn) })
+	seq, found, err := l.books.idem.Find(key.hash(k), notBefore, func(fn func(store.Reader) error) error { return l.view(ctx, fn) })
 	if err != nil || !found {
 		return out, false, l.readError(err)
 	}

@@ -110,8 +110,7 @@ func (l *Local) readAssets(r store.Reader) {
 }
 
 func (l *Local) useKey(key tables.StoreKey) {
-	l.key = key
-	l.keyed.Store(b3.Keyed([b3.Size]byte(key)))
+	l.keyed.Store(&hashKey{key, b3.Keyed([b3.Size]byte(key))})
 }
 
 // genesis is the command that gives a ledger the key of its idempotency keys' hashes.

@@ -16,7 +16,7 @@ import (
 type resolver struct {
 	l       *Local
 	ctx     context.Context
-	key     *b3.Mode
+	key     *hashKey
 	checked uint64
 	assets  *assets
 	at      int64 // the command is stamped later than this, whatever the wall clock does
@@ -147,7 +147,7 @@ func hash8(word string) (h [8]byte) {
 
 // find hashes the key, and looks for it in what is sealed, so that Apply need not.
 func (s *resolver) find(a *action) (err error) {
-	a.key, a.keyed, a.checked = s.l.hash(s.key, a.op.Dedupe), true, s.checked
+	a.key, a.keyed, a.checked = s.key.hash(a.op.Dedupe), true, s.checked
 	a.found, _, err = s.l.books.idem.Find(a.key, s.at-int64(a.op.TTL), s.view)
 	return err
 }
@@ -155,10 +155,10 @@ func (s *resolver) find(a *action) (err error) {
 func (s *resolver) view(fn func(store.Reader) error) error { return s.l.store.View(s.ctx, fn) }
 
 // hash is the key under which the index knows k.
-func (l *Local) hash(m *b3.Mode, k DedupeKey) idem.Key {
+func (h *hashKey) hash(k DedupeKey) idem.Key {
 	buf := make([]byte, 0, 160)
 	buf = append(append(append(buf, k.Scope...), 0), k.Key...)
-	return idem.Key(digest16(m.Sum(buf)))
+	return idem.Key(digest16(h.mode.Sum(buf)))
 }
 
 // read looks into the file for what memory did not have.
