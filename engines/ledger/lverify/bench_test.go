@@ -3,8 +3,11 @@ package lverify_test
 import (
 	"bytes"
 	"fmt"
+	"io"
+	"runtime"
 	"testing"
 
+	"ronbox/appliance/b3"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/lverify"
@@ -48,6 +51,86 @@ func busy(b *testing.B) *file {
 	}
 	f.flush()
 	return f
+}
+
+// made is the text of an export, as it is made up: n accounts, each with a flags record.
+type made struct {
+	n, next uint64
+	batch   record.Batch
+	prev    b3.Digest
+	text    []byte
+	leaves  []b3.Digest
+}
+
+// Read makes batches of some 4000 records.
+func (m *made) Read(p []byte) (int, error) {
+	if len(m.text) == 0 && m.next > 2*m.n {
+		return 0, io.EOF
+	}
+	if len(m.text) == 0 {
+		m.more()
+	}
+	n := copy(p, m.text)
+	m.text = m.text[n:]
+	return n, nil
+}
+
+func (m *made) more() {
+	if m.next == 0 {
+		m.next = 1
+		l := record.Line{Kind: record.LineFormat, From: 1}
+		m.text = l.Append(m.text[:0])
+		return
+	}
+	m.batch = record.Batch{No: m.batch.No + 1, First: m.next, At: int64(m.batch.No + 1), Prev: m.prev}
+	m.text, m.leaves = m.text[:0:0], m.leaves[:0]
+	for ; m.next <= 2*m.n && m.batch.Count < 4000; m.next++ {
+		r := record.Record{Op: record.OpFlags, Seq: m.next, Batch: m.batch.No, At: m.batch.At, From: (m.next + 1) / 2}
+		name := fmt.Sprint("account/", r.From)
+		if m.next%2 == 1 {
+			r.Op, r.Name = record.OpOpen, name
+		}
+		raw := r.Append(nil)
+		m.leaves = append(m.leaves, record.Leaf(raw))
+		l := record.Line{Kind: record.LineRecord, Raw: raw, Record: r, Names: record.Names{From: name}}
+		m.text = l.Append(m.text)
+		m.batch.Count++
+	}
+	m.batch.Merkle = record.MerkleRoot(m.leaves)
+	m.prev = m.batch.Root()
+	l := record.Line{Kind: record.LineBatch, Batch: m.batch}
+	m.text = l.Append(m.text)
+}
+
+// BenchmarkVerifyMemory tells the most memory that a whole check keeps for each of many accounts, less what was taken before it.
+func BenchmarkVerifyMemory(b *testing.B) {
+	const accounts = 1 << 18
+	f := newFile(b).open(false)
+	f.clock.Advance(1e15)
+	if rep, err := lverify.Import(b.Context(), f.s, &made{n: accounts}, lverify.ImportOptions{Now: f.clock.Now}); err != nil || !rep.OK {
+		b.Fatalf("%v, %v", rep.Findings, err)
+	}
+	heap := func() float64 {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return float64(m.HeapAlloc)
+	}
+	runtime.GC()
+	before, most := heap(), 0.0
+	for b.Loop() {
+		calls := 0
+		rep := f.verify(lverify.Options{Progress: func(done, total uint64) {
+			if calls++; calls%32 == 0 {
+				runtime.GC()
+				most = max(most, heap())
+			}
+		}})
+		if !rep.OK {
+			b.Fatal(rep.Findings)
+		}
+	}
+	b.ReportMetric((most-before)/accounts, "B/account-most")
+	f.close()
 }
 
 // BenchmarkVerify checks a ledger whole; one operation is all of it.

@@ -70,10 +70,10 @@ func (d *derived) account(ref uint64) {
 		d.table("state", 0, "account %d was never opened", ref)
 		return
 	}
-	a, i := d.over.Account(ref), ref-1
-	if a.LastNonce != known.nonces[i] || a.LastSeq != known.seqs[i] || a.Flags != known.flags[i] {
+	a := d.over.Account(ref)
+	if b, i := known.at(ref); a.LastNonce != b.nonces[i] || a.LastSeq != b.seqs[i] || a.Flags != b.flags[i] {
 		d.table("state", a.LastSeq, "account %d has nonce %d and flags %q, the records make nonce %d and flags %q at record %d",
-			ref, a.LastNonce, a.Flags, known.nonces[i], known.flags[i], known.seqs[i])
+			ref, a.LastNonce, a.Flags, b.nonces[i], b.flags[i], b.seqs[i])
 	}
 	if a.LastNonceSeq == 0 && a.LastNonce == 0 {
 		return
