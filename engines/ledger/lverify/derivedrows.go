@@ -215,7 +215,9 @@ func (d *derived) holds() {
 func (d *derived) onces() {
 	n := uint64(0)
 	for range tables.Onces(d.r) {
-		n++
+		if n++; !d.step() {
+			return
+		}
 	}
 	for k := range d.over.onces {
 		if _, ok := tables.GetOnce(d.r, k); !ok {

@@ -62,6 +62,28 @@ func TestVerifyStops(t *testing.T) {
 	}
 }
 
+// Wherever in its course a check is told to stop, it does, and calls nothing missing that it did not come to.
+func TestVerifyStopsAnywhere(t *testing.T) {
+	b := newBench(t, full(t, 1, 1100)) // so that each table has its part of some 4096 steps
+	gone := errors.New("gone")
+	for at := 1; ; at++ {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		calls := 0
+		rep, err := lverify.Verify(ctx, b.tx.Reader(), lverify.Options{Progress: func(uint64, uint64) {
+			if calls++; calls == at {
+				cancel(gone)
+			}
+		}})
+		cancel(nil)
+		if len(rep.Findings) != 0 || err != nil && !errors.Is(err, gone) {
+			t.Fatalf("stopped at report %d: %+v, %v", at, rep, err)
+		}
+		if rep.OK {
+			return
+		}
+	}
+}
+
 func TestCheck(t *testing.T) {
 	b := newBench(t, full(t, 1, 5))
 	var rep lverify.Report
