@@ -83,6 +83,7 @@ func verdicts() []verdictRow {
 		{store.ErrSchema, verdict{ExitConfig, "use the release that wrote the file, or a newer one"}},
 		{store.ErrNetwork, verdict{ExitConfig, "move the data directory to a local disk"}},
 		{errNoDatabase, verdict{ExitConfig, "make a node with `ronbox init`, or correct --data-dir"}},
+		{errUnfinished, verdict{ExitConfig, "run `ronbox init` as before: it begins anew"}},
 		{errSecret, verdict{ExitConfig, "put node.key back from its backup, or move it away: a new one voids all tokens"}},
 		{errSwap, verdict{ExitConfig, "swapoff -a, or MemorySwapMax=0 or LimitMEMLOCK=infinity in the unit, or set amnesia.allow_swap"}},
 		{errForgets, verdict{ExitConfig, "start it with `ronbox serve`, it needs no init; mint over its socket while it runs"}},

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -50,7 +48,7 @@ type InitResult struct {
 }
 
 // Init makes a node in cfg's data directory, which must be empty or absent: secret, configuration, database, first
-// token. What fails leaves the directory as it was.
+// token. What fails leaves the directory as it was; what is killed leaves a mark, by which the next one begins anew.
 func Init(ctx context.Context, cfg *config.Config, o InitOptions) (InitResult, error) {
 	if err := config.Validate(cfg); err != nil {
 		return InitResult{}, err
@@ -66,70 +64,7 @@ func Init(ctx context.Context, cfg *config.Config, o InitOptions) (InitResult, e
 	if err != nil {
 		return InitResult{}, errors.Join(err, made.undo())
 	}
-	return res, nil
-}
-
-// claimed is a directory that this init alone may fill: it made the secret there, which only one can.
-type claimed struct {
-	dir  string
-	made bool        // the directory was not there
-	mode fs.FileMode // what it had otherwise
-}
-
-// claim makes dir, or takes it if it is empty, for its owner alone, and puts the secret there.
-func claim(dir string) (claimed, error) {
-	c := claimed{dir: dir}
-	if err := c.take(); err != nil {
-		return c, err
-	}
-	_, err := makeSecret(filepath.Join(dir, SecretName))
-	if errors.Is(err, fs.ErrExist) {
-		return c, fmt.Errorf("%s: %w", dir, ErrNotEmpty) // by another init
-	}
-	if err != nil {
-		return c, errors.Join(err, c.undo())
-	}
-	return c, nil
-}
-
-func (c *claimed) take() error {
-	info, err := os.Stat(c.dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		c.made = true
-		return makeDir(c.dir)
-	}
-	if err != nil {
-		return err
-	}
-	c.mode = info.Mode().Perm()
-	entries, err := os.ReadDir(c.dir)
-	if err != nil {
-		return err
-	}
-	if len(entries) > 0 {
-		return fmt.Errorf("%s: %w", c.dir, ErrNotEmpty)
-	}
-	return os.Chmod(c.dir, 0o700)
-}
-
-// undo removes what init made, the secret last, which keeps others out until then.
-func (c *claimed) undo() error {
-	entries, err := os.ReadDir(c.dir)
-	for _, e := range entries {
-		if e.Name() != SecretName {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(c.dir, e.Name())))
-		}
-	}
-	if !c.made {
-		err = errors.Join(err, os.Chmod(c.dir, c.mode))
-	}
-	if gone := os.Remove(filepath.Join(c.dir, SecretName)); !errors.Is(gone, fs.ErrNotExist) {
-		err = errors.Join(err, gone)
-	}
-	if c.made {
-		err = errors.Join(err, os.Remove(c.dir))
-	}
-	return err
+	return res, made.done()
 }
 
 func initIn(ctx context.Context, cfg config.Config, o InitOptions) (InitResult, error) {

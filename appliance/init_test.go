@@ -7,6 +7,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"ronbox/appliance/config"
 )
 
 // Of several inits on one directory one wins, and the others take nothing of what it made.
@@ -61,6 +65,52 @@ func TestFailedInitLeavesNothing(t *testing.T) {
 		if err != nil || info.Mode().Perm() != 0o755 {
 			t.Errorf("mode is %v, %v", info.Mode(), err)
 		}
+	}
+}
+
+// An init that was killed leaves a mark: nobody serves what it made, and the next one begins anew, unless something else lies there or
+// the first one lives.
+func TestKilledInit(t *testing.T) {
+	for doc, lost := range map[string][]string{
+		"at once":             {SecretName, config.FileName, DatabaseName, TokenName, "registry"},
+		"before the database": {DatabaseName, TokenName, "registry"},
+		"before the token":    {TokenName, "registry"},
+		"before the money":    {},
+	} {
+		cfg, _ := devConfig(t)
+		mark := cfg.Path(UnfinishedName)
+		must(t, os.WriteFile(mark, nil, 0o600))
+		for _, name := range lost {
+			must(t, os.RemoveAll(cfg.Path(name)))
+		}
+		r := launch(t, cfg)
+		if code := r.end(); code != ExitConfig || !strings.Contains(r.log.String(), "ronbox init") {
+			t.Errorf("%s: exit %d\n%s", doc, code, r.log)
+		}
+		alien := cfg.Path("alien")
+		must(t, os.WriteFile(alien, nil, 0o600))
+		before := files(t, cfg.Node.DataDir)
+		if _, err := Init(t.Context(), cfg, InitOptions{Dev: true}); !errors.Is(err, ErrNotEmpty) {
+			t.Errorf("%s, beside another's file: %v", doc, err)
+		}
+		must(t, os.Remove(alien))
+		live, err := os.Open(mark)
+		must(t, err)
+		must(t, unix.Flock(int(live.Fd()), unix.LOCK_EX))
+		if _, err := Init(t.Context(), cfg, InitOptions{Dev: true}); !errors.Is(err, ErrNotEmpty) {
+			t.Errorf("%s, while the first one lives: %v", doc, err)
+		}
+		must(t, live.Close())
+		if after := files(t, cfg.Node.DataDir); len(after) != len(before)-1 {
+			t.Errorf("%s: a refused init left %v of %v", doc, after, before)
+		}
+		res, err := Init(t.Context(), cfg, InitOptions{Dev: true})
+		if err != nil || res.Account != devAccount {
+			t.Fatalf("%s: %+v, %v", doc, res, err)
+		}
+		again := start(t, loaded(t, cfg))
+		again.has(devAccount, "1000000", 0)
+		again.halt()
 	}
 }
 

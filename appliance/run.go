@@ -101,6 +101,9 @@ func (n *Node) openParts(ctx context.Context) error {
 	if err := n.forgetful(); err != nil {
 		return err
 	}
+	if err := finished(n.boot); err != nil {
+		return err
+	}
 	if err := n.openFile(ctx); err != nil {
 		return err
 	}

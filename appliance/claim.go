@@ -1,0 +1,173 @@
+package appliance
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"ronbox/appliance/config"
+	"ronbox/appliance/systemd"
+)
+
+// UnfinishedName marks a directory that an init fills, and one that was killed has left half filled. It is locked while the init lives.
+const UnfinishedName = "init.unfinished"
+
+// errUnfinished says that a directory is not a node yet.
+var errUnfinished = errors.New("an init of this directory was interrupted")
+
+// claimed is a directory that this init alone may fill: it holds the lock of the mark there.
+type claimed struct {
+	dir  string
+	made bool        // the directory was not there
+	mode fs.FileMode // what it had otherwise
+	mark *os.File
+}
+
+// claim makes dir, or takes it if it is empty but for what a killed init has left, for its owner alone, and puts the secret there.
+func claim(dir string) (claimed, error) {
+	c := claimed{dir: dir}
+	if err := c.take(); err != nil {
+		return c, err
+	}
+	if _, err := makeSecret(filepath.Join(dir, SecretName)); err != nil {
+		return c, errors.Join(err, c.undo())
+	}
+	return c, nil
+}
+
+func (c *claimed) take() error {
+	info, err := os.Stat(c.dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		c.made = true
+		err = makeDir(c.dir)
+	case err == nil:
+		c.mode = info.Mode().Perm()
+	}
+	if err != nil {
+		return err
+	}
+	if err := c.empty(); err != nil {
+		return err
+	}
+	return os.Chmod(c.dir, 0o700)
+}
+
+// empty sees to it that nothing but the mark is in the directory, and that the mark is this init's.
+func (c *claimed) empty() error {
+	if there, err := c.others(); err != nil || len(there) > 0 && !exists(filepath.Join(c.dir, UnfinishedName)) {
+		return errors.Join(err, c.notEmpty(err == nil))
+	}
+	fresh, err := c.lock()
+	if err != nil {
+		return err
+	}
+	left, err := c.others()
+	if err == nil && fresh && len(left) > 0 { // another init was done in between
+		return errors.Join(c.notEmpty(true), os.Remove(c.mark.Name()), c.mark.Close())
+	}
+	if err == nil && slices.ContainsFunc(left, func(name string) bool { return !slices.Contains(initMakes(), name) }) {
+		err = c.notEmpty(true)
+	}
+	for i := 0; i < len(left) && err == nil; i++ {
+		err = os.RemoveAll(filepath.Join(c.dir, left[i]))
+	}
+	if err != nil {
+		return errors.Join(err, c.mark.Close())
+	}
+	return nil
+}
+
+func (c *claimed) notEmpty(is bool) error {
+	if !is {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", c.dir, ErrNotEmpty)
+}
+
+// others are the names in the directory but for the mark.
+func (c *claimed) others() (names []string, err error) {
+	entries, err := os.ReadDir(c.dir)
+	for _, e := range entries {
+		if e.Name() != UnfinishedName {
+			names = append(names, e.Name())
+		}
+	}
+	return names, err
+}
+
+// initMakes are the names in a directory that init may have made.
+func initMakes() []string {
+	return []string{
+		SecretName, config.FileName, DatabaseName, DatabaseName + ".new", TokenName, filepath.Dir(SignerName),
+		systemd.UnitName, systemd.HTTPSocketName, systemd.AdminSocketName,
+	}
+}
+
+// lock takes the mark, and tells whether it was not there.
+func (c *claimed) lock() (fresh bool, err error) {
+	path := filepath.Join(c.dir, UnfinishedName)
+	c.mark, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if fresh = err == nil; errors.Is(err, fs.ErrExist) {
+		c.mark, err = os.OpenFile(path, os.O_RDWR, 0)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, c.notEmpty(true) // another init has just ended
+	}
+	if err != nil {
+		return false, err
+	}
+	if unix.Flock(int(c.mark.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil || !c.holds(path) {
+		return false, errors.Join(c.notEmpty(true), c.mark.Close()) // another init is at work
+	}
+	return fresh, syncDir(c.dir)
+}
+
+// holds tells whether the mark that was locked is the one that is there.
+func (c *claimed) holds(path string) bool {
+	now, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	own, err := c.mark.Stat()
+	return err == nil && os.SameFile(own, now)
+}
+
+// done lets the directory be a node.
+func (c *claimed) done() error {
+	return errors.Join(os.Remove(c.mark.Name()), syncDir(c.dir), c.mark.Close())
+}
+
+// undo removes what init made, the mark last, which keeps others out until then.
+func (c *claimed) undo() error {
+	names, err := c.others()
+	for _, name := range names {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(c.dir, name)))
+	}
+	if !c.made {
+		err = errors.Join(err, os.Chmod(c.dir, c.mode))
+	}
+	err = errors.Join(err, os.Remove(c.mark.Name()), c.mark.Close())
+	if c.made {
+		err = errors.Join(err, os.Remove(c.dir))
+	}
+	return err
+}
+
+// finished refuses a directory that a killed init has left.
+func finished(cfg *config.Config) error {
+	if !cfg.Amnesia.Enabled && exists(cfg.Path(UnfinishedName)) {
+		return fmt.Errorf("%s: %w", cfg.Node.DataDir, errUnfinished)
+	}
+	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
