@@ -82,7 +82,11 @@ func (s *sim) client(c int) {
 		switch d.IntN(6) {
 		case 0:
 			ops := []Request{q, transfer(mine, other, 1+d.Uint64N(200), next+1), transfer(mine, other, 1, next+2)}
-			_, _ = s.until(key, func() (Answer, error) { return s.r.e.Batch(context.Background(), alice, key, "", d.IntN(2) == 0, ops) })
+			whole := d.IntN(2) == 0 // the same each time it is asked
+			_, err := s.until(key, func() (Answer, error) { return s.r.e.Batch(context.Background(), alice, key, "", whole, ops) })
+			if code(err) == "IDEMPOTENCY_CONFLICT" {
+				s.r.t.Errorf("seed %d: %s, asked again, is taken for something else", s.seed, key)
+			}
 			continue
 		case 1:
 			q.Op, q.ExpiresIn = record.OpHold, time.Hour
