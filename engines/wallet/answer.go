@@ -45,7 +45,7 @@ func batchAnswer(out *ledger.Outcome) Answer {
 			b = one.Receipt.AppendJSON(append(b, `,"status":200,"receipt":`...))
 		} else {
 			a.Status = statusMulti
-			b = RejectCode(one.Reject.Code).append(b)
+			b = rejectCode(one.Reject.Code).append(b)
 		}
 		b = append(b, '}')
 	}

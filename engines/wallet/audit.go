@@ -15,14 +15,14 @@ import (
 
 // Names of the audit events beside "wallet.<op>.accepted".
 const (
-	EventHoldOpened   = "wallet.hold.opened"
-	EventHoldCaptured = "wallet.hold.captured"
-	EventHoldReleased = "wallet.hold.released"
-	EventRejected     = "wallet.request.rejected"
-	EventInvalidated  = "wallet.balance.invalidated"
-	EventRoot         = "ledger.root.published"
-	EventSafeMode     = "ledger.safe_mode"
-	EventHealth       = "kernel.health"
+	eventHoldOpened   = "wallet.hold.opened"
+	eventHoldCaptured = "wallet.hold.captured"
+	eventHoldReleased = "wallet.hold.released"
+	eventRejected     = "wallet.request.rejected"
+	eventInvalidated  = "wallet.balance.invalidated"
+	eventRoot         = "ledger.root.published"
+	eventSafeMode     = "ledger.safe_mode"
+	eventHealth       = "kernel.health"
 )
 
 // AuditEvent tells of something that was done or refused. It is a view that may miss some: the durable record is the ledger's journal.
@@ -43,8 +43,8 @@ type AuditEvent struct {
 
 var acceptedEvents = map[record.Op]string{
 	record.OpIssue: "wallet.issue.accepted", record.OpTransfer: "wallet.transfer.accepted", record.OpBurn: "wallet.burn.accepted",
-	record.OpBatch: "wallet.batch.accepted", record.OpHold: EventHoldOpened, record.OpCapture: EventHoldCaptured,
-	record.OpRelease: EventHoldReleased, record.OpFlags: "wallet.flags.accepted", record.OpAsset: "wallet.asset.accepted",
+	record.OpBatch: "wallet.batch.accepted", record.OpHold: eventHoldOpened, record.OpCapture: eventHoldCaptured,
+	record.OpRelease: eventHoldReleased, record.OpFlags: "wallet.flags.accepted", record.OpAsset: "wallet.asset.accepted",
 }
 
 // audit puts ev on the bus.
@@ -64,7 +64,7 @@ func (e *Engine) publish(j *job, out *ledger.Outcome) {
 		ev.Count, refused = accepted(out)
 	}
 	if refused != nil {
-		ev.Event, ev.Reason = EventRejected, RejectCode(refused.Code).Reason
+		ev.Event, ev.Reason = eventRejected, rejectCode(refused.Code).Reason
 	} else {
 		ev.Event, ev.TxID = acceptedEvents[j.op.Code], out.Receipt.TxID
 	}

@@ -57,8 +57,8 @@ func TestAuditStream(t *testing.T) {
 		r.stop()
 		log := out.String()
 		for _, want := range []string{
-			"wallet.issue.accepted", "wallet.transfer.accepted", EventHoldOpened, EventHoldCaptured, EventRejected, "insufficient_funds",
-			"wallet.batch.accepted", EventInvalidated, EventRoot, "corr-batch", "corr-key", hold.TxID, "account_hash",
+			"wallet.issue.accepted", "wallet.transfer.accepted", eventHoldOpened, eventHoldCaptured, eventRejected, "insufficient_funds",
+			"wallet.batch.accepted", eventInvalidated, eventRoot, "corr-batch", "corr-key", hold.TxID, "account_hash",
 		} {
 			if !strings.Contains(log, want) {
 				t.Errorf("the log lacks %q", want)
@@ -86,7 +86,7 @@ func TestAuditLags(t *testing.T) {
 		r := newRig(t).start()
 		const events = 5 * 1024
 		for range events {
-			r.e.audit(AuditEvent{Event: EventRejected})
+			r.e.audit(AuditEvent{Event: eventRejected})
 		}
 		time.Sleep(5 * time.Second) // 64 lines in each tenth of a second
 		lost := r.sum("bus_lagged_total", "service", service, "bus", "audit")

@@ -14,7 +14,7 @@ import (
 // itself. An op that the rules refuse is part of the answer, or with atomic an *IndexError around its *ledger.Reject. The rest is as with Post.
 func (e *Engine) Batch(ctx context.Context, by engines.Actor, key, corrID string, atomic bool, ops []Request) (Answer, error) {
 	return e.counted(record.OpBatch, func() (Answer, error) {
-		if err := CheckKey(key); err != nil {
+		if err := checkKey(key); err != nil {
 			return Answer{}, err
 		}
 		if err := e.checkBatch(ctx, by, ops); err != nil {

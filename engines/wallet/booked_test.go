@@ -48,7 +48,7 @@ func TestBatchIsBooked(t *testing.T) {
 					t.Errorf("two of five accepted: %s", line)
 				}
 			case strings.Contains(line, "corr-none"):
-				if !strings.Contains(line, EventRejected) || !strings.Contains(line, "insufficient_funds") {
+				if !strings.Contains(line, eventRejected) || !strings.Contains(line, "insufficient_funds") {
 					t.Errorf("none accepted: %s", line)
 				}
 			}

@@ -140,7 +140,7 @@ func (b *burst) failAll(err error) {
 
 // refuse answers a job with an error and tells of it.
 func (e *Engine) refuse(j *job, err error) {
-	e.audit(AuditEvent{Event: EventRejected, CorrID: j.corrID, Op: j.op.Code, Reason: CodeOf(err).Reason, account: j.first().account, Asset: j.op.Asset})
+	e.audit(AuditEvent{Event: eventRejected, CorrID: j.corrID, Op: j.op.Code, Reason: CodeOf(err).Reason, account: j.first().account, Asset: j.op.Asset})
 	j.fail(err)
 }
 

@@ -52,8 +52,8 @@ var rejectCodes = [...]Code{
 	record.OnceConflict:      {"IDEMPOTENCY_CONFLICT", "once_conflict", 422, false},
 }
 
-// RejectCode is the code of a refusal by the ledger's rules.
-func RejectCode(r record.Result) Code {
+// rejectCode is the code of a refusal by the ledger's rules.
+func rejectCode(r record.Result) Code {
 	if int(r) < len(rejectCodes) && rejectCodes[r].Name != "" {
 		return rejectCodes[r]
 	}
@@ -64,7 +64,7 @@ func RejectCode(r record.Result) Code {
 func CodeOf(err error) Code {
 	var reject *ledger.Reject
 	if errors.As(err, &reject) {
-		return RejectCode(reject.Code)
+		return rejectCode(reject.Code)
 	}
 	for _, row := range errorCodes {
 		if row.is(err) {

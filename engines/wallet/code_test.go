@@ -17,7 +17,7 @@ import (
 func TestEveryResultHasACode(t *testing.T) {
 	word := regexp.MustCompile(`^[a-z_]+$`)
 	for r := record.Replayed + 1; r.Known(); r++ {
-		c := RejectCode(r)
+		c := rejectCode(r)
 		if c.Reason != r.String() || !word.MatchString(c.Reason) || c.Name == "" || c.Status < 400 || c.Status > 499 {
 			t.Errorf("%s: %+v", r, c)
 		}

@@ -81,7 +81,7 @@ func (e *Engine) flip(key string, g *gate, cause error) {
 	} else {
 		e.log.Info("ready again", "probe", key)
 	}
-	e.audit(AuditEvent{Event: EventHealth, Reason: key + ": " + reason})
+	e.audit(AuditEvent{Event: eventHealth, Reason: key + ": " + reason})
 }
 
 // full notes a job that did not fit into work_tx.

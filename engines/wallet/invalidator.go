@@ -66,7 +66,7 @@ func (v *invalidator) tell(now time.Time) {
 	if v.batches == 0 {
 		return
 	}
-	v.e.audit(AuditEvent{Event: EventInvalidated, Count: v.dropped})
-	v.e.audit(AuditEvent{Event: EventRoot, Batch: v.last.Batch, Count: v.batches, Reason: v.last.Root.String()})
+	v.e.audit(AuditEvent{Event: eventInvalidated, Count: v.dropped})
+	v.e.audit(AuditEvent{Event: eventRoot, Batch: v.last.Batch, Count: v.batches, Reason: v.last.Root.String()})
 	v.told, v.dropped, v.batches = now, 0, 0
 }

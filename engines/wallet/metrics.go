@@ -166,7 +166,7 @@ func (m *metrics) rejected(out *ledger.Outcome) {
 	}
 	for i := range out.Results {
 		if r := out.Results[i].Reject; r != nil {
-			m.reject(RejectCode(r.Code))
+			m.reject(rejectCode(r.Code))
 		}
 	}
 }

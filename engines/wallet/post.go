@@ -27,7 +27,7 @@ type ask struct {
 // happened; after an *OutcomeError that is Unknown only the same call again finds out.
 func (e *Engine) Post(ctx context.Context, by engines.Actor, key, corrID string, r Request) (Answer, error) {
 	return e.counted(r.Op, func() (Answer, error) {
-		if err := CheckKey(key); err != nil {
+		if err := checkKey(key); err != nil {
 			return Answer{}, err
 		}
 		if err := r.check(); err != nil {

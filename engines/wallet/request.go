@@ -178,8 +178,8 @@ func debited(op record.Op, from, asset string) string {
 	return ""
 }
 
-// CheckKey says whether key can be an Idempotency-Key, with a *FieldError if not.
-func CheckKey(key string) error {
+// checkKey says whether key can be an Idempotency-Key, with a *FieldError if not.
+func checkKey(key string) error {
 	if key == "" {
 		return &FieldError{"idempotency_key", "is missing: send a new one with each new request, and the same one with each repetition"}
 	}

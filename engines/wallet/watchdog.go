@@ -81,7 +81,7 @@ func (w *watchdog) lose(cause error) {
 	w.good, w.need = 0, probesNeeded
 	w.e.flip(keyLedger, &w.e.gates.ledger, cause)
 	if errors.Is(cause, ledger.ErrSafeMode) && !w.e.gates.safeMode.Swap(true) {
-		w.e.audit(AuditEvent{Event: EventSafeMode, Reason: cause.Error()})
+		w.e.audit(AuditEvent{Event: eventSafeMode, Reason: cause.Error()})
 	}
 }
 
