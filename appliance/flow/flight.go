@@ -70,7 +70,7 @@ func NewFlight[K, F comparable, V any](c *Catalog, s FlightSpec) *Flight[K, F, V
 }
 
 // Join enters the call under way for key, or begins one. The first must see to it that the call is settled, by Answer or Fail, and everyone
-// who joined calls Wait once. ErrFlightFull and ErrFenceMoved refuse a joiner, ErrBusy and ErrClosed a beginner. Join never waits.
+// who joined calls Wait once. ErrFlightFull and ErrFenceMoved refuse a joiner, ErrBusy a beginner, ErrClosed both. Join never waits.
 func (f *Flight[K, F, V]) Join(key K, fence F) (c *Call[K, F, V], first bool, err error) {
 	if err := f.enter(); err != nil {
 		return nil, false, err
