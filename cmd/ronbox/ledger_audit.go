@@ -115,7 +115,7 @@ func readAudit(file string) (s auditState, err error) {
 	}
 	err = json.Unmarshal(raw, &s, json.RejectUnknownMembers(true))
 	if err != nil || s.Format != auditFormat || s.Looks == 0 {
-		return s, failed(exitFailed, "malformed", "name another file with --state", "%s is no state of an audit", file)
+		return s, failed(exitFailed, "malformed", "put back a copy of it; another file begins anew and trusts what the node says now", "%s is no state of an audit", file)
 	}
 	return s, nil
 }

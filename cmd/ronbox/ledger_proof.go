@@ -109,7 +109,7 @@ func (a *app) verifyProof(file, receiptFile, headFile string) error {
 func provenIn(raw []byte) (record.Receipt, record.Proof, error) {
 	var p record.Proof
 	if err := json.Unmarshal(raw, &p); err != nil {
-		return record.Receipt{}, p, fmt.Errorf("it is no proof: %w", err)
+		return record.Receipt{}, p, fmt.Errorf("it is no proof: %w", jsonFault(err))
 	}
 	r, err := p.Verify()
 	return r, p, err
@@ -120,10 +120,29 @@ var (
 	errOtherHead    = errors.New("it ends at another head than that of --head: have one made with --at, or have the head proven later")
 )
 
+// jsonFault leaves of a fault of decoding what a person can look for: the member and what is wrong with it.
+func jsonFault(err error) error {
+	if f, ok := err.(*record.FormatError); ok && (f.What == "proof" || f.What == "receipt") {
+		return jsonFault(f.Reason)
+	}
+	s, ok := err.(*json.SemanticError)
+	switch {
+	case !ok:
+		return err
+	case s.JSONPointer == "" && s.Err != nil:
+		return jsonFault(s.Err)
+	case s.Err != nil:
+		return fmt.Errorf("%s: %w", s.JSONPointer, jsonFault(s.Err))
+	case s.JSONPointer != "":
+		return fmt.Errorf("%s: a %s cannot stand there", s.JSONPointer, s.JSONKind)
+	}
+	return fmt.Errorf("a %s is none", s.JSONKind)
+}
+
 func sameReceipt(raw []byte, proven record.Receipt) error {
 	r, err := record.ParseReceipt(bytes.TrimSpace(raw))
 	if err != nil {
-		return fmt.Errorf("--receipt: %w", err)
+		return fmt.Errorf("--receipt: it is no receipt: %w", jsonFault(err))
 	}
 	if !bytes.Equal(r.AppendJSON(nil), proven.AppendJSON(nil)) {
 		return errOtherReceipt
@@ -134,7 +153,7 @@ func sameReceipt(raw []byte, proven record.Receipt) error {
 func sameHead(raw []byte, h record.Head) error {
 	var want record.Head
 	if err := json.Unmarshal(raw, &want, json.RejectUnknownMembers(true)); err != nil {
-		return fmt.Errorf("--head: it is no head: %w", err)
+		return fmt.Errorf("--head: it is no head: %w", jsonFault(err))
 	}
 	if want != h {
 		return errOtherHead

@@ -199,23 +199,40 @@ func (b *box) killOnce(t *testing.T, p *process, i int) {
 	}
 }
 
-// checkMoney wants the sum of all balances to be what was issued.
+// checkMoney wants the sum of all balances to be what was issued. They are read at one head of the ledger: a payment
+// whose caller has gone may still be made.
 func (b *box) checkMoney(t *testing.T, ps []*payer) {
 	t.Helper()
 	c := b.client(t)
+	var sum *big.Int
+	until(t, "the ledger stands still while it is read", func() bool {
+		before, err := c.LedgerHead(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum = sumOf(t, c, append([]string{"alice"}, names(ps)...), before.Seq)
+		after, err := c.LedgerHead(t.Context())
+		return err == nil && after == before
+	})
+	list, err := c.Assets(t.Context())
+	if err != nil || len(list.Assets) != 1 || list.Assets[0].SupplyMinor != sum.String() || sum.Int64() != payers*fortune+1_000_000 {
+		t.Errorf("balances are %s in all, issued was %+v (%v)", sum, list, err)
+	}
+}
+
+// sumOf adds up balances, none of them older than the record seq.
+func sumOf(t *testing.T, c *client.Client, accounts []string, seq uint64) *big.Int {
+	t.Helper()
 	sum := new(big.Int)
-	for _, name := range append([]string{"alice"}, names(ps)...) {
-		balance, err := c.Balance(t.Context(), name, usualAsset, 0)
+	for _, name := range accounts {
+		balance, err := c.Balance(t.Context(), name, usualAsset, seq)
 		n, ok := new(big.Int).SetString(balance.PostedMinor, 10)
 		if err != nil || !ok {
 			t.Fatalf("%s: %v", name, err)
 		}
 		sum.Add(sum, n)
 	}
-	list, err := c.Assets(t.Context())
-	if err != nil || len(list.Assets) != 1 || list.Assets[0].SupplyMinor != sum.String() || sum.Int64() != payers*fortune+1_000_000 {
-		t.Errorf("balances are %s in all, issued was %+v (%v)", sum, list, err)
-	}
+	return sum
 }
 
 func names(ps []*payer) (out []string) {

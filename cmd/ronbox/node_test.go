@@ -186,7 +186,7 @@ func TestInitStart(t *testing.T) {
 		if code := p.signal(t, syscall.SIGTERM); code != exitDone {
 			t.Errorf("exit %d\n%s", code, p.stderr)
 		}
-		for _, want := range []string{life, "URL ", "admin.token", b.dir + " status", "dev-signer.key", "registry stream"} {
+		for _, want := range []string{life, "URL ", "admin.token", b.dir + " status", "wallet transfer alice bob 100\n", "dev-signer.key"} {
 			if !strings.Contains(p.stderr.String(), want) {
 				t.Errorf("nobody is told %q:\n%s", want, p.stderr)
 			}

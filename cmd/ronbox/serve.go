@@ -112,13 +112,13 @@ func (a *app) hello(cfg *config.Config, s wire.Status) {
 		fmt.Fprintf(t, "token file\t%s\n", token)
 	}
 	_ = t.Flush() // stderr is for people; nothing depends on it
-	key := cfg.Path(appliance.SignerName)
-	if !exists(key) {
-		key = "KEY"
+	key, third := cfg.Path(appliance.SignerName), "wallet transfer alice bob 100"
+	if !exists(key) { // no dev node: nobody has money
+		key, third = "KEY", "registry stream"
 	}
 	prefix := os.Args[0] + " --data-dir " + cfg.Node.DataDir
 	fmt.Fprintf(a.stderr, "\nTry in another terminal:\n")
-	for _, verb := range []string{"status", "registry apply testdata/registry/*.ndjson --key " + key, "registry stream"} {
+	for _, verb := range []string{"status", "registry apply testdata/registry/*.ndjson --key " + key, third} {
 		fmt.Fprintf(a.stderr, "  %s %s\n", prefix, verb)
 	}
 	fmt.Fprintln(a.stderr)
