@@ -84,6 +84,18 @@ func (c *caller) answer() (status int, closes bool, err error) {
 // againAfter is the pause before a request is asked again: about as long as a commit takes, so that what is missing is there.
 const againAfter = 2 * time.Millisecond
 
+// insist sends the request until it is neither refused for now nor too early.
+func (c *caller) insist() (status, again int, err error) {
+	begun := time.Now()
+	status, err = c.call()
+	for err == nil && (status == 409 || status == 429 || status == 503) && time.Since(begun) < patience {
+		again++
+		<-time.After(againAfter)
+		status, err = c.call()
+	}
+	return status, again, err
+}
+
 // tally is what callers saw.
 type tally struct {
 	transfers int
@@ -97,12 +109,8 @@ func (c *caller) ask(until time.Time) (t tally, err error) {
 	for begun := time.Now(); begun.Before(until); begun = time.Now() {
 		var n int
 		c.out, n = c.next(c.out[:0])
-		status, err := c.call()
-		for err == nil && (status == 409 || status == 429 || status == 503) && time.Since(begun) < patience {
-			t.again++
-			<-time.After(againAfter)
-			status, err = c.call()
-		}
+		status, again, err := c.insist()
+		t.again += again
 		if c.told != nil {
 			c.told(c.body)
 		}

@@ -87,7 +87,7 @@ func openBank(b *testing.B, role string, accounts int) *bank {
 		}
 		body = append(bytes.TrimSuffix(body, []byte(",")), `]}`...)
 		c.out = k.post(nil, "/v1/batch", "application/json", fmt.Sprintf("fund-%d", at), body)
-		if status, err := c.call(); err != nil || status != 200 {
+		if status, _, err := c.insist(); err != nil || status != 200 {
 			b.Fatalf("fund: %d %s, %v", status, c.body, err)
 		}
 	}

@@ -11,7 +11,7 @@ all=$(mktemp) && trap 'rm -f "$all"' EXIT
     name=$1; sub(/^BenchmarkMoney\//, "", name); sub(/-[0-9]+$/, "", name); line=""
     for (i=4; i<=NF; i+=2) { v[$i]=$(i-1); if ($i ~ /^(transfers|reads)\/s$/) rate=sprintf("%.0f %s", $(i-1), $i); else if ($i != "ns/op") line=line "\t" $(i-1) " " $i }
     print "ronbox/" name "\t" rate line; fflush(); next }
-  /FAIL|rror/ {print > "/dev/stderr"; bad=1} END {exit bad}' | tee -a "$all"
+  /FAIL|_test.go/ {print > "/dev/stderr"; bad=1} END {exit bad}' | tee -a "$all"
 awk -F'\t' '{split($2, r, " "); rate[$1]=r[1]}
   function per(what, a, b) {if (rate[a] && rate[b]) printf "%s\t%.2f x\n", what, rate[a]/rate[b]}
   END {
