@@ -20,6 +20,7 @@
 //  10. A service that is off has no task and no route, and its rows stay in the file. The ledger is never off.
 //  11. Assets of the configuration are declared before the gate opens and with each reload; none is ever taken back.
 //  12. In memory mode no path is opened for writing; whoever asks for it is refused, and that shows.
+//  13. A directory is a node once its init has ended: what a killed one has left is served by nobody, and the next begins anew.
 //
 // # Tasks and queues
 //
