@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"ronbox/store"
 )
@@ -86,3 +87,13 @@ func (l *Local) FlushDue(ctx context.Context) { l.flushDue(ctx) }
 
 // Bar puts the ledger into safe mode.
 func (l *Local) Bar() { l.enterSafeMode(errors.New("a test")) }
+
+// ViewStale reads with a view that misses a row while stale says so.
+func (l *Local) ViewStale(ctx context.Context, stale func() bool) error {
+	return l.readError(l.view(ctx, func(store.Reader) error {
+		if stale() {
+			return fmt.Errorf("account 1: %w", errStale)
+		}
+		return nil
+	}))
+}

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"ronbox/appliance/b3"
@@ -53,7 +54,7 @@ func (l *Local) Find(ctx context.Context, k DedupeKey, fingerprint b3.Digest, no
 
 // readError words an error of a view for the ledger's callers.
 func (l *Local) readError(err error) error {
-	if err == errStale {
+	if errors.Is(err, errStale) {
 		return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
 	}
 	return err

@@ -21,7 +21,7 @@ const staleTries = 4
 func (l *Local) view(ctx context.Context, fn func(store.Reader) error) error {
 	var err error
 	for range staleTries {
-		if err = l.store.View(ctx, fn); err != errStale {
+		if err = l.store.View(ctx, fn); !errors.Is(err, errStale) {
 			break
 		}
 	}
