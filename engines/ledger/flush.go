@@ -25,6 +25,7 @@ type flushPass struct {
 type hand struct {
 	pass *flushPass
 	at   int
+	seen uint64         // seq of the newest record as of the last slice
 	low  tables.Flushed // where the last whole pass was
 }
 
@@ -59,6 +60,18 @@ func (b *books) newPass() *flushPass {
 	return p
 }
 
+// redoMost is how many records a boot should have to go over at most: a pass is through before half of them have come, and leaves the others
+// to the next one.
+const redoMost = 1 << 18
+
+// dueMost bounds what due asks of one slice: some 2 MB of rows.
+const dueMost = 1 << 14
+
+// due is how many rows of p are to be written for so many new records.
+func (p *flushPass) due(records uint64) int {
+	return int(min(dueMost, uint64(p.len())*min(records, redoMost)/(redoMost/2)))
+}
+
 // logSlice is how many nodes of the log a slice writes at most: they are appended, so they cost little.
 const logSlice = 4096
 
@@ -86,10 +99,14 @@ func (f flush) Apply(r store.Reader, at store.Stamp, w *store.Writes) (bool, err
 	if b.cur.hand.pass == nil {
 		b.cur.hand.pass, b.cur.hand.at = f.pass, 0
 	}
-	if b.cur.hand.pass == nil {
+	h := &b.cur.hand
+	if h.pass == nil {
 		return true, refusal{&posted{}}
 	}
-	x.slice(f.rows)
+	if h.at == 0 {
+		h.seen = h.pass.seq
+	}
+	x.slice(max(f.rows, h.pass.due(b.cur.Seq-h.seen)))
 	w.Then(b.keep)
 	return b.cur.hand.pass == nil, nil
 }
@@ -114,6 +131,7 @@ func (b *books) dirty() int {
 // slice writes the next rows of the pass.
 func (x *run) slice(rows int) {
 	h := &x.b.cur.hand
+	h.seen = x.b.cur.Seq
 	end := min(h.pass.len(), h.at+rows)
 	for ; h.at < end; h.at++ {
 		x.row(h.pass, h.at)

@@ -7,9 +7,6 @@ import (
 	"ronbox/store"
 )
 
-// redoMost is how many records a redo should have to go over at most: the flusher does not rest while there are more.
-const redoMost = 200_000
-
 // runFlusher writes changed rows behind, a slice a tick, and without rest while there is much to do. A store that takes nothing now is
 // asked again at the next tick.
 func (l *Local) runFlusher(ctx context.Context) error {
@@ -35,7 +32,7 @@ func (l *Local) flushDue(ctx context.Context) {
 // behind tells whether the flusher must not rest.
 func (l *Local) behind() bool {
 	v := l.books.view.Load()
-	return v.Seq-v.hand.low.Seq > redoMost || l.books.dirty() > l.live().DirtyMaxAccounts/2
+	return v.Seq-v.hand.low.Seq > redoMost/2 || l.books.dirty() > l.live().DirtyMaxAccounts/2
 }
 
 // flushSlice writes one slice, and tells whether nothing is left to write.
