@@ -130,7 +130,8 @@ func TestWhoMayRead(t *testing.T) {
 		want string
 	}{
 		"own balance": {balance(onlyBo, "bo"), ""}, "another's": {balance(onlyBo, "alice"), "FORBIDDEN"}, "another asset": {balance(onlyEur, "bo"), "FORBIDDEN"},
-		"the ledger's own": {balance(alice, "sys:issue:ron"), "FORBIDDEN"}, "no account": {balance(alice, "a b"), "BAD_REQUEST"},
+		"what was issued": {balance(alice, "sys:issue:ron"), ""}, "for who sees all": {balance(onlyBo, "sys:issue:ron"), "FORBIDDEN"},
+		"the ledger's own": {balance(alice, "sys:else"), "FORBIDDEN"}, "no account": {balance(alice, "a b"), "BAD_REQUEST"},
 		"receipt of a party": {tx(onlyBo), ""}, "of others": {tx(onlyCarol), "NOT_FOUND"}, "of another asset": {tx(onlyEur), "NOT_FOUND"},
 		"statement": {history(onlyBo, "bo"), ""}, "another's statement": {history(onlyBo, "alice"), "FORBIDDEN"},
 		"account": {acct(onlyBo, "bo"), ""}, "another's account": {acct(onlyBo, "alice"), "FORBIDDEN"},

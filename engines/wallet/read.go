@@ -53,7 +53,7 @@ func (e *Engine) Balance(ctx context.Context, by engines.Actor, account, asset s
 	return Balance{BalanceView: view}, nil
 }
 
-// mayRead says whether by may see an account. What is the ledger's own is nobody's to see.
+// mayRead says whether by may see what an account has. Of the ledger's own those that issue may be seen, by who may see all.
 func (e *Engine) mayRead(by engines.Actor, account, asset string) error {
 	if err := checkName("account", account, true, engines.CheckAccount); err != nil {
 		return err
@@ -61,8 +61,8 @@ func (e *Engine) mayRead(by engines.Actor, account, asset string) error {
 	if err := checkName("asset", asset, true, engines.CheckAsset); err != nil {
 		return err
 	}
-	if engines.IsSystemAccount(account) {
-		return fmt.Errorf("%w: accounts that begin with sys: are the ledger's own", ErrForbidden)
+	if err := mayAccount(by, account); err != nil {
+		return err
 	}
 	if err := by.Grant.Account(account); err != nil {
 		return err
