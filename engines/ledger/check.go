@@ -128,6 +128,9 @@ func (o *Op) checkBatch(inner bool) (field, reason string) {
 	if len(o.Ops) == 0 {
 		return "ops", "a batch of none"
 	}
+	if o.Memo != "" {
+		return "memo", "a batch has none: its ops have"
+	}
 	for i := range o.Ops {
 		if field, reason = o.Ops[i].check(true); field != "" {
 			return fmt.Sprintf("ops[%d].%s", i, field), reason

@@ -2,6 +2,8 @@ package ledger_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -202,5 +204,40 @@ func TestTasksRestInSafeMode(t *testing.T) {
 	defer cancel()
 	if r.l.FlushDue(ctx); ctx.Err() != nil {
 		t.Error("the flusher does not rest")
+	}
+}
+
+// A memo belongs to an op: a batch's would not fit beside the results of many.
+func TestBatchHasNoMemo(t *testing.T) {
+	r := newRig(t, nil).declare("ron")
+	o := ledger.Op{Code: record.OpBatch, Memo: strings.Repeat("m", record.MaxMemo)}
+	for i := range uint64(600) {
+		o.Ops = append(o.Ops, issue("alice", 1, i+1))
+	}
+	var bad *ledger.OpError
+	if _, err := r.l.Commit(r.ctx(), []ledger.Op{o}); !errors.As(err, &bad) || bad.Field != "memo" {
+		t.Errorf("%v, want an OpError of the memo", err)
+	}
+	o.Memo, o.Idem = "", strings.Repeat("i", record.MaxIdem)
+	r.accept(o)
+}
+
+// What is behind the sealed runs is sealed by a boot as far as it is closed, and no key of it is passed over for its age.
+func TestBootSeals(t *testing.T) {
+	clock := ledgertest.NewClock()
+	r := newRig(t, clock, func(c *ledger.Config) { c.SlotMax = 512 }).declare("ron")
+	var ops []ledger.Op
+	for i := range uint64(30_000) {
+		if ops = append(ops, keyed(issue("alice", 1, i+1), fmt.Sprint("k", i))); len(ops) == 3000 {
+			r.accept(ops...)
+			ops = ops[:0]
+		}
+	}
+	r.reopen()
+	if n := r.panics(); n != 0 || r.l.Closed() > 1 {
+		t.Errorf("%d slots wait to be sealed after a boot, %v commands panicked", r.l.Closed(), n)
+	}
+	if out := r.commit(keyed(issue("alice", 1, 1), "k0"))[0]; !out.Replayed {
+		t.Errorf("%+v", out)
 	}
 }

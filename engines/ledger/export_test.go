@@ -97,3 +97,6 @@ func (l *Local) ViewStale(ctx context.Context, stale func() bool) error {
 		return nil
 	}))
 }
+
+// Closed is how many slots of the index wait to be sealed.
+func (l *Local) Closed() int { return l.books.idem.Closed() }

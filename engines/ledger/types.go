@@ -36,7 +36,7 @@ type Op struct {
 	ExpiresIn time.Duration // of a hold
 	Set       record.Flags
 	Clear     record.Flags
-	Memo      string // at most record.MaxMemo bytes
+	Memo      string // at most record.MaxMemo bytes; not of a batch
 	Idem      string // as the receipt shows it; at most record.MaxIdem bytes
 
 	Dedupe      DedupeKey
