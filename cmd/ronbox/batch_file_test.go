@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -156,6 +157,20 @@ func TestBatchStateTakenAway(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		s.close()
+	}
+}
+
+// A state that cannot be written ends the run, and nobody is told to name another: that would pay again.
+func TestBatchStateNotWritten(t *testing.T) {
+	full := func() error { return &os.PathError{Op: "write", Path: "s", Err: syscall.ENOSPC} }
+	s, _, err := openBatchState(filepath.Join(t.TempDir(), "s"), batchPlan{Version: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	s.sync = full
+	if v := judge(s.write(batchStep{})); v.code != exitFailed || !strings.Contains(v.next, "run the same command again") {
+		t.Errorf("%+v", v)
 	}
 }
 

@@ -224,10 +224,15 @@ func (s *batchState) write(doc any) error {
 }
 
 func (s *batchState) append(raw []byte) error {
-	if _, err := s.f.Write(raw); err != nil {
-		return err
+	_, err := s.f.Write(raw)
+	if err == nil {
+		err = s.sync()
 	}
-	return s.sync()
+	if err != nil {
+		return failed(judge(err).code, "state_not_written", "make room for it or mend what is named, then run the same command again; another --state would do again what was done",
+			"what was done cannot be kept: %w", err)
+	}
+	return nil
 }
 
 func (s *batchState) close() {

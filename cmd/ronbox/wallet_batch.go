@@ -123,7 +123,7 @@ func statePath(file, state string, rows []batchRow) (string, error) {
 
 func (a *app) runBatch(ctx context.Context, b *batchRun, open *batchStep) error {
 	if b.out.Resumed {
-		a.say("%d of %d operations are done already, as %s says", len(b.rows)-len(b.pending), len(b.rows), b.out.State)
+		a.say("of %d operations %d were done and %d refused before, as %s says", len(b.rows), b.out.Accepted, len(b.out.Refused), b.out.State)
 	}
 	p := a.progress(countUnit)
 	p.begin("batch, operations")
