@@ -23,9 +23,6 @@ func TestIssueHasNoPayer(t *testing.T) {
 		if outs, err := r.l.Commit(r.ctx(), []ledger.Op{op}); !errors.As(err, &bad) {
 			t.Errorf("%v: %+v, %v, want an OpError", op.Code, outs, err)
 		}
-		if _, err := r.l.Preview(r.ctx(), []ledger.Op{op}); !errors.As(err, &bad) {
-			t.Errorf("preview of %v: %v, want an OpError", op.Code, err)
-		}
 	}
 	if b, err := r.l.Balance(r.ctx(), "victim", "ron", 0); err != nil || b.Posted != amount(100) {
 		t.Errorf("the victim has %v, %v", b.Posted, err)

@@ -6,7 +6,7 @@ import (
 	"ronbox/engines/ledger/tables"
 )
 
-// The rules judge one op on values and change those values: no state of the ledger, no clock, no I/O. Apply and Preview share them.
+// The rules judge one op on values and change those values: no state of the ledger, no clock, no I/O. Apply alone asks them.
 
 // nsPerDay is a day of ledger time: daily limits count by UTC days.
 const nsPerDay = 24 * 60 * 60 * 1_000_000_000
