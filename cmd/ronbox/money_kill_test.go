@@ -72,6 +72,7 @@ type payer struct {
 	name  string
 	to    string
 	nonce uint64
+	gate  *sync.RWMutex // held to write while all payers stand still
 
 	mu   sync.Mutex
 	told []paid // since the last look
@@ -92,7 +93,7 @@ func (p *payer) run(t *testing.T, ctx context.Context) {
 		body := wire.Transfer{From: p.name, To: p.to, Asset: usualAsset, AmountMinor: decimal(1 + rand.N(uint64(1000))), Nonce: p.nonce}
 		key := newKey(p.nonce)
 		for {
-			got, err := c.Transfer(ctx, key, body)
+			got, err := p.send(ctx, c, key, body)
 			if err == nil {
 				p.note(paid{key, body, got.Raw})
 				break
@@ -110,6 +111,14 @@ func (p *payer) run(t *testing.T, ctx context.Context) {
 			}
 		}
 	}
+}
+
+// send waits while payments are looked at: what is paid meanwhile would have to be looked at too, and there would be more of
+// it each time.
+func (p *payer) send(ctx context.Context, c *client.Client, key string, body wire.Transfer) (client.Posted, error) {
+	p.gate.RLock()
+	defer p.gate.RUnlock()
+	return c.Transfer(ctx, key, body)
 }
 
 func (p *payer) note(d paid) {
@@ -147,10 +156,11 @@ func killWallet(t *testing.T, cycles int) (all int) {
 	b.env = append(b.env, "RONBOX_WALLET__LIMITS__RATE_PER_SECOND=1000000", "RONBOX_WALLET__LIMITS__BURST=1000000")
 	p := b.start(t)
 	var ps []*payer
+	var gate sync.RWMutex
 	for i := range payers {
 		name := fmt.Sprint("payer", i)
 		must(t, nil, b.args("wallet", "issue", name, decimal(fortune), "-q")...)
-		ps = append(ps, &payer{box: b, name: name, to: fmt.Sprint("payer", (i+1)%payers)})
+		ps = append(ps, &payer{box: b, name: name, to: fmt.Sprint("payer", (i+1)%payers), gate: &gate})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -165,9 +175,11 @@ func killWallet(t *testing.T, cycles int) (all int) {
 		}
 		p = b.start(t)
 		c := b.client(t)
+		gate.Lock()
 		for _, payer := range ps {
 			payer.look(t, c)
 		}
+		gate.Unlock()
 		c.Close()
 		if t.Failed() {
 			break

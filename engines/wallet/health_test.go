@@ -3,6 +3,7 @@ package wallet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -276,6 +277,28 @@ func TestAuthAndPolicy(t *testing.T) {
 		}
 		if err := r.e.WriteReady(); err != nil {
 			t.Error(err)
+		}
+		r.stop()
+	})
+}
+
+// A ledger whose disk is full answers, and is ready: a write is told of the disk, also when it was full at the start.
+func TestFullFromTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		full := fmt.Errorf("probe: %w", ledger.ErrFull)
+		r := newRig(t, over(func(c ledger.Client) ledger.Client {
+			return &hooked{
+				Client: c,
+				commit: func(context.Context, ledger.Client, []ledger.Op) ([]ledger.Outcome, error) { return nil, full },
+				probe:  func(context.Context, ledger.Client) error { return full },
+			}
+		})).start()
+		time.Sleep(time.Second)
+		if keys := r.failing(); len(keys) != 0 {
+			t.Errorf("failing: %v", keys)
+		}
+		if _, err := r.post("k", issue("bo", 1, 1)); code(err) != "STORE_FULL" {
+			t.Errorf("a write: %v", err)
 		}
 		r.stop()
 	})

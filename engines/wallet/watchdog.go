@@ -94,7 +94,7 @@ func (w *watchdog) probe(ctx context.Context) error {
 	switch {
 	case errors.Is(err, errOpen):
 		return nil // not asked
-	case err != nil:
+	case err != nil && !errors.Is(err, ledger.ErrFull): // a full disk is an answer, and told by each write
 		w.lose(fmt.Errorf("probe: %w", err))
 	case took >= w.e.link.pace.stall(w.e.stallAfter()):
 		w.good = 0
