@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,7 +36,20 @@ type rig struct {
 	memory  *store.AmnesiaConfig // keeps the file in memory
 	room    unit.Size            // of the file; 0: the default
 	bg      sync.WaitGroup       // calls that a test has begun
+	groups  groupCount
 }
+
+// groupCount counts the transactions of a store.
+type groupCount struct{ atomic.Int64 }
+
+// Begin is no transaction yet.
+func (c *groupCount) Begin() {}
+
+// Committed counts one.
+func (c *groupCount) Committed() { c.Add(1) }
+
+// Aborted is none.
+func (c *groupCount) Aborted() {}
 
 func newRig(t testing.TB, clock *ledgertest.Clock, change ...func(*ledger.Config)) *rig {
 	t.Helper()
@@ -79,6 +93,7 @@ func (r *rig) open() {
 		cfg.MaxBytes = r.room
 	}
 	r.store = store.New(cfg, store.Options{Path: r.path, Catalog: catalog, Metrics: r.metrics, Now: r.now, Memory: r.memory})
+	r.store.RegisterGroup(&r.groups)
 	r.l = ledger.New(r.cfg, ledger.Deps{Catalog: catalog, Store: r.store, Metrics: r.metrics, Board: r.board, Now: r.now})
 	r.sup = flow.NewSupervisor(r.ctx(), catalog, flow.Hooks{})
 	if err := errors.Join(r.store.Open(r.ctx()), r.store.Prepare(r.ctx())); err != nil {
