@@ -19,6 +19,8 @@ type burst struct {
 	weight int
 	slots  []*slot // that this burst has
 	sent   bool    // the ledger has had it
+
+	answered func() // is told when the ledger has answered a call
 }
 
 // admit takes j into the burst, parks it behind another one, or drops it because its callers have left.
@@ -65,6 +67,7 @@ func (b *burst) commit(ctx context.Context) {
 	for len(b.jobs) > 0 {
 		b.sent = true
 		outs, err := b.call(ctx)
+		b.answered()
 		var bad *ledger.OpError
 		switch {
 		case err == nil:

@@ -68,6 +68,7 @@ type Engine struct {
 	flights   *flow.Flight[flightKey, b3.Digest, *ledger.Outcome]
 	nonces    *nonces
 	ready     *ready
+	turn      *turn
 	balances  *balances
 	receipts  *receipts
 	batched   room
@@ -103,7 +104,7 @@ func New(cfg Config, d Deps) *Engine {
 		client: d.Ledger, breaker: flow.NewBreaker(cfg.CircuitBreaker.rule()).Counting(d.Catalog, service, upstream),
 		set: e.live, m: e.m, calls: callTable{base: time.Now()}, refused: func(err error) { e.ledgerSaid.Store(&err) },
 	}
-	e.nonces, e.ready = newNonces(cfg.Shards), newReady()
+	e.nonces, e.ready, e.turn = newNonces(cfg.Shards), newReady(), newTurn()
 	e.flights = flow.NewFlight[flightKey, b3.Digest, *ledger.Outcome](d.Catalog, flow.FlightSpec{
 		Service: service, Name: "request", Shards: cfg.Shards, Waiters: flightWaiters, Calls: flightCalls,
 	})

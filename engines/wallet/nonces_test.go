@@ -218,7 +218,7 @@ func TestPipeline(t *testing.T) {
 func TestCascade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
-		r := newRig(t, with(func(c *Config) { c.Workers = 3 }), commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+		r := newRig(t, with(func(c *Config) { c.Workers, c.WorkerBurst = 3, 1 }), commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
 			<-hold
 			return next.Commit(ctx, ops)
 		})).start()
@@ -250,7 +250,7 @@ func TestCascade(t *testing.T) {
 func TestGapAndFullSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold, once := make(chan struct{}), sync.Once{}
-		r := newRig(t, with(func(c *Config) { c.Workers, c.NoncePipeline = 3, 2 }), commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+		r := newRig(t, with(func(c *Config) { c.Workers, c.WorkerBurst, c.NoncePipeline = 3, 1, 2 }), commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
 			stop := false
 			once.Do(func() { stop = true })
 			if stop {

@@ -14,7 +14,7 @@ import (
 func TestBatchThatWaitsIsNotOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		held := map[string]chan struct{}{"bob": make(chan struct{}), "zed": make(chan struct{})}
-		r := newRig(t, commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+		r := newRig(t, with(func(c *Config) { c.WorkerBurst = 1 }), commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
 			if c := held[ops[0].From]; c != nil {
 				<-c
 			}

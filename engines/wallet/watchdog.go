@@ -65,6 +65,7 @@ func (w *watchdog) unwell(now time.Time) error {
 	w.showBreaker(state, now)
 	stall := w.e.link.pace.stall(w.e.stallAfter())
 	if age := w.e.link.calls.oldest(now); age >= stall {
+		w.e.turn.revoke()
 		return fmt.Errorf("a call has been under way for more than %s", stall.Round(time.Millisecond))
 	}
 	if state != flow.BreakerClosed {

@@ -2,6 +2,7 @@ package wallet
 
 import (
 	"context"
+	"runtime"
 	"slices"
 
 	"ronbox/appliance/flow"
@@ -28,6 +29,9 @@ func (e *Engine) runWorker(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		if err := e.turn.take(ctx, w); err != nil {
+			return err
+		}
 		open, err := w.gather(ctx)
 		if err != nil {
 			return err
@@ -39,8 +43,8 @@ func (e *Engine) runWorker(ctx context.Context) error {
 	}
 }
 
-// gather waits for a job and takes what else is there, without waiting: while one burst syncs, the next one forms. It reports false when
-// there will be no more.
+// gather waits for a job and takes what else is there, without waiting. Who gathers has the turn, so while one light burst syncs, the next one
+// forms in the queue. It reports false when there will be no more.
 func (w *worker) gather(ctx context.Context) (open bool, err error) {
 	if w.takeReady(); len(w.jobs) == 0 {
 		select {
@@ -56,6 +60,7 @@ func (w *worker) gather(ctx context.Context) (open bool, err error) {
 			w.jobs = append(w.jobs, j)
 		}
 	}
+	runtime.Gosched() // handlers that can run have their jobs queued first
 	weight := 0
 	for _, j := range w.jobs {
 		weight += j.weight
@@ -86,12 +91,19 @@ func (w *worker) work(ctx context.Context) {
 	defer w.e.m.busy.Add(-1)
 	slices.SortStableFunc(w.jobs, (*job).order)
 	n := min(len(w.jobs), w.e.boot.WorkerBurst)
-	w.b = &burst{e: w.e, jobs: make([]*job, 0, n), ops: make([]ledger.Op, 0, n)}
+	w.b = &burst{e: w.e, jobs: make([]*job, 0, n), ops: make([]ledger.Op, 0, n), answered: func() { w.e.turn.pass(w) }}
 	for len(w.jobs) > 0 && len(w.b.jobs) < w.e.boot.WorkerBurst && w.b.weight <= burstRoom {
 		w.now = w.jobs[0]
 		w.jobs = w.jobs[1:]
 		w.b.admit(w.now)
 		w.now = nil
+	}
+	if len(w.jobs) > 0 { // nobody waits for his turn with jobs in hand
+		w.e.ready.put(w.jobs)
+		w.jobs = nil
+	}
+	if w.b.weight == 0 || w.b.weight >= w.e.boot.WorkerBurst { // heavy: its ops cost as much as its sync
+		w.e.turn.pass(w)
 	}
 	w.b.commit(ctx)
 	w.b.leave()
@@ -100,6 +112,7 @@ func (w *worker) work(ctx context.Context) {
 
 // end pays what this life still owes. Told to stop it turns away what is queued; after a panic it leaves that to the others.
 func (w *worker) end(ctx context.Context) {
+	w.e.turn.pass(w)
 	why := error(&NotReadyError{CauseDraining})
 	if ctx.Err() == nil {
 		why = &OutcomeError{Cause: flow.ErrCanceled}
