@@ -40,7 +40,7 @@ func TestCodes(t *testing.T) {
 		{&IndexError{1, &FieldError{"to", "is wrong"}}, "BAD_REQUEST", 400, false},
 		{ledger.ErrCursor, "BAD_REQUEST", 400, false},
 		{fmt.Errorf("x: %w", ledger.ErrRange), "BAD_REQUEST", 400, false},
-		{ErrForbidden, "FORBIDDEN", 403, false},
+		{ErrForbidden, "FORBIDDEN", 403, false}, {ErrSystemAccount, "FORBIDDEN", 403, false},
 		{&engines.GrantError{Caveat: "account"}, "FORBIDDEN", 403, false},
 		{&engines.GrantError{Caveat: "asset"}, "FORBIDDEN", 403, false},
 		{&engines.GrantError{Caveat: "ceiling"}, "LIMITS_EXCEEDED", 403, false},

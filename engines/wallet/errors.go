@@ -14,6 +14,8 @@ var (
 	ErrInFlight = errors.New("wallet: a request with this key is in flight")
 	// ErrForbidden: the caller is known and may not do this.
 	ErrForbidden = errors.New("wallet: forbidden")
+	// ErrSystemAccount is an ErrForbidden that no other token would change.
+	ErrSystemAccount = fmt.Errorf("%w: accounts that begin with sys: are the ledger's own", ErrForbidden)
 )
 
 // FieldError says which member of a request is wrong, and why: nothing happened.

@@ -91,7 +91,7 @@ func mayAccount(by engines.Actor, account string) error {
 	}
 	asset, issues := strings.CutPrefix(account, engines.IssuanceAccount(""))
 	if !issues {
-		return fmt.Errorf("%w: accounts that begin with sys: are the ledger's own", ErrForbidden)
+		return ErrSystemAccount
 	}
 	return by.Grant.Asset(asset)
 }

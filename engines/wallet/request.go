@@ -160,7 +160,7 @@ func (r *Request) checkText() error {
 // checkReserved refuses the ledger's own accounts: only what an operation implies moves them.
 func (r *Request) checkReserved() error {
 	if engines.IsSystemAccount(r.From) || engines.IsSystemAccount(r.To) {
-		return fmt.Errorf("%w: accounts that begin with sys: are the ledger's own", ErrForbidden)
+		return ErrSystemAccount
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ func TestMalformedRequests(t *testing.T) {
 		}
 	}
 	for _, q := range []Request{transfer("sys:x", "bo", 1, 1), transfer("bo", "sys:x", 1, 1), issue("sys:issue:ron", 1, 1), {Op: record.OpFlags, From: "sys:x", Set: 1}} {
-		if err := q.check(); !errors.Is(err, ErrForbidden) {
+		if err := q.check(); !errors.Is(err, ErrSystemAccount) {
 			t.Errorf("%+v: %v", q, err)
 		}
 	}
