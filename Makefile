@@ -7,10 +7,12 @@ BENCH    ?= .
 SEEDS    ?= 10000
 SIMOPS   ?= 1000
 KILLS    ?= 1000
+SECONDS  ?= 300
+SEED     ?=
 LDFLAGS  := -s -w
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check fmt vet staticcheck tidy lockdebug fuzz bench sim kill peers golden clean
+.PHONY: help build run test check fmt vet staticcheck tidy lockdebug fuzz bench sim kill load peers golden clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +59,9 @@ sim: ## run SEEDS (10000) seeds of SIMOPS (1000) operations of the wallet over a
 
 kill: ## kill a node KILLS (1000) times while it commits versions and payments
 	$(GO) test ./cmd/ronbox -run 'Kill9' -count=1 -timeout 2h -v -args -kills $(KILLS)
+
+load: ## pay at saturation for SECONDS (300), one request in a hundred twice, and hold receipts, balances and records against it; SEED repeats one
+	LOAD_SECONDS=$(SECONDS) LOAD_SEED=$(SEED) $(GO) test ./appliance -run '^TestLoadWithDuplicates$$' -count=1 -timeout 6h -v
 
 peers: ## measure the wallet beside PostgreSQL (Debian's package) on this machine
 	testdata/bench/wallet.sh

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -19,20 +20,30 @@ type caller struct {
 	c    net.Conn
 	in   *bufio.Reader
 	out  []byte // the request
-	body []byte // of the last answer
+
+	// Of the last answer.
+	body     []byte
+	replayed bool
+
 	next func(out []byte) (request []byte, transfers int)
 	told func(body []byte) // nil: nobody wants to know
 }
 
-// call sends the request and reads the answer.
-func (c *caller) call() (status int, err error) {
+// send sends the request.
+func (c *caller) send() (err error) {
 	if c.c == nil {
 		if c.c, err = net.Dial("tcp", c.addr); err != nil {
-			return 0, err
+			return err
 		}
 		c.in = bufio.NewReaderSize(c.c, 64<<10)
 	}
-	if _, err = c.c.Write(c.out); err != nil {
+	_, err = c.c.Write(c.out)
+	return err
+}
+
+// call sends the request and reads the answer.
+func (c *caller) call() (status int, err error) {
+	if err := c.send(); err != nil {
 		return 0, err
 	}
 	status, closes, err := c.answer()
@@ -57,6 +68,7 @@ func (c *caller) answer() (status int, closes bool, err error) {
 	}
 	status, _ = strconv.Atoi(string(line[9:12]))
 	length := -1
+	c.replayed = false
 	for {
 		if line, err = c.in.ReadSlice('\n'); err != nil {
 			return status, false, err
@@ -71,6 +83,8 @@ func (c *caller) answer() (status int, closes bool, err error) {
 			length, _ = strconv.Atoi(string(value))
 		case bytes.EqualFold(name, []byte("Connection")):
 			closes = bytes.EqualFold(value, []byte("close"))
+		case bytes.EqualFold(name, []byte("Idempotent-Replayed")):
+			c.replayed = true
 		}
 	}
 	if length < 0 {
@@ -84,24 +98,34 @@ func (c *caller) answer() (status int, closes bool, err error) {
 // againAfter is the pause before a request is asked again: about as long as a commit takes, so that what is missing is there.
 const againAfter = 2 * time.Millisecond
 
-// insist sends the request until it is neither refused for now nor too early.
-func (c *caller) insist() (status, again int, err error) {
+// insist sends the request until the answer is final. first is the status of the first one.
+func (c *caller) insist() (status, first int, err error) {
 	begun := time.Now()
 	status, err = c.call()
-	for err == nil && (status == 409 || status == 429 || status == 503) && time.Since(begun) < patience {
-		again++
+	first = status
+	for err == nil && status != 200 && bytes.Contains(c.body, []byte(`"retryable":true`)) && time.Since(begun) < patience {
 		<-time.After(againAfter)
 		status, err = c.call()
 	}
-	return status, again, err
+	return status, first, err
 }
 
 // tally is what callers saw.
 type tally struct {
 	transfers int
-	again     int // requests that were asked once more: a nonce overtook the one before it, or the node was busy
+	again     map[int]int // requests that had to be asked again, by the status they were first answered with
 	took      []time.Duration
 	lasted    time.Duration
+}
+
+// note books an answer that was final.
+func (t *tally) note(first int, took time.Duration) {
+	if t.took = append(t.took, took); first != 200 {
+		if t.again == nil {
+			t.again = map[int]int{}
+		}
+		t.again[first]++
+	}
 }
 
 // ask has a caller ask until a time.
@@ -109,21 +133,21 @@ func (c *caller) ask(until time.Time) (t tally, err error) {
 	for begun := time.Now(); begun.Before(until); begun = time.Now() {
 		var n int
 		c.out, n = c.next(c.out[:0])
-		status, again, err := c.insist()
-		t.again += again
+		status, first, err := c.insist()
 		if c.told != nil {
 			c.told(c.body)
 		}
 		if err != nil || status != 200 {
 			return t, fmt.Errorf("%d %s, %w\n%.300s", status, c.body, err, c.out)
 		}
-		t.transfers, t.took = t.transfers+n, append(t.took, time.Since(begun))
+		t.transfers += n
+		t.note(first, time.Since(begun))
 	}
 	return t, nil
 }
 
 // wave has all callers ask for a second.
-func wave(b *testing.B, callers []*caller) (sum tally) {
+func wave(b testing.TB, callers []*caller) (sum tally) {
 	b.Helper()
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -145,18 +169,34 @@ func wave(b *testing.B, callers []*caller) (sum tally) {
 }
 
 func (t tally) and(other tally) tally {
-	t.transfers, t.again, t.took = t.transfers+other.transfers, t.again+other.again, append(t.took, other.took...)
-	t.lasted += other.lasted
+	t.transfers, t.lasted, t.took = t.transfers+other.transfers, t.lasted+other.lasted, append(t.took, other.took...)
+	again := maps.Clone(t.again)
+	if again == nil {
+		again = map[int]int{}
+	}
+	for status, n := range other.again {
+		again[status] += n
+	}
+	t.again = again
 	return t
 }
 
-// report tells rate and times under a unit: transfers, or reads.
+// share is the part of all requests that n are, in percent.
+func (t tally) share(n int) float64 { return 100 * float64(n) / float64(len(t.took)) }
+
+// ms is the time within which the part f of all answers came.
+func (t tally) ms(f float64) float64 {
+	return float64(t.took[int(f*float64(len(t.took)-1))].Microseconds()) / 1000
+}
+
+// report tells rate and times under a unit, transfers or reads, and what part of the requests had to be asked again because of what.
 func (t tally) report(b *testing.B, unit string) {
 	slices.Sort(t.took)
-	ms := func(f float64) float64 { return float64(t.took[int(f*float64(len(t.took)-1))].Microseconds()) / 1000 }
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(float64(t.transfers)/t.lasted.Seconds(), unit+"/s")
-	b.ReportMetric(ms(.5), "p50-ms")
-	b.ReportMetric(ms(.99), "p99-ms")
-	b.ReportMetric(100*float64(t.again)/float64(len(t.took)), "again-%")
+	b.ReportMetric(t.ms(.5), "p50-ms")
+	b.ReportMetric(t.ms(.99), "p99-ms")
+	for status, n := range t.again {
+		b.ReportMetric(t.share(n), fmt.Sprintf("again-after-%d-%%", status))
+	}
 }

@@ -27,6 +27,7 @@ const (
 	payConns    = 64
 	batchConns  = 4
 	batchSize   = 1000
+	funds       = 1_000_000_000_000 // of each account
 )
 
 // BenchmarkMoney pays over HTTP through a node in a process of its own, whose disk, tokens, limits and metrics are what they
@@ -54,7 +55,7 @@ func BenchmarkMoney(b *testing.B) {
 			defer k.peer.end()
 			callers := tt.callers(k)
 			wave(b, callers) // connections, caches, maps
-			k.measure(tt.unit, callers, strings.HasSuffix(tt.name, "stalled"))
+			k.measure(b, tt.unit, callers, strings.HasSuffix(tt.name, "stalled"))
 			for _, c := range callers {
 				c.hangUp()
 			}
@@ -64,7 +65,7 @@ func BenchmarkMoney(b *testing.B) {
 
 // bank is a node that is paid through.
 type bank struct {
-	b           *testing.B
+	b           testing.TB
 	peer        peer
 	addr, token string
 	proc        string // its directory in /proc
@@ -73,7 +74,7 @@ type bank struct {
 }
 
 // openBank starts one and gives every account money.
-func openBank(b *testing.B, role string, accounts int) *bank {
+func openBank(b testing.TB, role string, accounts int) *bank {
 	b.Helper()
 	k := &bank{b: b, peer: helper(b, role, ""), accounts: accounts, nonces: make([]atomic.Uint64, accounts)}
 	said := strings.Fields(k.peer.line)
@@ -83,7 +84,7 @@ func openBank(b *testing.B, role string, accounts int) *bank {
 	for at := 0; at < accounts; at += batchSize {
 		body := []byte(`{"mode":"atomic","ops":[`)
 		for i := at; i < min(at+batchSize, accounts); i++ {
-			body = fmt.Appendf(body, `{"op":"issue","to":%q,"asset":"ron","amount_minor":"1000000000000","nonce":%d},`, payer(i), i+2)
+			body = fmt.Appendf(body, `{"op":"issue","to":%q,"asset":"ron","amount_minor":"%d","nonce":%d},`, payer(i), funds, i+2)
 		}
 		body = append(bytes.TrimSuffix(body, []byte(",")), `]}`...)
 		c.out = k.post(nil, "/v1/batch", "application/json", fmt.Sprintf("fund-%d", at), body)
@@ -97,8 +98,8 @@ func openBank(b *testing.B, role string, accounts int) *bank {
 func payer(i int) string { return "acct/" + strconv.Itoa(i) }
 
 // measure runs the waves. While one of them lasts, a stalled node's disk does not answer for two seconds.
-func (k *bank) measure(unit string, callers []*caller, stalled bool) {
-	b, sum, written := k.b, tally{}, k.written()
+func (k *bank) measure(b *testing.B, unit string, callers []*caller, stalled bool) {
+	sum, written := tally{}, k.written()
 	_ = os.WriteFile(k.proc+"/clear_refs", []byte("5"), 0) // VmHWM begins anew
 	for b.Loop() {
 		if stalled {
@@ -150,9 +151,14 @@ func (k *bank) get(out []byte, path string) []byte {
 
 // transfer pays one unit from an account to any other.
 func (k *bank) transfer(out []byte, from int) []byte {
+	return k.order(out, from, (from+1+rand.IntN(k.accounts-1))%k.accounts, 1)
+}
+
+// order pays an amount from one account to another.
+func (k *bank) order(out []byte, from, to, amount int) []byte {
 	nonce := k.nonces[from].Add(1)
-	key, to := fmt.Sprintf("t%d-%d", from, nonce), (from+1+rand.IntN(k.accounts-1))%k.accounts
-	return k.post(out, "/v1/transfer", "application/json", key, []byte(pay(payer(from), payer(to), "1", nonce)))
+	body := pay(payer(from), payer(to), strconv.Itoa(amount), nonce)
+	return k.post(out, "/v1/transfer", "application/json", fmt.Sprintf("t%d-%d", from, nonce), []byte(body))
 }
 
 // connections makes callers, each with its own way to ask.
@@ -306,8 +312,9 @@ func (k *bank) replays() []*caller {
 	})
 }
 
-// beBank is the body of the helper: the node, until its input ends. A line of input holds its disk up for two seconds.
-func beBank(t *testing.T, o Options) {
+// beBank is the body of the helper: the node, until its input ends. A line of input holds its disk up for two seconds. It gives
+// the settings of the node that was.
+func beBank(t *testing.T, o Options) *config.Config {
 	cfg, _ := devConfig(t)
 	cfg.Wallet.Limits.RatePerSecond, cfg.Wallet.Limits.Burst = 1_000_000, 1_000_000
 	cfg.Ledger.StallAfter = config.Default().Ledger.StallAfter
@@ -320,6 +327,7 @@ func beBank(t *testing.T, o Options) {
 		release()
 	}
 	s.halt()
+	return cfg
 }
 
 // ramLedger accepts every payment at once and keeps none: what is measured over it is the stack above the ledger.

@@ -228,7 +228,7 @@ type peer struct {
 }
 
 // helper runs this test binary as the other side of a benchmark.
-func helper(b *testing.B, role, addr string) peer {
+func helper(b testing.TB, role, addr string) peer {
 	b.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestHelper$")
 	cmd.Env = append(os.Environ(), helperRole+"="+role, helperAddr+"="+addr)
@@ -250,9 +250,9 @@ func helper(b *testing.B, role, addr string) peer {
 	}
 	return peer{strings.TrimSpace(line), in, func() {
 		_ = in.Close()
-		_, _ = io.Copy(io.Discard, said)
+		rest, _ := io.ReadAll(said)
 		if err := cmd.Wait(); err != nil {
-			b.Error(err)
+			b.Errorf("%v\n%s", err, rest)
 		}
 	}}
 }
@@ -267,6 +267,8 @@ func TestHelper(t *testing.T) {
 		s.halt()
 	case "bank":
 		beBank(t, Options{})
+	case "bank-verified":
+		verified(t, beBank(t, Options{}))
 	case "bank-ram":
 		beBank(t, Options{money: func(c ledger.Client) ledger.Client { return &ramLedger{Client: c} }})
 	case "flood":
