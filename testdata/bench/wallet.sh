@@ -13,11 +13,12 @@ all=$(mktemp) && trap 'rm -f "$all"' EXIT
     print "ronbox/" name "\t" rate line; fflush(); next }
   /FAIL|_test.go/ {print > "/dev/stderr"; bad=1} END {exit bad}' | tee -a "$all"
 awk -F'\t' '{split($2, r, " "); rate[$1]=r[1]}
+  /^postgres/ {split($1, n, "/"); k="best/" n[2]; if (r[1]+0 > rate[k]+0) rate[k]=r[1]}
   function per(what, a, b) {if (rate[a] && rate[b]) printf "%s\t%.2f x\n", what, rate[a]/rate[b]}
   END {
-    per("single / PostgreSQL, 10,000 accounts", "ronbox/single/uniform", "postgres/uniform")
-    per("single / PostgreSQL, 10 accounts", "ronbox/single/hot", "postgres/hot")
-    per("batches of 1,000 / PostgreSQL", "ronbox/batch/json", "postgres/batched")
+    per("single / PostgreSQL, 10,000 accounts", "ronbox/single/uniform", "best/uniform")
+    per("single / PostgreSQL, 10 accounts", "ronbox/single/hot", "best/hot")
+    per("batches of 1,000 / PostgreSQL", "ronbox/batch/json", "best/batched")
     per("single / the same over a ledger in RAM", "ronbox/single/uniform", "ronbox/single/uniform/ram")
     per("batches / single", "ronbox/batch/json", "ronbox/single/uniform")
     per("balances / single", "ronbox/balance", "ronbox/single/uniform")

@@ -66,23 +66,21 @@ end $$;
 
 -- Does n transfers between random accounts in one transaction, by sets: keys first, rows locked in order, one update an account.
 create function batch(n int, accounts int) returns void language plpgsql as $$
-declare base bigint; fresh int;
+declare fresh int;
 begin
-  create temp table if not exists op (i bigint, k text, payer bigint, payee bigint) on commit delete rows;
-  insert into op select i, gen_random_uuid()::text, p, 1 + (p + floor(random() * (accounts - 1))::bigint) % accounts
-    from (select i, 1 + floor(random() * accounts)::bigint as p from generate_series(1, n) i) t;
-  select nextval('journal_seq_seq') into base;
-  perform setval('journal_seq_seq', base + n);
-  insert into idempotency select 'bench', k, '\x00', base + i from op on conflict do nothing;
+  create temp table if not exists op (seq bigint, k text, payer bigint, payee bigint) on commit delete rows;
+  insert into op select nextval('journal_seq_seq'), gen_random_uuid()::text, p, 1 + (p + floor(random() * (accounts - 1))::bigint) % accounts
+    from (select 1 + floor(random() * accounts)::bigint as p from generate_series(1, n)) t;
+  insert into idempotency select 'bench', k, '\x00', seq from op on conflict do nothing;
   get diagnostics fresh = row_count;
   if fresh <> n then raise exception 'a key was used before: one by one'; end if;
   perform 1 from account where id in (select payer from op union select payee from op) order by id for update;
   insert into journal (seq, amount, debit, credit, nonce, memo)
-    select base + i, 1, payer, payee, a.last_nonce + row_number() over (partition by payer order by i), 'bench'
+    select seq, 1, payer, payee, a.last_nonce + row_number() over (partition by payer order by seq), 'bench'
     from op join account a on a.id = payer;
   insert into posting
-    select t.id, base + i, delta, a.balance + sum(delta) over (partition by t.id order by i)
-    from (select payer as id, i, -1 as delta from op union all select payee, i, 1 from op) t join account a on a.id = t.id;
+    select t.id, t.seq, delta, a.balance + sum(delta) over (partition by t.id order by t.seq)
+    from (select payer as id, seq, -1 as delta from op union all select payee, seq, 1 from op) t join account a on a.id = t.id;
   update account a set balance = balance + t.delta, last_nonce = last_nonce + t.debits,
     day = current_date, day_debits = case when day = current_date then day_debits + t.debits else t.debits end
     from (select id, sum(delta) as delta, count(*) filter (where delta < 0) as debits
