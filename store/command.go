@@ -75,7 +75,7 @@ func submit[R any](ctx context.Context, s *Store, l Lane, c Command[R], wait boo
 		return none, err
 	}
 	q := newRequest(ctx, s.mono(), l, c, after)
-	if err := s.enqueue(q, wait); err != nil {
+	if err := s.enqueue(ctx, q, wait); err != nil {
 		return none, err
 	}
 	out, err := q.reply.Wait(ctx)
@@ -106,22 +106,23 @@ func (s *Store) admit(ctx context.Context, l Lane) error {
 	return nil
 }
 
-func (s *Store) enqueue(q job, wait bool) (err error) {
-	h := q.header()
+// enqueue waits for a place, if it may, until ctx ends.
+func (s *Store) enqueue(ctx context.Context, q job, wait bool) (err error) {
+	l := q.header().lane
 	if wait {
-		err = s.lanes[h.lane].Send(h.ctx, q)
+		err = s.lanes[l].Send(ctx, q)
 	} else {
-		err = s.lanes[h.lane].TrySend(q)
+		err = s.lanes[l].TrySend(q)
 	}
 	switch {
 	case err == nil:
 		return nil
 	case s.Err() != nil:
 		return s.Err()
-	case h.ctx.Err() != nil:
-		return s.late(h.ctx)
+	case ctx.Err() != nil:
+		return s.late(ctx)
 	}
-	return fmt.Errorf("lane %s: %w", h.lane, err)
+	return fmt.Errorf("lane %s: %w", l, err)
 }
 
 // outcome words a failed wait. What came from Apply passes as it is.
@@ -182,28 +183,34 @@ type job interface {
 	fail(err error)
 }
 
-// request is a command on its way, with the cell its caller waits at.
-type request[R any] struct {
+// body is a command and what has come of it.
+type body[R any] struct {
 	head
 	cmd    Command[R]
-	after  []func(R)
-	reply  *flow.Reply[R]
 	result R // owned by the committer until answered
 }
 
+func newBody[R any](ctx context.Context, now int64, l Lane, c Command[R]) body[R] {
+	return body[R]{head: head{ctx: ctx, kind: c.Kind(), lane: l, size: sizeOf(c), queued: now}, cmd: c}
+}
+
+func (b *body[R]) apply(g *group, at Stamp) {
+	defer g.recovered(&b.head)
+	b.result, b.err = b.cmd.Apply(g.reader, at, &g.writes)
+}
+
+// request is a command on its way, with the cell its caller waits at.
+type request[R any] struct {
+	body[R]
+	after []func(R)
+	reply *flow.Reply[R]
+}
+
 func newRequest[R any](ctx context.Context, now int64, l Lane, c Command[R], after []func(R)) *request[R] {
-	return &request[R]{
-		head: head{ctx: ctx, kind: c.Kind(), lane: l, size: sizeOf(c), queued: now},
-		cmd:  c, after: after, reply: flow.NewReply[R](),
-	}
+	return &request[R]{newBody(ctx, now, l, c), after, flow.NewReply[R]()}
 }
 
 func (q *request[R]) claim() bool { return q.reply.Claim() }
-
-func (q *request[R]) apply(g *group, at Stamp) {
-	defer g.recovered(&q.head)
-	q.result, q.err = q.cmd.Apply(g.reader, at, &g.writes)
-}
 
 func (q *request[R]) finish() {
 	for _, fn := range q.after {

@@ -68,7 +68,7 @@ func (c *Scratch) Close() error {
 
 // Try applies one command and, if it returns nil, merges it.
 func Try[R any](c *Scratch, cmd Command[R]) (R, error) {
-	q := &request[R]{head: head{kind: cmd.Kind()}, cmd: cmd}
+	q := &request[R]{body: body[R]{head: head{kind: cmd.Kind()}, cmd: cmd}}
 	err := c.g.step(q, c.g.s.now().UnixNano())
 	if err == nil {
 		err = q.err
