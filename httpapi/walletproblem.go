@@ -87,6 +87,7 @@ func walletRows() []row {
 			more: indexed(detail(func(e *wallet.LimitError) details { return details{"limit": e.Limit} }))},
 		{is: beyondToken, coded: true, title: "Beyond a limit of the token", hint: hintForbidden,
 			more: indexed(detail(func(e *engines.GrantError) details { return details{"limit": e.Caveat} }))},
+		{is: is(wallet.ErrSystemAccount), coded: true, title: "Not allowed", hint: hintSystem, more: indexed(nil)},
 		{is: is(wallet.ErrForbidden), coded: true, title: "Not allowed", hint: hintForbidden, more: indexed(nil)},
 		{is: is(wallet.ErrNotFound), coded: true, title: "Not found", hint: "there is no such record, or it is not yours to see"},
 		{is: is(wallet.ErrInFlight), coded: true, title: "Still under way", wait: waitBusy,
@@ -106,6 +107,10 @@ func walletRows() []row {
 			hint: "nothing was done; send the same request again", more: notReady},
 	}...)
 }
+
+// hintSystem is about the accounts that no token opens.
+const hintSystem = "accounts that begin with sys: are the ledger's own: no request pays from or to one; who may see all accounts may read " +
+	"sys:issue:<asset>"
 
 const hintLimit = "details.limit says which; nothing was done"
 

@@ -117,7 +117,9 @@ func deniedCases() []toldCase {
 			reason: reasonForbidden},
 		{doc: "another account in a batch", ask: payWith(&wallet.IndexError{Index: 3, Err: &engines.GrantError{Caveat: "account", Reason: "is another one"}}),
 			status: 403, code: "FORBIDDEN", reason: reasonForbidden, details: details{"index": 3.0}},
-		{doc: "a system account", ask: payWith(fmt.Errorf("to: %w", wallet.ErrForbidden)), status: 403, code: "FORBIDDEN", reason: reasonForbidden},
+		{doc: "a token too narrow", ask: payWith(wallet.ErrForbidden), status: 403, code: "FORBIDDEN", reason: reasonForbidden, says: "token inspect"},
+		{doc: "a system account", ask: payWith(fmt.Errorf("to: %w", wallet.ErrSystemAccount)), status: 403, code: "FORBIDDEN", reason: reasonForbidden,
+			says: "no request pays from or to one"},
 	}
 }
 
