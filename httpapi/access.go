@@ -25,7 +25,11 @@ type bound struct {
 	latency  func(seconds float64)
 	byStatus statusCounter
 	busy     func(n int) // nil where nothing can be full
+	logged   loggedOf
 }
+
+// loggedOf is what all log lines about a route say: of most lines a second the log writes a few and the sum.
+type loggedOf struct{ service, route []any }
 
 // statusCounter resolves a status' series when it is first met, so that only what happens is exposed.
 type statusCounter struct {
@@ -44,6 +48,7 @@ func (s *statusCounter) inc(status int) {
 // bind fits a route for one of its methods.
 func (s *Server) bind(r *Route, method string) *bound {
 	m, b := s.d.Metrics, &bound{route: r, method: method}
+	b.logged = loggedOf{service: []any{"service", r.Service}, route: []any{"route", r.Pattern, "method", method}}
 	b.latency = m.Histogram("request_latency_seconds", r.Service, "route", r.Pattern, "method", method)
 	b.byStatus.resolve = func(status int) func(int) {
 		return m.Counter("http_requests_total", r.Service,
@@ -122,7 +127,7 @@ func (s *Server) settle(c *call, b *bound, span obs.Span, err error) {
 	if err == nil && status >= http.StatusBadRequest {
 		s.rejected(c.route.Service, reasonDegraded)
 	}
-	s.log(c, b.method, status, took, err)
+	s.log(c, &b.logged, status, took, err)
 	endSpan(c, span, status, err)
 }
 
@@ -138,16 +143,14 @@ func endSpan(c *call, span obs.Span, status int, err error) {
 }
 
 // log says what was answered: what fails, what is refused for who asks, and what changes something; the rest at debug.
-func (s *Server) log(c *call, method string, status int, took time.Duration, err error) {
+func (s *Server) log(c *call, of *loggedOf, status int, took time.Duration, err error) {
 	level := logLevel(c, status)
 	if level == hclog.Debug && !s.d.Log.IsDebug() || level == hclog.Info && !s.d.Log.IsInfo() {
 		return
 	}
-	fields := []any{
-		"service", c.route.Service, "corr_id", c.corrID, "route", c.route.Pattern, "method", method,
-		"status", status, "latency_ms", float64(took.Microseconds()) / 1000, "peer_addr", c.peer.String(),
-	}
-	fields = append(fields, whoFields(c.actor)...)
+	fields := append(append(make([]any, 0, maxFields), of.service...), "corr_id", c.corrID)
+	fields = append(append(fields, of.route...), "status", status, "latency_ms", float64(took.Microseconds())/1000, "peer_addr", c.peer.String())
+	fields = whoFields(fields, &c.actor)
 	if err != nil {
 		fields = append(append(fields, "reason", c.reason, "error", err.Error()), errorFields(err)...)
 	}
@@ -172,12 +175,15 @@ func logLevel(c *call, status int) hclog.Level {
 	return hclog.Debug
 }
 
-// whoFields name who was let in.
-func whoFields(a engines.Actor) []any {
+// maxFields holds the keys and values of a line about an answer that is no error.
+const maxFields = 28
+
+// whoFields adds who was let in.
+func whoFields(to []any, a *engines.Actor) []any {
 	if a.Anonymous() {
-		return nil
+		return to
 	}
-	return append([]any{"cap_id", a.CapID, "principal", a.Principal}, tokenFields("", a.Kid, a.Tenant, a.Fingerprint)...)
+	return tokenFields(append(to, "cap_id", a.CapID, "principal", a.Principal), "", a.Kid, a.Tenant, a.Fingerprint)
 }
 
 // errorFields are what an error keeps from the caller.
@@ -190,24 +196,23 @@ func errorFields(err error) []any {
 	case errors.As(err, &p):
 		return []any{"stack", string(p.stack)}
 	case errors.As(err, &invalid):
-		return append([]any{"auth_stage", invalid.Stage, "auth_reason", invalid.Reason, "scope", invalid.Scope},
-			tokenFields(invalid.TID, invalid.Kid, invalid.Tenant, invalid.Fingerprint)...)
+		return tokenFields([]any{"auth_stage", invalid.Stage, "auth_reason", invalid.Reason, "scope", invalid.Scope},
+			invalid.TID, invalid.Kid, invalid.Tenant, invalid.Fingerprint)
 	case errors.As(err, &denied):
-		return append([]any{"auth_stage", "caveat", "auth_reason", strings.Join(denied.Reasons, "; "), "scope", denied.Scope},
-			tokenFields(denied.TID, denied.Kid, denied.Tenant, denied.Fingerprint)...)
+		return tokenFields([]any{"auth_stage", "caveat", "auth_reason", strings.Join(denied.Reasons, "; "), "scope", denied.Scope},
+			denied.TID, denied.Kid, denied.Tenant, denied.Fingerprint)
 	case errors.As(err, &limited):
-		return append([]any{"auth_stage", limited.Stage}, tokenFields(limited.TID, "", "", "")...)
+		return tokenFields([]any{"auth_stage", limited.Stage}, limited.TID, "", "", "")
 	}
 	return nil
 }
 
-// tokenFields name a token by what it says of itself, as far as that is known, and by its digest: never the token.
-func tokenFields(tid, kid, tenant, b3 string) []any {
-	var out []any
+// tokenFields adds what names a token: what it says of itself, as far as that is known, and its digest, never the token.
+func tokenFields(to []any, tid, kid, tenant, b3 string) []any {
 	for _, f := range [...][2]string{{"tid", tid}, {"kid", kid}, {"tenant", tenant}, {"token_b3", b3}} {
 		if f[1] != "" {
-			out = append(out, f[0], f[1])
+			to = append(to, f[0], f[1])
 		}
 	}
-	return out
+	return to
 }

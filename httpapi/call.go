@@ -3,11 +3,11 @@ package httpapi
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/julienschmidt/httprouter"
 
+	"ronbox/appliance/flow"
 	"ronbox/engines"
 	"ronbox/httpapi/front"
 )
@@ -24,7 +24,7 @@ type call struct {
 
 	corrID   string
 	actor    engines.Actor
-	query    url.Values // nil without one
+	query    query // nil without one
 	body     []byte
 	deadline time.Time // zero: none
 	status   int       // 0 until the header is written
@@ -34,9 +34,9 @@ type call struct {
 	lines    [maxLines]string // behind the first values of the answer's header
 	used     int              // of lines
 
-	base   context.Context // the request's, within its span
-	ctx    context.Context // nil until someone waits
-	cancel context.CancelFunc
+	base context.Context // the request's, within its span
+	ctx  context.Context // nil until someone asks for it
+	late *flow.Late      // that ctx, where it has a deadline
 }
 
 // maxLines are the header values that an answer has: correlation id, type, cache, tag or replay, the caller's rate, and length.
@@ -54,13 +54,13 @@ func (c *call) set(name, v string) {
 	c.Header()[name] = c.lines[at:c.used:c.used]
 }
 
-// context is the request's, ending at the deadline. It is made when first asked for: a read from memory waits for
-// nothing, and pays no timer.
+// context is the request's, ending at the deadline. A read from memory waits for nothing, and pays no timer.
 func (c *call) context() context.Context {
 	if c.ctx == nil {
 		c.ctx = c.base
 		if !c.deadline.IsZero() {
-			c.ctx, c.cancel = context.WithDeadline(c.ctx, c.deadline)
+			c.late = flow.LateBy(c.base, c.deadline)
+			c.ctx = c.late
 		}
 	}
 	return c.ctx
@@ -75,8 +75,8 @@ func (c *call) takeBody() []byte {
 
 // release frees what context holds.
 func (c *call) release() {
-	if c.cancel != nil {
-		c.cancel()
+	if c.late != nil {
+		c.late.Release()
 	}
 }
 

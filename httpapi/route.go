@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"net/http"
-	"slices"
 	"time"
 
 	"ronbox/httpapi/openapi"
@@ -74,5 +73,10 @@ func (r *Route) writes() bool { return r.Method != http.MethodGet }
 
 // knows tells whether the route has a query parameter.
 func (r *Route) knows(name string) bool {
-	return slices.ContainsFunc(r.Query, func(p openapi.Param) bool { return p.Name == name })
+	for i := range r.Query { // which are too large to be copied for this
+		if r.Query[i].Name == name {
+			return true
+		}
+	}
+	return false
 }

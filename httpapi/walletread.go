@@ -60,9 +60,12 @@ func getBalance(w WalletReader) handler {
 		if !b.Issued.IsZero() {
 			out.IssuedMinor = b.Issued.String()
 		}
-		return respond(c, http.StatusOK, out)
+		return c.send(http.StatusOK, cacheNone, append(out.AppendJSON(make([]byte, 0, balanceSize)), '\n'))
 	}
 }
+
+// balanceSize holds a balance of ordinary names and amounts; a longer one grows.
+const balanceSize = 320
 
 // instant is a time of the ledger as people are told it: to the millisecond, as on receipts.
 func instant(ns int64) time.Time {
