@@ -39,7 +39,7 @@ type load struct {
 	sum tally // guarded by mu: since the last line
 }
 
-// loader is one connection, and one beside it for what is sent twice at once.
+// loader is one connection, and one beside it for repetitions, made anew each time: it would be closed while it waits for the next.
 type loader struct {
 	*load
 	c, beside *caller
@@ -82,7 +82,6 @@ func TestLoadWithDuplicates(t *testing.T) {
 				t.Error(err)
 			}
 			one.c.hangUp()
-			one.beside.hangUp()
 		})
 	}
 	all.Wait()
@@ -181,6 +180,7 @@ func (l *load) ask(c *caller) error {
 // later sends a payment again whose answer is known.
 func (l *loader) later(was receipted) error {
 	l.twice[0].Add(1)
+	defer l.beside.hangUp()
 	l.beside.out = append(l.beside.out[:0], was.request...)
 	if err := l.ask(l.beside); err != nil {
 		return err
@@ -194,6 +194,7 @@ func (l *loader) later(was receipted) error {
 // atOnce sends a payment on two connections.
 func (l *loader) atOnce() error {
 	l.twice[1].Add(1)
+	defer l.beside.hangUp()
 	l.beside.out = append(l.beside.out[:0], l.c.out...)
 	other := make(chan error, 1)
 	go func() { other <- l.ask(l.beside) }()
