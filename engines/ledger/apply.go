@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"errors"
 	"fmt"
 
 	"ronbox/engines/ledger/record"
@@ -8,16 +9,15 @@ import (
 	"ronbox/store"
 )
 
-// post is the command that moves money: independent ops, batches among them, or one settlement. It is decided before it is queued, but for
-// what only the state can tell.
+// post is the command that moves money: independent ops, batches among them, of one caller or several, or one settlement. It is decided when
+// its turn comes, but for what only the state can tell.
 type post struct {
-	ops     []action
-	once    *once // a settlement: its ops are all done or none
-	seed    uint64
-	size    int // of the records it may write, bytes
-	flush   flushRule
-	touched []AcctAsset
-	ticket  *ticket
+	shares []*share // of a settlement one
+	ops    int      // of all shares
+	begun  bool     // nobody gets in any more
+	seed   uint64
+	flush  flushRule
+	in     *joint // nil: it is for one share alone
 }
 
 var _ store.Command[*posted] = (*post)(nil)
@@ -25,8 +25,8 @@ var _ store.Command[*posted] = (*post)(nil)
 // Kind is stored by no one and counted by many.
 func (*post) Kind() string { return "ledger.post/1" }
 
-// Size is what the command weighs in its group.
-func (c *post) Size() int { return c.size }
+// Size is what the command weighs in its group, but for those who get in later: they add some 200 KB at most.
+func (c *post) Size() int { return c.shares[0].size }
 
 // Apply runs the ops in turn. If nothing came of them the error is a refusal, which has their results.
 func (c *post) Apply(r store.Reader, at store.Stamp, w *store.Writes) (*posted, error) {
@@ -35,26 +35,63 @@ func (c *post) Apply(r store.Reader, at store.Stamp, w *store.Writes) (*posted, 
 	if err != nil {
 		return nil, err
 	}
-	b.enlist(c.ticket)
-	out := &posted{seed: c.seed, results: make([]result, 0, len(c.ops))}
-	if c.once != nil {
-		out.results = append(out.results, x.settle(c))
-	} else {
-		for i := range c.ops {
-			out.results = append(out.results, x.do(&c.ops[i], plain))
+	shares := c.in.begin(c)
+	out := &posted{seed: c.seed, results: make([]result, 0, c.ops)}
+	for _, s := range shares {
+		if s.reply.Claim() { // else its caller has left
+			x.share(s, out)
 		}
 	}
 	if len(x.raws) == 0 {
-		c.ticket.has(out)
 		return nil, refusal{out}
 	}
 	out.batch = x.seal()
 	out.root = b.cur.LastRoot
 	c.flush.behind(x)
-	b.event = Committed{First: out.batch.First, Last: out.batch.Last(), Batch: out.batch.No, Root: out.root, At: out.batch.At, Touched: c.touched}
+	b.event = Committed{First: out.batch.First, Last: out.batch.Last(), Batch: out.batch.No, Root: out.root, At: out.batch.At, Touched: touched(shares)}
 	w.Then(b.keep)
-	c.ticket.has(out)
 	return out, nil
+}
+
+// touched is what all shares may have changed.
+func touched(shares []*share) []AcctAsset {
+	if len(shares) == 1 {
+		return shares[0].touched
+	}
+	all := make([]AcctAsset, 0, 2*len(shares))
+	for _, s := range shares {
+		all = append(all, s.touched...)
+	}
+	return all
+}
+
+// share runs the ops of one caller.
+func (x *run) share(s *share, out *posted) {
+	if s.first = len(out.results); s.once != nil {
+		out.results = append(out.results, x.settle(s))
+		return
+	}
+	for i := range s.ops {
+		out.results = append(out.results, x.do(&s.ops[i], plain))
+	}
+}
+
+// errApart tells the callers of a command that a bug has undone, not needs their own, to ask again alone.
+var errApart = errors.New("ledger: another op of the command has failed it")
+
+// ended tells everyone who has a share how the command ended.
+func (c *post) ended(out *posted, err error) {
+	var none refusal
+	if errors.As(err, &none) {
+		out, err = none.posted, nil
+	}
+	shares := c.in.begin(c)
+	if len(shares) > 1 && errors.Is(err, store.ErrInternal) {
+		err = errApart
+	}
+	for _, s := range shares {
+		s.end(out, err)
+	}
 }
 
 // place is where an op stands: alone, in a batch, in a settlement.

@@ -27,22 +27,19 @@ type books struct {
 	before tip                 // as the running command found it
 	view   atomic.Pointer[tip] // what readers see
 
-	run     run
-	arena   arena
-	busy    bool        // the group has a command of the ledger
-	open    bool        // a command runs whose changes are not the group's yet
-	keep    func()      // merges the running command: made once, so that a command need not
-	tickets []*ticket   // of the group's commands
-	events  []Committed // of the group's batches
-	event   Committed   // of the running command's batch; Batch 0: none
-	merged  int         // commands of the group
-	told    listener
-	clean   int // rows that are as in the file a layer keeps
+	run    run
+	arena  arena
+	busy   bool        // the group has a command of the ledger
+	open   bool        // a command runs whose changes are not the group's yet
+	keep   func()      // merges the running command: made once, so that a command need not
+	events []Committed // of the group's batches
+	event  Committed   // of the running command's batch; Batch 0: none
+	told   listener
+	clean  int // rows that are as in the file a layer keeps
 }
 
 // listener is told how each group ended, by the committer: it must not wait.
 type listener interface {
-	began()
 	committed([]Committed)
 }
 
@@ -81,10 +78,10 @@ func spreadString(s string) uint64 {
 
 func spreadOnce(k tables.OnceKey) uint64 { return uint64(k.Key[0]) | uint64(k.Key[1])<<8 }
 
-// Begin opens the tentative layer of a group. There is none until a command of the ledger comes.
-func (b *books) Begin() { b.told.began() }
+// Begin has nothing to do: there is no tentative layer until a command of the ledger comes.
+func (b *books) Begin() {}
 
-// Committed publishes what the group did: rows first, then the tip, then what leads to its records and whoever waits for them.
+// Committed publishes what the group did: rows first, then the tip, then what leads to its records.
 func (b *books) Committed() {
 	if !b.busy {
 		return
@@ -94,13 +91,10 @@ func (b *books) Committed() {
 	b.show()
 	b.idem.Committed()
 	b.told.committed(b.events)
-	for _, t := range b.tickets {
-		t.resolve(groupSynced)
-	}
 	b.close()
 }
 
-// Aborted drops what the group did. Refusals of a group that came to nothing stand: they were judged on what is in the file.
+// Aborted drops what the group did.
 func (b *books) Aborted() {
 	if !b.busy {
 		return
@@ -109,13 +103,6 @@ func (b *books) Aborted() {
 	b.each(layers.drop)
 	b.idem.Aborted()
 	b.cur = *b.view.Load()
-	how := groupUndone
-	if b.merged == 0 {
-		how = groupEmpty
-	}
-	for _, t := range b.tickets {
-		t.resolve(how)
-	}
 	b.close()
 }
 
@@ -132,9 +119,8 @@ func (b *books) close() {
 	for _, l := range b.all() {
 		l.evict(b.clean)
 	}
-	clear(b.tickets)
 	clear(b.events)
-	b.tickets, b.events, b.merged, b.busy = b.tickets[:0], b.events[:0], 0, false
+	b.events, b.busy = b.events[:0], false
 	b.arena.reset()
 }
 
@@ -142,13 +128,6 @@ func (b *books) close() {
 func (b *books) begin() {
 	b.undo()
 	b.busy, b.open, b.before, b.event = true, true, b.cur, Committed{}
-}
-
-// enlist notes whose command runs, so that the group's end is told to him even if he has left.
-func (b *books) enlist(t *ticket) {
-	if t != nil {
-		b.tickets = append(b.tickets, t)
-	}
 }
 
 // undo takes back what the running command did, if it was not merged.
@@ -168,7 +147,6 @@ func (b *books) merge() {
 		b.events = append(b.events, b.event)
 	}
 	b.open = false
-	b.merged++
 }
 
 // layers is what all layers can do, whatever they hold.

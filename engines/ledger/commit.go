@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
 	"ronbox/store"
@@ -32,11 +33,12 @@ func (l *Local) Commit(ctx context.Context, ops []Op) ([]Outcome, error) {
 		return nil, err
 	}
 	if done == nil {
-		out, err := l.submit(ctx, l.post(s, actions))
+		c := s.share(actions)
+		out, err := l.submit(ctx, c)
 		if err != nil {
 			return nil, err
 		}
-		return l.outcomes(ctx, actions, func(i int) (result, *posted) { return out.results[i], out })
+		return l.outcomes(ctx, actions, func(i int) (result, *posted) { return c.result(out, i), out })
 	}
 	return l.commitRest(ctx, s, actions, done)
 }
@@ -50,12 +52,13 @@ func (l *Local) commitRest(ctx context.Context, s *resolver, actions []action, d
 		}
 	}
 	if len(rest) > 0 {
-		out, err := l.submit(ctx, l.post(s, rest))
+		c := s.share(rest)
+		out, err := l.submit(ctx, c)
 		if err != nil {
 			return nil, err
 		}
 		for i, at := range place {
-			done[at] = ending{out, i}
+			done[at] = ending{out, c.first + i}
 		}
 	}
 	return l.outcomes(ctx, actions, func(i int) (result, *posted) { return done[i].out.results[done[i].index], done[i].out })
@@ -82,11 +85,16 @@ func (l *Local) begin(ctx context.Context) error {
 	return nil
 }
 
-// post is the command of actions that s has resolved.
-func (l *Local) post(s *resolver, actions []action) *post {
+// share is what the caller has in a command, of actions that s has resolved.
+func (s *resolver) share(actions []action) *share {
+	return &share{ops: actions, size: s.size, touched: s.touched}
+}
+
+// post is a command that begins with one share.
+func (l *Local) post(s *share) *post {
 	cfg := l.live()
 	return &post{
-		ops: actions, seed: newSeed(), size: s.size, touched: s.touched, ticket: new(ticket),
+		shares: []*share{s}, ops: len(s.ops), seed: newSeed(),
 		flush: flushRule{rows: cfg.FlushSlice, dirtyMax: cfg.DirtyMaxAccounts},
 	}
 }
@@ -98,24 +106,45 @@ func newSeed() uint64 {
 	return seedOf(b)
 }
 
-// submit hands a command to the committer and waits for its outcome, until ctx ends. A command that is left there stays on the table of
-// pending ops until it has ended.
-func (l *Local) submit(ctx context.Context, c *post) (*posted, error) {
+// submit has the committer do a share, and waits for its outcome until ctx ends. A share that is left there stays on the table of pending ops
+// until it has ended.
+func (l *Local) submit(ctx context.Context, s *share) (*posted, error) {
 	begun := time.Now()
-	out, err := store.Commit(ctx, l.store, store.Work, c)
-	l.m.latency(time.Since(begun).Seconds())
-	var none refusal
-	if errors.As(err, &none) {
-		out, err = none.posted, nil
+	out, err := l.wait(ctx, s, s.once != nil)
+	if err == errApart {
+		out, err = l.wait(ctx, s, true)
 	}
+	l.m.latency(time.Since(begun).Seconds())
 	if err == nil {
-		l.m.count(c, out)
+		l.m.count(s, out)
 		return out, nil
 	}
-	if errors.Is(err, store.ErrUnknown) {
-		l.left.add(c.ticket, c.ops)
+	switch {
+	case err == flow.ErrUnknown:
+		l.left.add(s)
+		err = fmt.Errorf("commit: %w", store.ErrUnknown)
+	case err == context.DeadlineExceeded: // before its turn came
+		err = fmt.Errorf("%w: %w", store.ErrTimeout, err)
 	}
 	return nil, l.unavailable(err)
+}
+
+// wait hands s to the committer, in the command that waits for its turn or in one of its own, and waits for the outcome.
+func (l *Local) wait(ctx context.Context, s *share, alone bool) (*posted, error) {
+	s.reply = flow.NewReply[*posted]()
+	if alone || !l.joint.join(s) {
+		c := l.post(s)
+		if !alone {
+			c.in = &l.joint
+		}
+		if err := store.Hand[*posted](ctx, l.store, store.Work, c, c.ended); err != nil {
+			return nil, err
+		}
+		if !alone {
+			l.joint.open(c)
+		}
+	}
+	return s.reply.Wait(ctx)
 }
 
 // unavailable words an error of the store for the ledger's callers.
@@ -152,7 +181,7 @@ func (l *Local) Settle(ctx context.Context, o Once, ops []Op) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, l.unavailable(err)
 	}
-	c := l.post(s, actions)
+	c := s.share(actions)
 	c.once = hashOnce(&o)
 	out, err := l.submit(ctx, c)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
 	"ronbox/engines"
 	"ronbox/engines/ledger/idem"
 	"ronbox/engines/ledger/record"
@@ -33,7 +34,6 @@ func newStage(t storetest.Cleaner) *stage {
 // deaf hears nothing.
 type deaf struct{}
 
-func (deaf) began()                {}
 func (deaf) committed([]Committed) {}
 
 // nap takes a stamp, as a command does that the other run has in this place.
@@ -51,11 +51,11 @@ type draft struct {
 }
 
 func (d *draft) command() *post {
-	c := &post{seed: d.seed, once: d.once}
+	s := &share{once: d.once, reply: flow.NewReply[*posted]()}
 	for i := range d.ops {
-		c.ops = append(c.ops, actionOf(&d.ops[i]))
+		s.ops = append(s.ops, actionOf(&d.ops[i]))
 	}
-	return c
+	return &post{seed: d.seed, shares: []*share{s}}
 }
 
 // actionOf is an op as if nothing of it were known before it is applied.

@@ -1,8 +1,9 @@
 // Package ledger keeps who has how much of what: a double-entry journal, and all that follows from it. Its users speak to a Client; Local is
 // the one over the node's store.
 //
-// One command is one batch of the ledger. It appends records, a header and the head, and nothing else: balances, names, holds and the
-// nodes of the log are kept in memory and written behind, in key order.
+// One command is one batch of the ledger, so roots do not depend on how the store groups commands. It appends records, a header and the head,
+// and nothing else: balances, names, holds and the nodes of the log are kept in memory and written behind, in key order. Callers that come
+// while a command waits for its turn have a share in that command; each leaves or stays for himself.
 //
 // # Invariants
 //
@@ -25,6 +26,6 @@
 //
 // # Lock order
 //
-// none: what the committer owns it alone changes; shards of the layers in memory and the table of pending ops have a leaf lock each, held
-// over one access of a map.
+// none: what the committer owns it alone changes; shards of the layers in memory, the table of pending ops and the command that waits have a
+// leaf lock each, held over one access of a map or a list.
 package ledger

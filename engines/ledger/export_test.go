@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"ronbox/appliance/flow"
 	"ronbox/store"
 )
 
@@ -25,6 +26,9 @@ func (l *Local) FlushSlice(ctx context.Context) (done bool, err error) { return 
 // Pending is how many ops were left on their way.
 func (l *Local) Pending() int { return int(l.left.size.Load()) }
 
+// Calls is how many calls that write are under way.
+func (l *Local) Calls() int { return l.calls.len() }
+
 // Dirty is how many rows wait to be written behind.
 func (l *Local) Dirty() int { return l.books.dirty() }
 
@@ -38,12 +42,6 @@ func (l *Local) Seal(ctx context.Context) error {
 
 // Forgetful has the ledger keep few rows in memory that are as in the file. No call may be under way.
 func (l *Local) Forgetful(rows int) { l.books.clean = rows }
-
-// Lose has the ledger remember op as one that is on its way, as after a group that ended before it was applied.
-func (l *Local) Lose(op Op) {
-	a := action{op: &op, keyed: true, key: l.keyed.Load().hash(op.Dedupe)}
-	l.left.add(new(ticket), []action{a})
-}
 
 // SealSlice writes the first slice of a closed slot, and no more.
 func (l *Local) SealSlice(ctx context.Context) error {
@@ -74,12 +72,45 @@ func (l *Local) Break(ctx context.Context, op Op) error {
 	s := l.resolver(ctx)
 	actions, err := s.resolve([]Op{op})
 	if err == nil {
-		_, err = store.Commit[*posted](ctx, l.store, store.Work, broken{l.post(s, actions)})
+		c := s.share(actions)
+		c.reply = flow.NewReply[*posted]()
+		_, err = store.Commit[*posted](ctx, l.store, store.Work, broken{l.post(c)})
 	}
 	if err != nil && !errors.Is(err, store.ErrInternal) {
 		err = l.unavailable(err)
 	}
 	return err
+}
+
+// Waiting is how many ops are in the command that waits for the committer.
+func (l *Local) Waiting() int {
+	l.joint.mu.Lock()
+	defer l.joint.mu.Unlock()
+	if l.joint.waiting == nil {
+		return 0
+	}
+	return l.joint.waiting.ops
+}
+
+// CommitBug commits an op that has a bug of its own: its record is not one.
+func (l *Local) CommitBug(ctx context.Context, op Op) error {
+	s := l.resolver(ctx)
+	actions, err := s.resolve([]Op{op})
+	if err != nil {
+		return err
+	}
+	bug := op
+	bug.Code = 99
+	actions[0].op = &bug
+	_, err = l.submit(ctx, s.share(actions))
+	return err
+}
+
+// StrayUnknown has an op end with the group of which nobody knows whether it is in the file, after its caller has left.
+func (l *Local) StrayUnknown(op Op) {
+	s := &share{ops: []action{{op: &op, keyed: true, key: l.keyed.Load().hash(op.Dedupe)}}, reply: flow.NewReply[*posted]()}
+	l.left.add(s)
+	s.end(nil, fmt.Errorf("a test: %w", store.ErrUnknown))
 }
 
 // FlushDue does what the flusher does at a tick.

@@ -52,7 +52,7 @@ func TestGroupWithoutRoom(t *testing.T) {
 			})
 			waitFor(t, func() bool { return r.backlog() == int(i) })
 		}
-		each := uint64(100) // some 0.5 MB a group, and at last one of 7 MB
+		each := uint64(600) // too many to share a command: some 3 MB a group, and at last one of 7 MB
 		if st, err := r.store.Stats(r.ctx()); err != nil {
 			t.Fatal(err)
 		} else if st.UsedBytes > 27<<20 {

@@ -91,7 +91,7 @@ type once struct {
 }
 
 // settle does all ops of a settlement or none. The record of its id comes first; the ops are what follows it in its batch.
-func (x *run) settle(c *post) result {
+func (x *run) settle(c *share) result {
 	id := x.b.once(x.r, c.once.key)
 	if bound := id.cur.v; bound.Seq != 0 {
 		if bound.Digest != c.once.digest {

@@ -34,14 +34,14 @@ func (l *Local) join(ctx context.Context, actions []action) ([]ending, error) {
 	err := l.knock(ctx)
 	done := make([]ending, len(actions))
 	for i, s := range found {
-		if s.t == nil {
+		if s.s == nil {
 			continue
 		}
-		out, over := s.t.outcome()
+		out, over := s.s.outcome()
 		if !over && err != nil {
 			return nil, &UnavailableError{Unknown: true, Cause: err}
 		}
-		done[i] = ending{out, s.index}
+		done[i] = ending{out, s.s.first + s.index}
 	}
 	return done, nil
 }

@@ -58,6 +58,7 @@ type Local struct {
 	keyed atomic.Pointer[hashKey] // of dedupe keys; nil until the ledger has begun
 	refs  *refCache
 	left  *pending
+	joint joint
 	calls calls
 	safe  atomic.Pointer[string] // why nothing is written; nil: it is
 	bus   *flow.Broadcast[Committed]
@@ -146,9 +147,6 @@ func (l *Local) committed(events []Committed) {
 	l.m.commits(len(events))
 	l.m.roots(len(events))
 }
-
-// began lets go of calls that the group before has left behind.
-func (l *Local) began() { l.left.sweep() }
 
 // ready says why writes cannot be taken now, or nil.
 func (l *Local) ready() error {

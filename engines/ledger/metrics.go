@@ -32,7 +32,7 @@ func ledgerFamilies() []obs.Family {
 		{Name: "ledger_seq_gap_detected_total", Type: obs.Counter, Help: "Times the journal was found not to follow itself: a gap, a root, an image or a checksum that does not match."},
 		{Name: "ledger_safe_mode", Type: obs.Gauge, Help: "1 while nothing is written because the journal did not check."},
 		{Name: "ledger_roots_published_total", Type: obs.Counter, Help: "Roots of batches published."},
-		{Name: "ledger_batch_ops", Type: obs.Histogram, Buckets: opsBuckets[:], Help: "Ops of a command, refused ones included."},
+		{Name: "ledger_batch_ops", Type: obs.Histogram, Buckets: opsBuckets[:], Help: "Ops of a call, refused ones included."},
 		{Name: "ledger_overlay_dirty", Type: obs.Gauge, Help: "Changed rows that wait to be written behind."},
 		{Name: "ledger_redo_seconds", Type: obs.Gauge, Help: "Time the last open took to redo the journal above what was written behind."},
 		{Name: "idem_entries", Type: obs.Gauge, Labels: []string{"tier"}, Help: "Idempotency keys kept: open in memory, sealed in the file."},
@@ -78,14 +78,18 @@ func (m *metrics) gauges(reg *obs.Metrics, l *Local) {
 	gauge("idem_slots", func() int { s := l.books.idem.Stats(); return s.Slots + s.Runs })
 }
 
-// count books what became of a command.
-func (m *metrics) count(c *post, out *posted) {
+// count books what became of a call.
+func (m *metrics) count(s *share, out *posted) {
 	ops := 0
-	for i := range c.ops {
-		ops += max(1, len(c.ops[i].inner))
+	for i := range s.ops {
+		ops += max(1, len(s.ops[i].inner))
 	}
 	m.batchOps(float64(ops))
-	m.refusals(out.results)
+	if s.once != nil {
+		m.refusals(out.results)
+		return
+	}
+	m.refusals(out.results[s.first:][:len(s.ops)])
 }
 
 func (m *metrics) refusals(results []result) {
