@@ -18,6 +18,7 @@ type burst struct {
 	ops    []ledger.Op
 	weight int
 	slots  []*slot // that this burst has
+	last   *job    // that was admitted last
 	sent   bool    // the ledger has had it
 
 	answered func() // is told when the ledger has answered a call
@@ -31,6 +32,17 @@ func (b *burst) admit(j *job) {
 	b.jobs = append(b.jobs, j)
 	b.ops = append(b.ops, j.op)
 	b.weight += j.weight
+	b.last = j
+}
+
+// early is the job that came before the one admitted last, and follows it.
+func (b *burst) early() *job {
+	if b.last == nil {
+		return nil
+	}
+	j := b.e.nonces.after(b, b.last)
+	b.last = nil
+	return j
 }
 
 // holdBack finds the place of j. It reports true if j has to wait for a job in other hands, or may not any more. It reserves nothing before
@@ -38,11 +50,13 @@ func (b *burst) admit(j *job) {
 func (b *burst) holdBack(j *job) bool {
 	set := b.e.live()
 	for i := range j.needs {
-		switch b.e.nonces.wait(b, j, &j.needs[i], set) {
+		where, woken := b.e.nonces.wait(b, j, &j.needs[i], set)
+		b.e.wake(woken)
+		switch where {
 		case crowded:
 			b.e.refuse(j, flow.ErrBusy)
 			return true
-		case parked:
+		case parked, early:
 			return true
 		}
 	}
@@ -54,10 +68,10 @@ func (b *burst) holdBack(j *job) bool {
 
 // claim says whether anybody still waits for j.
 func (b *burst) claim(j *job) bool {
-	if j.call.Claim() {
+	if j.claimed = j.claimed || j.call.Claim(); j.claimed {
 		return true
 	}
-	j.done()
+	j.done(nil)
 	b.e.m.canceled(1)
 	return false
 }
@@ -119,17 +133,31 @@ func (b *burst) drop(bad *ledger.OpError) {
 	b.ops = slices.Delete(b.ops, bad.Index, bad.Index+1)
 }
 
-// settle answers each job with its outcome.
+// settle answers each job with its outcome, but for those that came early.
 func (b *burst) settle(outs []ledger.Outcome) {
 	b.leave()
 	for i := range outs {
 		j := b.jobs[0]
+		if b.e.putOff(j, &outs[i]) {
+			b.jobs = b.jobs[1:]
+			continue
+		}
 		b.e.check(&b.ops[i], &outs[i])
 		b.e.m.rejected(&outs[i])
 		b.e.publish(j, &outs[i])
 		j.answer(&outs[i])
 		b.jobs = b.jobs[1:] // now that nothing can go wrong with it
 	}
+}
+
+// putOff has a job that the ledger refused as ahead of its account wait for those before it. It reports false if it may not.
+func (e *Engine) putOff(j *job, out *ledger.Outcome) bool {
+	if out.Reject == nil || out.Reject.Code != record.NonceGap || j.op.Code == record.OpBatch {
+		return false
+	}
+	woken, ok := e.nonces.putOff(j, out.Reject.Expected, e.live())
+	e.wake(woken)
+	return ok
 }
 
 // failAll answers every job with err.

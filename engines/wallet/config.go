@@ -36,6 +36,7 @@ type Config struct {
 	NonceStart        uint64         `toml:"nonce_start" reload:"x"`
 	NonceMode         string         `toml:"nonce_mode" reload:"r"`
 	NoncePipeline     int            `toml:"nonce_pipeline" reload:"r"` // jobs of an account that wait for the nonces before theirs
+	NonceWait         unit.Duration  `toml:"nonce_wait" reload:"r"`     // how long a request that is ahead waits for those before it to come
 	Shards            int            `toml:"shards" reload:"x"`         // locks over the nonces and over the requests under way
 	BatchMaxOps       int            `toml:"batch_max_ops" reload:"r"`
 	BatchInflightOps  int            `toml:"batch_inflight_ops" reload:"r"` // ops of all batches under way
@@ -87,6 +88,7 @@ func DefaultConfig() Config {
 		NonceStart:        1,
 		NonceMode:         NonceStrict,
 		NoncePipeline:     64,
+		NonceWait:         millis(50), // what connections of one client may lag behind each other
 		Shards:            64,
 		BatchMaxOps:       4096,
 		BatchInflightOps:  16384,
@@ -114,6 +116,7 @@ func (c Config) Validate() error {
 		c.CircuitBreaker.validate(),
 		between("req_timeout", c.ReqTimeout, c.Retry.RPCTimeout.D(), time.Minute),
 		between("drain_deadline", c.DrainDeadline, time.Second, 5*time.Second),
+		between("nonce_wait", c.NonceWait, 0, time.Second), // whoever waits is in flight, and keeps others out
 		between("staleness_window", c.StalenessWindow, 10*time.Millisecond, 5*time.Second),
 		between("idempotency_ttl", c.IdempotencyTTL, time.Minute, 72*time.Hour),
 	)

@@ -43,6 +43,7 @@ func TestFaultsNameTheirKey(t *testing.T) {
 		"nonce_start":                       func(c *Config) { c.NonceStart = 0 },
 		"nonce_mode":                        func(c *Config) { c.NonceMode = "loose" },
 		"nonce_pipeline":                    func(c *Config) { c.NoncePipeline = 1025 },
+		"nonce_wait":                        func(c *Config) { c.NonceWait = seconds(2) },
 		"shards":                            func(c *Config) { c.Shards = 48 },
 		"batch_max_ops":                     func(c *Config) { c.BatchMaxOps = 4097 },
 		"batch_inflight_ops":                func(c *Config) { c.BatchInflightOps = 4095 },

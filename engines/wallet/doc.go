@@ -9,19 +9,21 @@
 //  4. What was queued and not yet handed to the ledger can be taken back: nothing happened. What was handed over is "unknown" until the
 //     ledger says otherwise; the same request with the same key finds out.
 //  5. At most one reservation is made for each account and nonce among the jobs in hand. A reservation puts jobs in order and never refuses:
-//     a job that cannot reserve goes to the ledger as it is.
-//  6. The slots of the nonces are bounded by the jobs in hand: a slot goes with the last job that uses or waits for it.
+//     a job that cannot reserve goes to the ledger as it is. One that comes before those it follows waits nonce_wait for them, and then goes
+//     as it is too.
+//  6. The slots of the nonces are bounded by the jobs in hand: a slot goes with the last job that uses it, waits for it or lies in it.
 //  7. No answer that decides about money comes from a cache. A cached balance is at most staleness_window old and says how old it is.
 //  8. The closing of the breaker does not depend on traffic: while the ledger is not ready the watchdog probes it.
 //
 // # Tasks and queues
 //
-// Tasks: worker (puts bursts of jobs to the ledger; one at a time gathers, and keeps the turn until the ledger has answered a light burst, so
-// that while one burst syncs, the next one forms; heavy ones overlap), cache_invalidator (ledger_bus to cached balances), metrics_ticker (1 s), audit_stream
-// (events_tx to the log), watchdog (25 ms). Queues: work_tx (reject new), fed by HTTP. Broadcasts: events_tx (drop oldest); ledger_bus is
-// the ledger's. Ticks: metrics_tick, watchdog_tick (missed ticks merge). Jobs that wait for the nonce before theirs wait in their account's
-// slot, at most nonce_pipeline of them, and when they need not any more in a list that the workers read before the queue. The caches hide
-// set buffers that drop when full.
+// Tasks: worker (puts bursts of jobs to the ledger; one at a time gathers, and keeps the turn until the ledger has answered a light burst,
+// so that while one burst syncs, the next one forms; heavy ones overlap), cache_invalidator (ledger_bus to cached balances), metrics_ticker
+// (1 s), audit_stream (events_tx to the log), watchdog (25 ms: the ledger's health, and the jobs whose time to wait for a nonce is over).
+// Queues: work_tx (reject new), fed by HTTP. Broadcasts: events_tx (drop oldest); ledger_bus is the ledger's. Ticks: metrics_tick,
+// watchdog_tick (missed ticks merge). Jobs that wait for the nonce before theirs, in sight or not, wait in their account's slot, at most
+// nonce_pipeline of them, and when they need not any more in a list that the workers read before the queue. The caches hide set buffers that
+// drop when full.
 //
 // # Lock order
 //

@@ -28,8 +28,10 @@ type job struct {
 	op       ledger.Op
 	needs    []need // by account: the nonces it uses
 	one      [1]need
-	ticket   uint64 // place in the order in which jobs were noted
-	weight   int    // operations
+	ticket   uint64    // place in the order in which jobs were noted
+	claimed  bool      // is begun: the ledger has had it, and refused it if it is in no burst
+	until    time.Time // how long it waits for nonces that nobody has; zero: it was not early yet
+	weight   int       // operations
 	deadline time.Time
 	corrID   string
 	room     int // places taken for the operations of a batch
@@ -80,23 +82,23 @@ func (j *job) wantsAll(skip bool) {
 
 // answer settles j with what the ledger said. What j held is free when its caller learns of it.
 func (j *job) answer(out *ledger.Outcome) {
-	j.done()
+	j.done(out)
 	j.call.Answer(out)
 }
 
 // fail settles j with why there is no answer.
 func (j *job) fail(err error) {
-	j.done()
+	j.done(nil)
 	j.call.Fail(err)
 }
 
-// done gives back what j holds beside its key, and lets go on what waits for it.
-func (j *job) done() {
+// done gives back what j holds beside its key, and lets go on what waits for it. out is nil if the ledger gave no answer.
+func (j *job) done(out *ledger.Outcome) {
 	if j.room > 0 {
 		j.e.batched.give(j.room)
 		j.room = 0
 	}
-	j.e.wake(j.e.nonces.strike(j))
+	j.e.wake(j.e.nonces.strike(j, out))
 }
 
 // wake has jobs look for their places again. When the workers are gone there are none.

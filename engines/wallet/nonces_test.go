@@ -31,7 +31,7 @@ func nonceJob(n *nonces, account string, lo, hi uint64) *job {
 func (n *nonces) place(b *burst, j *job, set *settings) place { return n.placeOf(b, j, 0, set) }
 
 func (n *nonces) placeOf(b *burst, j *job, i int, set *settings) place {
-	if p := n.wait(b, j, &j.needs[i], set); p != free {
+	if p, _ := n.wait(b, j, &j.needs[i], set); p != free {
 		return p
 	}
 	return n.take(b, &j.needs[i], set.limits.Monotonic)
@@ -82,7 +82,7 @@ func TestPlaces(t *testing.T) {
 		}
 	}
 	first.leave()
-	woken := n.strike(jobs["6-7"])
+	woken := n.strike(jobs["6-7"], nil)
 	if len(woken) != 2 || woken[0] != jobs["6 again"] || woken[1] != jobs["8"] {
 		t.Errorf("woken: %v", woken)
 	}
@@ -90,7 +90,7 @@ func TestPlaces(t *testing.T) {
 		t.Errorf("8, after those before it were answered: %d", got)
 	}
 	for _, j := range jobs {
-		n.strike(j)
+		n.strike(j, nil)
 	}
 	if n.live.Load() != 0 {
 		t.Errorf("%d slots are left", n.live.Load())
@@ -140,7 +140,7 @@ func TestSlotsAgainstModel(t *testing.T) {
 				j := noted[i]
 				account := j.needs[0].account
 				noted = slices.Delete(noted, i, i+1)
-				woken := n.strike(j)
+				woken := n.strike(j, nil)
 				for _, w := range waiting {
 					if (w.needs[0].account == account || w == j) != slices.Contains(woken, w) {
 						t.Fatal("not those of the account are woken")
@@ -214,11 +214,12 @@ func TestPipeline(t *testing.T) {
 	}
 }
 
-// When a nonce fails, those that were sent after it fail for the gap it leaves, at once, and the number can be used again.
+// When a nonce fails, those that were sent after it fail for the gap it leaves, at once if none waits for others, and the number can be used
+// again.
 func TestCascade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
-		r := newRig(t, with(func(c *Config) { c.Workers, c.WorkerBurst = 3, 1 }), commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+		r := newRig(t, with(func(c *Config) { c.Workers, c.WorkerBurst, c.NonceWait = 3, 1, 0 }), commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
 			<-hold
 			return next.Commit(ctx, ops)
 		})).start()
@@ -246,11 +247,12 @@ func TestCascade(t *testing.T) {
 	})
 }
 
-// A nonce with none before it in sight is refused at once, not kept waiting; as many wait as may, and one more is told that there is no room.
+// A nonce with none before it in sight is refused at once if none waits for others; as many wait behind others as may, and one more is told
+// that there is no room.
 func TestGapAndFullSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold, once := make(chan struct{}), sync.Once{}
-		r := newRig(t, with(func(c *Config) { c.Workers, c.WorkerBurst, c.NoncePipeline = 3, 1, 2 }), commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+		r := newRig(t, with(func(c *Config) { c.Workers, c.WorkerBurst, c.NoncePipeline, c.NonceWait = 3, 1, 2, 0 }), commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
 			stop := false
 			once.Do(func() { stop = true })
 			if stop {

@@ -148,7 +148,7 @@ func TestBatchWaitsForNonces(t *testing.T) {
 	if places[0] != reserved || places[1] != parked {
 		t.Errorf("places %v", places)
 	}
-	if woken := n.strike(before); len(woken) != 1 || woken[0] != j {
+	if woken := n.strike(before, nil); len(woken) != 1 || woken[0] != j {
 		t.Errorf("woken: %v", woken)
 	}
 }

@@ -32,6 +32,7 @@ func (e *Engine) runWatchdog(ctx context.Context) error {
 	defer e.watchTick.Stop()
 	tick := e.watchTick.C()
 	for {
+		e.wake(e.nonces.overdue(e.live(), time.Now()))
 		if err := w.look(ctx); err != nil {
 			return err
 		}

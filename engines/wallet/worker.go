@@ -54,6 +54,7 @@ func (w *worker) gather(ctx context.Context) (open bool, err error) {
 			w.takeReady()
 		case j, ok := <-w.e.work.C():
 			if !ok {
+				w.e.wake(w.e.nonces.close())
 				w.takeReady() // of those that were answered last
 				return len(w.jobs) > 0, nil
 			}
@@ -92,9 +93,7 @@ func (w *worker) work(ctx context.Context) {
 	slices.SortStableFunc(w.jobs, (*job).order)
 	n := min(len(w.jobs), w.e.boot.WorkerBurst)
 	w.b = &burst{e: w.e, jobs: make([]*job, 0, n), ops: make([]ledger.Op, 0, n), answered: func() { w.e.turn.pass(w) }}
-	for len(w.jobs) > 0 && len(w.b.jobs) < w.e.boot.WorkerBurst && w.b.weight <= burstRoom {
-		w.now = w.jobs[0]
-		w.jobs = w.jobs[1:]
+	for len(w.b.jobs) < w.e.boot.WorkerBurst && w.b.weight <= burstRoom && w.next() {
 		w.b.admit(w.now)
 		w.now = nil
 	}
@@ -108,6 +107,14 @@ func (w *worker) work(ctx context.Context) {
 	w.b.commit(ctx)
 	w.b.leave()
 	w.b = nil
+}
+
+// next takes the job to admit: an early one that follows what the burst has, or the first at hand.
+func (w *worker) next() bool {
+	if w.now = w.b.early(); w.now == nil && len(w.jobs) > 0 {
+		w.now, w.jobs = w.jobs[0], w.jobs[1:]
+	}
+	return w.now != nil
 }
 
 // end pays what this life still owes. Told to stop it turns away what is queued; after a panic it leaves that to the others.
@@ -125,7 +132,7 @@ func (w *worker) end(ctx context.Context) {
 	}
 	over := ctx.Err() != nil
 	if over {
-		w.jobs = append(w.jobs, w.e.work.Discard("aborted")...)
+		w.jobs = append(append(w.jobs, w.e.work.Discard("aborted")...), w.e.nonces.close()...)
 	}
 	for _, j := range w.jobs {
 		w.e.turnAway(j, why)

@@ -1,0 +1,145 @@
+package wallet
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/record"
+)
+
+// earlyModel is jobs of one account on their way, and a ledger of one number.
+type earlyModel struct {
+	t                 *rapid.T
+	n                 *nonces
+	set               *settings
+	bursts            []*burst
+	next              uint64 // that the ledger would take
+	ready, hand, wait []*job // to look for a place, in a burst, parked
+	lying, done       map[*job]bool
+}
+
+func (m *earlyModel) wake(jobs []*job) {
+	for _, j := range jobs {
+		if m.done[j] || slices.Contains(m.ready, j) || slices.Contains(m.hand, j) && !m.lying[j] {
+			m.t.Fatal("woken, and neither parked nor aside")
+		}
+		delete(m.lying, j)
+		m.wait = slices.DeleteFunc(m.wait, func(o *job) bool { return o == j })
+		m.ready = append(m.ready, j)
+	}
+}
+
+// place has the i-th of those that are ready find its place, in a burst.
+func (m *earlyModel) place(i int, b *burst) {
+	j := m.ready[i]
+	m.ready = slices.Delete(m.ready, i, i+1)
+	before := slices.ContainsFunc(m.hand, func(o *job) bool { return o.needs[0].hi >= j.needs[0].lo }) ||
+		slices.ContainsFunc(append(m.ready, m.wait...), func(o *job) bool { return o.needs[0].hi >= j.needs[0].lo })
+	p, woken := m.n.wait(b, j, &j.needs[0], m.set)
+	switch p {
+	case parked:
+		if !before {
+			m.t.Fatal("waits for nobody, or for one that lies aside")
+		}
+		m.wait = append(m.wait, j)
+	case early:
+		m.lying[j] = true
+	case crowded:
+		m.strike(j, nil)
+	default:
+		m.n.take(b, &j.needs[0], false)
+		m.hand = append(m.hand, j)
+		if next := m.n.after(b, j); next != nil {
+			if next.needs[0].lo != next.needs[0].slot.next.Load() || !m.lying[next] {
+				m.t.Fatal("another follows than should")
+			}
+			m.wake([]*job{next})
+		}
+	}
+	m.wake(woken)
+}
+
+// answer is the ledger's, or none.
+func (m *earlyModel) answer(i int, known bool) {
+	j := m.hand[i]
+	m.hand = slices.Delete(m.hand, i, i+1)
+	if !known {
+		m.strike(j, nil)
+		return
+	}
+	out, nonce := &ledger.Outcome{}, j.needs[0].lo
+	switch {
+	case nonce == m.next:
+		m.next++
+	case nonce > m.next:
+		out.Reject = &ledger.Reject{Code: record.NonceGap, Expected: m.next}
+		if woken, ok := m.n.putOff(j, m.next, m.set); ok {
+			m.lying[j] = true
+			m.wake(woken)
+			return
+		}
+	default:
+		out.Reject = &ledger.Reject{Code: record.NonceReused, Expected: m.next}
+	}
+	m.strike(j, out)
+}
+
+func (m *earlyModel) strike(j *job, out *ledger.Outcome) {
+	m.done[j] = true
+	m.wake(m.n.strike(j, out))
+}
+
+// However jobs come early, are put aside, taken up and answered: each is in one place, nobody waits for one that lies aside, those that nobody
+// needs to wait for any more are woken, and in the end nothing is left.
+func TestEarlyAgainstModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := &earlyModel{
+			t: t, n: newNonces(1), set: strict(rapid.IntRange(1, 9).Draw(t, "pipeline")), bursts: []*burst{{}, {}, {}}, next: 1,
+			lying: map[*job]bool{}, done: map[*job]bool{},
+		}
+		m.set.NonceWait = seconds(1)
+		jobs := 0
+		for range rapid.IntRange(1, 80).Draw(t, "steps") {
+			switch step := rapid.IntRange(0, 9).Draw(t, "step"); {
+			case step < 3:
+				nonce := rapid.Uint64Range(1, m.next+6).Draw(t, "nonce")
+				j := &job{needs: []need{{account: "a", lo: nonce, hi: nonce + 1}}, deadline: time.Now().Add(time.Hour)}
+				m.n.note(j)
+				m.ready = append(m.ready, j)
+				jobs++
+			case step < 6 && len(m.ready) > 0:
+				m.place(rapid.IntRange(0, len(m.ready)-1).Draw(t, "which"), rapid.SampledFrom(m.bursts).Draw(t, "burst"))
+			case step < 9 && len(m.hand) > 0:
+				m.answer(rapid.IntRange(0, len(m.hand)-1).Draw(t, "which"), rapid.IntRange(0, 5).Draw(t, "known") > 0)
+			default:
+				b := rapid.SampledFrom(m.bursts).Draw(t, "leaves")
+				b.leave()
+			}
+			if m.n.early.Load() != int64(len(m.lying)) {
+				t.Fatalf("%d lie aside, want %d", m.n.early.Load(), len(m.lying))
+			}
+		}
+		m.set.NonceWait = 0 // their time is over
+		for rounds := 0; len(m.done) < jobs; rounds++ {
+			for len(m.ready) > 0 {
+				m.place(0, m.bursts[0])
+			}
+			for len(m.hand) > 0 {
+				m.answer(0, true)
+			}
+			if len(m.ready) == 0 {
+				m.wake(m.n.overdue(m.set, time.Now()))
+			}
+			if rounds > 3*jobs {
+				t.Fatalf("%d of %d jobs are done", len(m.done), jobs)
+			}
+		}
+		if m.n.live.Load() != 0 || m.n.early.Load() != 0 {
+			t.Fatalf("%d slots are left", m.n.live.Load())
+		}
+	})
+}
