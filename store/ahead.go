@@ -7,18 +7,17 @@ import (
 )
 
 const (
-	aheadStep = 1 << 20       // bytes filled at a time
-	aheadLow  = aheadStep / 8 // what has to be left of them before a commit; one that grows the file by more has a long sync anyway
+	aheadStep = 512 << 10     // bytes filled at a time
+	aheadLow  = aheadStep / 4 // what has to be left of them before a commit; one that grows the file by more has a long sync anyway
 )
 
 // ahead fills the holes behind the last page with zeros before pages are put there. The file grows by a truncate, so the first write to a
 // page has a block allotted, and the sync of its commit waits for the file system's journal too: on ext4 that takes more than half as long
 // again. Filled ahead, many pages at a time, most commits write to blocks that are there. It is the committer's.
 type ahead struct {
-	file  *os.File // nil: nothing is gained
-	size  int64    // where the pages ended before the last group
-	end   int64    // up to where blocks are known to be there
-	zeros []byte
+	file *os.File // nil: nothing is gained
+	size int64    // where the pages ended before the last group
+	end  int64    // up to where blocks are known to be there
 }
 
 // newAhead serves a file whose file system writes in place, from the last page on.
@@ -50,14 +49,12 @@ func (a *ahead) step(size int64) {
 	if err != nil {
 		return
 	}
-	n := min(aheadStep, info.Size()-a.end)
-	if n <= 0 {
-		return
-	}
-	if a.zeros == nil {
-		a.zeros = make([]byte, aheadStep)
-	}
-	if _, err := a.file.WriteAt(a.zeros[:n], a.end); err == nil {
-		a.end += n
+	// Page by page, as they will be written: a longer write makes a large folio of them in the page cache, and the kernel would count and
+	// look through the whole of it for every page that is put there later.
+	var zeros [PageSize]byte
+	for to := min(a.end+aheadStep, info.Size()); a.end+PageSize <= to; a.end += PageSize {
+		if _, err := a.file.WriteAt(zeros[:], a.end); err != nil {
+			return
+		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 // What is filled lies behind the last page and within the file, whose length stays; a group that grows it by much is not followed.
 func TestAhead(t *testing.T) {
-	const size = 3 << 20
+	const size = 3 * aheadStep
 	for _, tt := range []struct {
 		name     string
 		sizes    []int64 // where the pages end, group by group
@@ -20,8 +20,8 @@ func TestAhead(t *testing.T) {
 		{"there is enough", []int64{12 << 10, 16 << 10, 24 << 10}, 12 << 10, 12<<10 + aheadStep},
 		{"the next step", []int64{12 << 10, 12<<10 + aheadStep - aheadLow, 16<<10 + aheadStep - aheadLow}, 12 << 10, 12<<10 + 2*aheadStep},
 		{"a large group", []int64{8<<10 + aheadLow + PageSize}, 0, 0},
-		{"after a large group", []int64{1 << 20, 1<<20 + PageSize}, 1<<20 + PageSize, 1<<20 + PageSize + aheadStep},
-		{"past what was filled", []int64{12 << 10, 2 << 20}, 12 << 10, 12<<10 + aheadStep},
+		{"after a large group", []int64{aheadStep, aheadStep + PageSize}, aheadStep + PageSize, 2*aheadStep + PageSize},
+		{"past what was filled", []int64{12 << 10, 2 * aheadStep}, 12 << 10, 12<<10 + aheadStep},
 		{"the end of the file", []int64{size - 3*PageSize, size - 2*PageSize}, size - 2*PageSize, size},
 		{"a full file", []int64{size - PageSize, size}, 0, 0},
 	} {
