@@ -17,6 +17,7 @@ const maxExpire = 256
 // expire is the command that ends holds whose time is over, in the order in which it ran out.
 type expire struct {
 	holds   []uint64
+	ids     []record.TxID // of the holds
 	seed    uint64
 	touched []AcctAsset
 }
@@ -35,14 +36,17 @@ func (c *expire) Apply(r store.Reader, at store.Stamp, w *store.Writes) (int, er
 		return 0, err
 	}
 	o := &Op{Code: record.OpExpire}
-	for _, seq := range c.holds {
-		x.move(&action{op: o, hold: seq}, plain)
+	var ended []record.TxID
+	for i, seq := range c.holds {
+		if res := x.move(&action{op: o, hold: seq}, plain); res.code == record.Accepted {
+			ended = append(ended, c.ids[i])
+		}
 	}
 	if len(x.raws) == 0 {
 		return 0, refusal{&posted{}}
 	}
 	h := x.seal()
-	b.event = Committed{First: h.First, Last: h.Last(), Batch: h.No, Root: b.cur.LastRoot, At: h.At, Touched: c.touched}
+	b.event = Committed{First: h.First, Last: h.Last(), Batch: h.No, Root: b.cur.LastRoot, At: h.At, Touched: c.touched, Expired: ended}
 	w.Then(b.keep)
 	return len(x.raws), nil
 }
@@ -95,7 +99,7 @@ func (l *Local) due(ctx context.Context, c *expire) error {
 		slices.SortFunc(ends, func(a, b tables.HoldEnd) int {
 			return cmp.Or(cmp.Compare(a.Expires, b.Expires), cmp.Compare(a.Seq, b.Seq))
 		})
-		c.holds, c.touched = c.holds[:0], c.touched[:0]
+		c.holds, c.ids, c.touched = c.holds[:0], c.ids[:0], c.touched[:0]
 		for _, end := range slices.Compact(ends) {
 			if len(c.holds) == maxExpire {
 				return nil
@@ -123,12 +127,13 @@ func (l *Local) dueInFile(r store.Reader, now int64) (ends []tables.HoldEnd) {
 	return ends
 }
 
-// touch notes whose balances the end of a hold changes.
+// touch notes what the end of a hold is told of: its id, and whose balances change.
 func (l *Local) touch(r store.Reader, seq uint64, c *expire) error {
 	rec, known := tables.Record(r, seq)
 	if !known {
 		return ErrNotFound
 	}
+	c.ids = append(c.ids, rec.TxID())
 	n, err := l.namesOf(r, &rec)
 	c.touched = append(c.touched, AcctAsset{n.From, n.Asset}, AcctAsset{n.To, n.Asset})
 	return err

@@ -153,6 +153,7 @@ type Committed struct {
 	First, Last uint64 // seqs of its records
 	Batch       uint64
 	Root        b3.Digest
-	At          int64       // Unix ns
-	Touched     []AcctAsset // may name a pair twice, or one that was left as it was
+	At          int64         // Unix ns
+	Touched     []AcctAsset   // may name a pair twice, or one that was left as it was
+	Expired     []record.TxID // the holds that it ended, their time being over
 }

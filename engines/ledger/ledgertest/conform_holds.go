@@ -1,6 +1,7 @@
 package ledgertest
 
 import (
+	"slices"
 	"time"
 
 	"ronbox/engines/ledger"
@@ -56,8 +57,13 @@ func holdExpiry(s *suite) {
 	if s.Sweep == nil {
 		return
 	}
+	news := s.Client.Events("conformance")
+	defer news.Close()
 	s.must(s.Sweep())
 	s.has("alice", 90, 30)
+	if e, _, _ := news.Next(); !slices.Equal(e.Expired, []record.TxID{short.TxID}) {
+		s.Errorf("the sweep tells of %v, want the hold %v", e.Expired, short.TxID)
+	}
 	s.refuse(capture(short.TxID, 1), record.HoldExpired)
 	head := s.head()
 	s.must(s.Sweep())

@@ -113,8 +113,12 @@ func (m *Model) seal(first int, at int64) {
 	}
 	leaves := make([]b3.Digest, len(fresh))
 	var touched []ledger.AcctAsset
+	var expired []record.TxID
 	for i, e := range fresh {
 		leaves[i] = record.Leaf(e.raw)
+		if e.receipt.Op == record.OpExpire {
+			expired = append(expired, e.receipt.Hold)
+		}
 		for _, name := range []string{e.receipt.From, e.receipt.To} {
 			if name != "" && e.receipt.Asset != "" {
 				touched = append(touched, ledger.AcctAsset{Account: name, Asset: e.receipt.Asset})
@@ -127,7 +131,7 @@ func (m *Model) seal(first int, at int64) {
 	}
 	m.enter(h)
 	m.bus.Publish(ledger.Committed{
-		First: h.First, Last: h.First + h.Count - 1, Batch: h.No, Root: h.Root(), Touched: touched, At: at,
+		First: h.First, Last: h.First + h.Count - 1, Batch: h.No, Root: h.Root(), Touched: touched, At: at, Expired: expired,
 	})
 }
 
