@@ -58,14 +58,14 @@ func (e *Engine) authorize(ctx context.Context, by engines.Actor, r *Request) er
 	return by.Grant.Asset(asset)
 }
 
-// authorizeHold looks the hold up. One that is out of the grant's reach is answered as one that is not there.
+// authorizeHold looks the hold up. It is its beneficiary's, and an admin releases it for either party. One that is out of the grant's reach is answered as one that is not there.
 func (e *Engine) authorizeHold(ctx context.Context, by engines.Actor, r *Request) error {
 	held, err := e.hold(ctx, r.Hold)
 	if err != nil {
 		return err
 	}
-	mine := by.Grant.Account(held.To) == nil && by.Grant.Asset(held.Asset) == nil
-	if mine || r.Op == record.OpRelease && by.May(scopeAdmin) {
+	reached := by.Grant.Account(held.To) == nil || r.Op == record.OpRelease && by.May(scopeAdmin) && by.Grant.Account(held.From) == nil
+	if reached && by.Grant.Asset(held.Asset) == nil {
 		return nil
 	}
 	return &ledger.Reject{Code: record.HoldUnknown}
