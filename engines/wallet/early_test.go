@@ -18,20 +18,20 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
-// told is what a request that was sent by itself was told, and after how long.
-type told struct {
+// heard is what a request that was sent by itself was told, and after how long.
+type heard struct {
 	code  string
 	after time.Duration
 	err   error
 }
 
 // send posts a transfer of alice's beside the caller, who goes on when it stands where it has to wait.
-func (r *rig) send(ctx context.Context, nonce uint64) chan told {
-	out := make(chan told, 1)
+func (r *rig) send(ctx context.Context, nonce uint64) chan heard {
+	out := make(chan heard, 1)
 	began := time.Now()
 	go func() {
 		_, err := r.e.Post(ctx, alice, "n"+name(int(nonce)), "", transfer("alice", "bo", 1, nonce))
-		out <- told{code(err), time.Since(began), err}
+		out <- heard{code(err), time.Since(began), err}
 	}()
 	synctest.Wait()
 	return out
@@ -84,7 +84,7 @@ func TestEarly(t *testing.T) {
 			}
 		}},
 		{"each has its own time", nil, func(t *testing.T, r *rig) {
-			var all []chan told
+			var all []chan heard
 			for n := range uint64(10) {
 				all = append(all, r.send(bg, 2+n))
 			}
@@ -95,7 +95,7 @@ func TestEarly(t *testing.T) {
 			}
 		}},
 		{"in reverse", nil, func(t *testing.T, r *rig) {
-			var all []chan told
+			var all []chan heard
 			for n := uint64(64); n >= 1; n-- {
 				all = append(all, r.send(bg, n))
 			}
@@ -137,7 +137,7 @@ func TestEarly(t *testing.T) {
 		{"behind one that waits", nil, func(t *testing.T, r *rig) {
 			four, two := r.send(bg, 4), r.send(bg, 2)
 			three, one := r.send(bg, 3), r.send(bg, 1)
-			for i, c := range []chan told{one, two, three, four} {
+			for i, c := range []chan heard{one, two, three, four} {
 				if got := <-c; got.code != "" || got.after != 0 {
 					t.Errorf("%d: %+v", i+1, got)
 				}
@@ -227,13 +227,13 @@ func TestEarly(t *testing.T) {
 }
 
 // sendAs is send by another principal.
-func (r *rig) sendAs(ctx context.Context, who string, nonce uint64) chan told {
-	out := make(chan told, 1)
+func (r *rig) sendAs(ctx context.Context, who string, nonce uint64) chan heard {
+	out := make(chan heard, 1)
 	began, by := time.Now(), alice
 	by.Principal = who
 	go func() {
 		_, err := r.e.Post(ctx, by, "n"+name(int(nonce)), "", transfer("alice", "bo", 1, nonce))
-		out <- told{code(err), time.Since(began), err}
+		out <- heard{code(err), time.Since(began), err}
 	}()
 	synctest.Wait()
 	return out

@@ -1,6 +1,7 @@
 package wallet
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +46,13 @@ type sim struct {
 	ops  int
 
 	mu    sync.Mutex
-	known map[string][]byte // by key: the receipt or results each client was given
+	known map[string]told // by key
+}
+
+// told is what a client was given for a request.
+type told struct {
+	body []byte // the receipt, or the results of a batch
+	ask  func() (Answer, error)
 }
 
 // until asks with one key until the answer is final.
@@ -54,11 +61,14 @@ func (s *sim) until(key string, ask func() (Answer, error)) (Answer, error) {
 		a, err := ask()
 		if err == nil {
 			s.mu.Lock()
-			s.known[key] = a.Body
+			s.known[key] = told{a.Body, ask}
 			s.mu.Unlock()
 			return a, nil
 		}
 		var reject *ledger.Reject
+		if errors.As(err, &reject) && reject.Code == record.NonceReused { // it is the client's own, so this request was done
+			s.r.t.Errorf("seed %d: %s was done, and its answer is lost", s.seed, key)
+		}
 		if errors.As(err, &reject) || !CodeOf(err).Retryable {
 			return a, err
 		}
@@ -128,7 +138,12 @@ func (s *sim) check() {
 	if total != simClients*500 {
 		t.Errorf("seed %d: %d in all, want %d", s.seed, total, simClients*500)
 	}
-	for key, body := range s.known {
+	for key, told := range s.known {
+		if !bytes.Contains(told.body, []byte(`"txid"`)) {
+			continue // a batch of which nothing was done, and nothing is kept
+		}
+		s.repeat(key, told)
+		body := told.body
 		if body[2] == 'r' { // results of a batch
 			continue
 		}
@@ -142,6 +157,18 @@ func (s *sim) check() {
 		}
 	}
 	s.balance()
+}
+
+// repeat asks once more for what is known.
+func (s *sim) repeat(key string, was told) {
+	again, err := was.ask()
+	for n := 0; err != nil && CodeOf(err).Retryable && n < 500; n++ {
+		time.Sleep(100 * time.Millisecond)
+		again, err = was.ask()
+	}
+	if err != nil || !again.Replayed || string(again.Body) != string(was.body) {
+		s.r.t.Errorf("seed %d: %s was answered\n%s, and again, replayed %t, %v:\n%s", s.seed, key, was.body, again.Replayed, err, again.Body)
+	}
 }
 
 // balance adds up the journal, record by record, and compares the sums with the ledger's own.
@@ -196,7 +223,7 @@ func TestSimulation(t *testing.T) {
 	ops := fromEnv(t, "WALLET_SIM_OPS", simOps)
 	for seed := first; seed < first+seeds; seed++ {
 		synctest.Test(t, func(t *testing.T) {
-			s := &sim{seed: uint64(seed), ops: ops, known: map[string][]byte{}}
+			s := &sim{seed: uint64(seed), ops: ops, known: map[string]told{}}
 			s.r = newRig(t, with(func(c *Config) { c.BalanceCacheBytes = 1 << 20 }), over(func(c ledger.Client) ledger.Client {
 				s.wire = ledgertest.NewFaulty(c, ledgertest.Storm(s.seed))
 				return s.wire
