@@ -108,8 +108,8 @@ func (b *burst) call(ctx context.Context) ([]ledger.Outcome, error) {
 			until = j.deadline
 		}
 	}
-	within := lateBy(ctx, until.Add(replyGrace))
-	defer within.release()
+	within := flow.LateBy(ctx, until.Add(replyGrace))
+	defer within.Release()
 	return b.e.link.commit(within, b.ops, b.weight)
 }
 

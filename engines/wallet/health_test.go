@@ -303,3 +303,47 @@ func TestFullFromTheStart(t *testing.T) {
 		r.stop()
 	})
 }
+
+// A disk that fills up while the breaker is open is told as full once the ledger answers again, not as an outage that lasts.
+func TestFullAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var state atomic.Int32 // 0 well, 1 away, 2 full
+		full := fmt.Errorf("probe: %w", ledger.ErrFull)
+		said := func() error {
+			switch state.Load() {
+			case 1:
+				return unavailable(false)
+			case 2:
+				return full
+			}
+			return nil
+		}
+		r := newRig(t, with(func(c *Config) { c.Retry.Tries = 1 }), over(func(c ledger.Client) ledger.Client {
+			return &hooked{
+				Client: c,
+				commit: func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+					if err := said(); err != nil {
+						return nil, err
+					}
+					return next.Commit(ctx, ops)
+				},
+				probe: func(context.Context, ledger.Client) error { return said() },
+			}
+		})).start()
+		r.fund("alice", 1000)
+		state.Store(1)
+		for i := range 20 {
+			_, _ = r.post("b"+name(i), transfer("alice", "bo", 1, 1))
+		}
+		r.want(1, "circuit_open_total", "svc", "ledger")
+		state.Store(2)
+		time.Sleep(10 * time.Second)
+		if keys := r.failing(); len(keys) != 0 {
+			t.Errorf("failing: %v", keys)
+		}
+		if _, err := r.post("k", transfer("alice", "bo", 1, 1)); code(err) != "STORE_FULL" {
+			t.Errorf("a write: %v", err)
+		}
+		r.stop()
+	})
+}

@@ -85,8 +85,8 @@ func (l *link) try(ctx context.Context, op string, weight int, call func(context
 // timed makes one call within the time of a call and books it.
 func (l *link) timed(ctx context.Context, op string, call func(context.Context) error) error {
 	began := time.Now()
-	within := lateBy(ctx, began.Add(l.set().Retry.RPCTimeout.D()))
-	defer within.release()
+	within := flow.LateBy(ctx, began.Add(l.set().Retry.RPCTimeout.D()))
+	defer within.Release()
 	if op == opCommit {
 		defer l.calls.end(l.calls.begin(began))
 	}
@@ -106,7 +106,7 @@ func refusal(err error) bool { return isA[*ledger.OpError](err) || errors.Is(err
 // nothing.
 func verdict(ctx context.Context, err error) flow.CallResult {
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, ledger.ErrFull): // it has looked at its disk
 		return flow.Succeeded
 	case errors.Is(context.Cause(ctx), flow.ErrCanceled), errors.Is(context.Cause(ctx), flow.ErrAborted), errors.Is(ctx.Err(), context.Canceled):
 		return flow.Neither
