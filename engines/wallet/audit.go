@@ -18,6 +18,7 @@ const (
 	eventHoldOpened   = "wallet.hold.opened"
 	eventHoldCaptured = "wallet.hold.captured"
 	eventHoldReleased = "wallet.hold.released"
+	eventHoldExpired  = "wallet.hold.expired"
 	eventRejected     = "wallet.request.rejected"
 	eventInvalidated  = "wallet.balance.invalidated"
 	eventRoot         = "ledger.root.published"

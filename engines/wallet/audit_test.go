@@ -72,6 +72,44 @@ func TestAuditStream(t *testing.T) {
 	})
 }
 
+// Each hold whose time ran out is told of, by its own number, once.
+func TestAuditOfExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := &shared{}
+		r := newRig(t, func(r *rig) {
+			r.log = hclog.New(&hclog.LoggerOptions{Output: out, JSONFormat: true, Level: hclog.Info})
+		}).start()
+		r.fund("alice", 100)
+		var holds []string
+		for n := range uint64(3) {
+			q := Request{Op: record.OpHold, From: "alice", To: "bo", Asset: "ron", Amount: amountOf(5), Nonce: n + 1, ExpiresIn: time.Second}
+			if n == 2 {
+				q.ExpiresIn = time.Hour
+			}
+			holds = append(holds, r.must("hold"+name(int(n)), q).TxID)
+		}
+		time.Sleep(2 * time.Second)
+		for range 2 {
+			if err := r.model.Sweep(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		r.stop()
+		for i, hold := range holds {
+			n := 0
+			for line := range strings.Lines(out.String()) {
+				if strings.Contains(line, eventHoldExpired) && strings.Contains(line, hold) {
+					n++
+				}
+			}
+			if n != []int{1, 1, 0}[i] {
+				t.Errorf("hold %d: told %d times that it expired", i, n)
+			}
+		}
+	})
+}
+
 // One account has one hash under one salt, and another one under another.
 func TestAccountHashes(t *testing.T) {
 	a, b := newSalt([]byte("one")), newSalt([]byte("two"))

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/record"
 )
 
 // invalidator is one life of the cache_invalidator task.
@@ -16,7 +17,7 @@ type invalidator struct {
 	last    ledger.Committed
 }
 
-// runInvalidator voids cached balances that the ledger has changed. It ends with the workers, after which nothing changes, or with the bus.
+// runInvalidator voids cached balances that the ledger has changed, and tells of what the ledger does by itself. It ends with the workers, after which nothing changes, or with the bus.
 func (e *Engine) runInvalidator(ctx context.Context) error {
 	sub := e.ledger.Events(taskInvalidator)
 	defer sub.Close()
@@ -51,6 +52,9 @@ func (v *invalidator) take(ev ledger.Committed, lagged uint64) {
 	v.dropped += len(ev.Touched)
 	v.batches++
 	v.last = ev
+	for _, hold := range ev.Expired { // nobody asked for it, so no worker tells
+		v.e.audit(AuditEvent{Event: eventHoldExpired, Op: record.OpExpire, TxID: hold, Batch: ev.Batch})
+	}
 	if now := time.Now(); now.Sub(v.told) >= tellEvery {
 		v.tell(now)
 	}
