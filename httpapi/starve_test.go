@@ -20,7 +20,7 @@ import (
 // Who holds no token takes none of those that who does shares.
 func TestStrangersEmptyNoBucketOfWriters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, limits(Limits{RPS: 1, Burst: 2, PerIP: Rate{1, 2}}))
+		r := newRig(t, limits(Limits{RPS: 1, Burst: 4, PerIP: Rate{1, 2}}))
 		for range 10 {
 			if w := r.do("POST", "/registry/commit/"+proposal, "", header{"Authorization": "Bearer forged"}); w.Code != 401 {
 				t.Fatalf("a stranger: %d", w.Code)
