@@ -153,7 +153,8 @@ func (p *payer) look(t *testing.T, c *client.Client) {
 func killWallet(t *testing.T, cycles int) (all int) {
 	t.Helper()
 	b := newBox(t)
-	b.env = append(b.env, "RONBOX_WALLET__LIMITS__RATE_PER_SECOND=1000000", "RONBOX_WALLET__LIMITS__BURST=1000000")
+	b.env = append(b.env, "RONBOX_WALLET__LIMITS__RATE_PER_SECOND=1000000", "RONBOX_WALLET__LIMITS__BURST=1000000",
+		"RONBOX_LEDGER__FLUSH_EVERY=5ms", "RONBOX_LEDGER__SLOT_MAX=64") // lives are short: rows are flushed in each, keys sealed in most boots
 	p := b.start(t)
 	var ps []*payer
 	var gate sync.RWMutex
