@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -173,6 +174,7 @@ func TestDamagedFile(t *testing.T) {
 			overwrite(t, p, pageHeader, junk)
 			overwrite(t, p, PageSize+pageHeader, junk)
 		}, ErrCorrupt},
+		{"the freelist", func(p string) { overwrite(t, p, freelistOf(t, p)+8, junk) }, ErrCorrupt},
 		{"cut short", func(p string) { truncate(t, p, 6*PageSize) }, ErrCorrupt},
 		{"cut to a page", func(p string) { truncate(t, p, PageSize) }, ErrCorrupt},
 		{"empty", func(p string) { truncate(t, p, 0) }, ErrCorrupt},
@@ -195,6 +197,20 @@ func TestDamagedFile(t *testing.T) {
 			t.Errorf("%s: verify: %+v, %v", tt.name, rep, err)
 		}
 	}
+}
+
+// freelistOf is where the freelist of a file lies.
+func freelistOf(t testing.TB, path string) int64 {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := preflight(bytes.NewReader(raw), int64(len(raw)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int64(m.freelist) * PageSize
 }
 
 func truncate(t testing.TB, path string, size int64) {

@@ -67,7 +67,7 @@ func (o *opening) open(path, name string, flag int, mode os.FileMode) (*os.File,
 	return o.memory, nil
 }
 
-// openChecked takes the lock first, then looks at the meta pages.
+// openChecked takes the lock first, then looks at the meta pages and the freelist.
 func openChecked(name string, flag int, mode os.FileMode, o opening) (*os.File, error) {
 	if !o.fresh {
 		flag &^= os.O_CREATE // a missing file is an error, never a new empty one
@@ -99,8 +99,12 @@ func checkOpened(f *os.File, o opening) error {
 	if o.uncached {
 		err = dropCache(f)
 	}
+	if err != nil {
+		return err
+	}
+	w, err := newPageWalk(f, info.Size())
 	if err == nil {
-		_, err = preflight(f, info.Size())
+		_, err = w.freelist() // bbolt reads it as it opens, and would leave a damaged one mapped and locked
 	}
 	return err
 }
