@@ -165,10 +165,7 @@ func (k *bank) order(out []byte, from, to, amount int) []byte {
 func (k *bank) connections(n int, next func(conn int) func(out []byte) ([]byte, int)) []*caller {
 	all := make([]*caller, n)
 	for i := range all {
-		all[i] = &caller{addr: k.addr}
-		if next != nil {
-			all[i].next = next(i)
-		}
+		all[i] = &caller{addr: k.addr, next: next(i)}
 	}
 	return all
 }
@@ -187,23 +184,12 @@ func (k *bank) singles() []*caller {
 	})
 }
 
-// hots pay one by one among few accounts that all connections share: whoever pays from one has it to itself until it is answered,
-// since its nonces are told one after the other.
+// hots pay one by one among few accounts that all connections share: each takes the next nonce of any of them and sends at once,
+// so that some overtake each other.
 func (k *bank) hots() []*caller {
-	free := make(chan int, k.accounts)
-	for i := range k.accounts {
-		free <- i
-	}
-	all := k.connections(payConns, nil)
-	for _, c := range all {
-		from := 0
-		c.next = func(out []byte) ([]byte, int) {
-			from = <-free
-			return k.transfer(out, from), 1
-		}
-		c.told = func([]byte) { free <- from }
-	}
-	return all
+	return k.connections(payConns, func(int) func([]byte) ([]byte, int) {
+		return func(out []byte) ([]byte, int) { return k.transfer(out, rand.IntN(k.accounts)), 1 }
+	})
 }
 
 // batches pay a thousand at once, each connection from accounts of its own in turn.
