@@ -57,6 +57,7 @@ type Local struct {
 	books *books
 	keyed atomic.Pointer[hashKey] // of dedupe keys; nil until the ledger has begun
 	refs  *refCache
+	words *refCache // hashes of principals and tokens
 	left  *pending
 	joint joint
 	calls calls
@@ -78,7 +79,7 @@ type hashKey struct {
 
 // New wires a ledger and declares its buckets, its bus, metrics and probes. It does no I/O and starts nothing.
 func New(cfg Config, d Deps) *Local {
-	l := &Local{boot: cfg, store: d.Store, board: d.Board, log: d.Log, now: d.Now, refs: newRefCache(), left: newPending()}
+	l := &Local{boot: cfg, store: d.Store, board: d.Board, log: d.Log, now: d.Now, refs: newRefCache(), words: newRefCache(), left: newPending()}
 	l.reloaded.Store(&cfg)
 	if l.now == nil {
 		l.now = time.Now

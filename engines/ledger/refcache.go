@@ -7,8 +7,8 @@ import (
 	"ronbox/store"
 )
 
-// refCache remembers refs of names that were read from the file. A ref never changes, so an entry is never wrong. When a shard is full any
-// entry makes room.
+// refCache remembers numbers that words stand for: refs of names that were read from the file, hashes. They never change, so an entry is never
+// wrong. When a shard is full any entry makes room.
 type refCache struct{ shards [layerShards]refShard }
 
 type refShard struct {

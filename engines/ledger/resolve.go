@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"encoding/binary"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines"
@@ -130,7 +131,7 @@ func (s *resolver) name(name string, ref *uint64) {
 func (s *resolver) hashWho(a *action) {
 	o := a.op
 	if who := (DedupeKey{o.Principal, o.CapID}); who != s.who {
-		s.who, s.whoHash = who, [2][8]byte{hash8(o.Principal), hash8(o.CapID)}
+		s.who, s.whoHash = who, [2][8]byte{s.l.hash8(o.Principal), s.l.hash8(o.CapID)}
 	}
 	a.principal, a.capID = s.whoHash[0], s.whoHash[1]
 }
@@ -142,6 +143,18 @@ func hash8(word string) (h [8]byte) {
 	}
 	d := b3.Sum([]byte(word))
 	copy(h[:], d[:])
+	return h
+}
+
+// hash8 is the function hash8, which it asks once for each word that comes often.
+func (l *Local) hash8(word string) (h [8]byte) {
+	n := l.words.get(word)
+	if n == 0 {
+		h = hash8(word)
+		l.words.add(word, binary.LittleEndian.Uint64(h[:]))
+		return h
+	}
+	binary.LittleEndian.PutUint64(h[:], n)
 	return h
 }
 
