@@ -95,7 +95,7 @@ func TestLoadWithDuplicates(t *testing.T) {
 	if made := l.head().Seq - before.Seq; made != uint64(l.paid.Load()) {
 		t.Errorf("%d payments left %d records", l.paid.Load(), made)
 	}
-	l.balance(t)
+	l.balanced(func(i int) int64 { return funds + l.moved[i].Load() })
 }
 
 func loadFromEnv(t *testing.T, name string) uint64 {
@@ -259,37 +259,37 @@ func (l *load) memory() string {
 	return fmt.Sprintf("the node has %d MiB, %d of them its own", l.stat("status", "VmRSS:")>>10, l.stat("status", "RssAnon:")>>10)
 }
 
-// get makes one read.
-func (l *load) get(c *caller, path string, into any) error {
-	c.out = l.bank.get(c.out[:0], path)
-	if status, _, err := c.insist(); err != nil || status != 200 {
-		return fmt.Errorf("%s: %d %s, %w", path, status, c.body, err)
-	}
-	return json.Unmarshal(c.body, into)
-}
-
 func (l *load) head() (head wire.LedgerHead) {
 	l.b.Helper()
 	c := &caller{addr: l.addr}
 	defer c.hangUp()
-	if err := l.get(c, "/v1/ledger/head", &head); err != nil {
-		l.b.Fatal(err)
-	}
+	l.read(c, "/v1/ledger/head", &head)
 	return head
 }
 
-// balance wants every account to have what the payments have left it.
-func (l *load) balance(t *testing.T) {
-	t.Helper()
-	c, seq := &caller{addr: l.addr}, l.head().Seq
+// read makes one read.
+func (k *bank) read(c *caller, path string, into any) {
+	k.b.Helper()
+	c.out = k.get(c.out[:0], path)
+	status, _, err := c.insist()
+	if err == nil {
+		err = json.Unmarshal(c.body, into)
+	}
+	if err != nil || status != 200 {
+		k.b.Fatalf("%s: %d %s, %v", path, status, c.body, err)
+	}
+}
+
+// balanced wants every account to have what it should.
+func (k *bank) balanced(want func(i int) int64) {
+	k.b.Helper()
+	c := &caller{addr: k.addr}
 	defer c.hangUp()
-	for i := range l.moved {
+	for i := range k.accounts {
 		var has wire.Balance
-		if err := l.get(c, fmt.Sprintf("/v1/balance?asset=ron&account=%s&min_seq=%d", payer(i), seq), &has); err != nil {
-			t.Fatal(err)
-		}
-		if want := strconv.FormatInt(funds+l.moved[i].Load(), 10); has.PostedMinor != want {
-			t.Fatalf("%s has %s, want %s", payer(i), has.PostedMinor, want)
+		k.read(c, "/v1/balance?asset=ron&account="+payer(i), &has)
+		if want := strconv.FormatInt(want(i), 10); has.PostedMinor != want {
+			k.b.Fatalf("%s has %s, want %s", payer(i), has.PostedMinor, want)
 		}
 	}
 }
