@@ -148,6 +148,9 @@ func hash8(word string) (h [8]byte) {
 
 // hash8 is the function hash8, which it asks once for each word that comes often.
 func (l *Local) hash8(word string) (h [8]byte) {
+	if word == "" {
+		return h
+	}
 	n := l.words.get(word)
 	if n == 0 {
 		h = hash8(word)
