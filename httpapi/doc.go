@@ -31,6 +31,7 @@
 //  13. An export gives each record once and in order, whatever its bus loses, and one that ends early says so.
 //  14. Every answer tells browsers to do nothing with it but read it; pages of other origins may not even do that, unless
 //     they are listed, and none may read the metrics.
+//  15. No one network, an address or an IPv6 /64, takes more than half of what a service's rate lets in.
 //
 // # Tasks and queues
 //
