@@ -3,6 +3,7 @@ SHELL    := /bin/bash
 GO       ?= go
 DATA     ?= data
 FUZZTIME ?= 10s
+CHECKS   ?= 10000
 BENCH    ?= .
 SEEDS    ?= 10000
 SIMOPS   ?= 1000
@@ -12,7 +13,7 @@ SEED     ?=
 LDFLAGS  := -s -w
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check fmt vet staticcheck tidy lockdebug fuzz bench sim kill load peers golden clean
+.PHONY: help build run test check fmt vet staticcheck tidy lockdebug fuzz laws bench sim kill load peers golden clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +51,11 @@ fuzz: ## fuzz every target for FUZZTIME (10s)
 	@set -e; grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u | while read -r d; do \
 	  grep -rhoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' $$d/*_test.go | sed 's/func //' | while read -r f; do \
 	    echo "== $$d $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$d; done; done
+
+laws: ## hold every law of wallet and ledger against CHECKS (10000) drawn cases
+	@set -e; grep -rl --include='*_test.go' 'rapid.Check(' engines/wallet engines/ledger | xargs -n1 dirname | sort -u | while read -r d; do \
+	  tests=$$(grep -l 'rapid.Check(' $$d/*_test.go | xargs grep -hoE '^func Test[A-Za-z0-9_]+' | sed 's/func //' | paste -sd'|'); \
+	  echo "== $$d $$tests"; $(GO) test ./$$d -run "^($$tests)$$" -count=1 -timeout 6h -rapid.checks $(CHECKS); done
 
 bench: ## run the benchmarks matching BENCH (.)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
