@@ -32,34 +32,39 @@ func (r *rig) verify() {
 // books is all that can be read of a ledger.
 func (r *rig) books(names ...string) string {
 	r.t.Helper()
-	head, err := r.l.Head(r.ctx())
+	out, err := r.tryBooks(names...)
 	if err != nil {
 		r.t.Fatal(err)
+	}
+	return out
+}
+
+func (r *rig) tryBooks(names ...string) (string, error) {
+	head, err := r.l.Head(r.ctx())
+	if err != nil {
+		return "", err
 	}
 	out := fmt.Sprintln(head)
 	for _, name := range names {
 		for _, asset := range []string{"ron", "gold"} {
 			b, err := r.l.Balance(r.ctx(), name, asset, 0)
 			if err != nil {
-				r.t.Fatal(err)
+				return "", err
 			}
 			out += fmt.Sprintln(b)
 		}
 		a, err := r.l.Account(r.ctx(), name)
 		if err != nil {
-			r.t.Fatal(err)
+			return "", err
 		}
 		page, err := r.l.History(r.ctx(), ledger.HistoryQuery{Account: name, Asset: "ron", Limit: 500, NewestFirst: true})
 		if err != nil {
-			r.t.Fatal(err)
+			return "", err
 		}
 		out += fmt.Sprintln(a, page)
 	}
 	assets, err := r.l.Assets(r.ctx())
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return out + fmt.Sprintln(assets)
+	return out + fmt.Sprintln(assets), err
 }
 
 var people = []string{"alice", "bob", "carol", "dave", "erin", "a/b:c_d-e", "sys:issue:ron"}

@@ -2,7 +2,7 @@ package ledger_test
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -84,6 +84,17 @@ func (r *rig) ctx() context.Context { return context.Background() }
 // open is a boot: all but the ledger's tasks run after it.
 func (r *rig) open() {
 	r.t.Helper()
+	if err := r.boot(); err != nil {
+		r.t.Fatal(err)
+	}
+	if why := r.l.SafeMode(); why != "" && !r.safe {
+		r.t.Fatalf("safe mode after a boot: %s", why)
+	}
+}
+
+// boot is open, which may fail; stop follows anyhow.
+func (r *rig) boot() error {
+	r.stopped = false
 	r.metrics = obs.NewMetrics()
 	r.board = obs.NewBoard(r.metrics)
 	catalog := flow.NewCatalog(r.metrics, nil)
@@ -96,17 +107,17 @@ func (r *rig) open() {
 	r.store.RegisterGroup(&r.groups)
 	r.l = ledger.New(r.cfg, ledger.Deps{Catalog: catalog, Store: r.store, Metrics: r.metrics, Board: r.board, Now: r.now})
 	r.sup = flow.NewSupervisor(r.ctx(), catalog, flow.Hooks{})
-	if err := errors.Join(r.store.Open(r.ctx()), r.store.Prepare(r.ctx())); err != nil {
-		r.t.Fatalf("open: %v", err)
+	if err := r.store.Open(r.ctx()); err != nil {
+		return fmt.Errorf("open: %w", err)
+	}
+	if err := r.store.Prepare(r.ctx()); err != nil {
+		return fmt.Errorf("prepare: %w", err)
 	}
 	r.sup.Start(r.store.Tasks()...)
 	if err := r.l.Recover(r.ctx()); err != nil {
-		r.t.Fatalf("recover: %v", err)
+		return fmt.Errorf("recover: %w", err)
 	}
-	if why := r.l.SafeMode(); why != "" && !r.safe {
-		r.t.Fatalf("safe mode after a boot: %s", why)
-	}
-	r.stopped = false
+	return nil
 }
 
 // start runs the ledger's tasks.
