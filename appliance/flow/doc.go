@@ -20,6 +20,7 @@
 //  10. Flight: at most one call a key is under way, everyone who joined it gets its one answer or leaves, and a call that all have left
 //     before it was claimed is never made. A key is free again before anyone has the answer.
 //  11. Metrics are resolved when a thing is constructed; no hot path looks one up.
+//  12. Late: it ends when and as a context with its deadline does, and has a timer only once somebody waits for it.
 //
 // # Tasks and queues
 //
