@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/ledgertest"
 	"ronbox/engines/ledger/record"
 )
 
@@ -290,4 +292,45 @@ func TestAnyOrderIsDone(t *testing.T) {
 			rt.FailNow()
 		}
 	})
+}
+
+// Over a wire that stalls, loses, repeats and delays, each client's requests come in any order and are asked again until they are done: each is
+// done once, by its own nonce.
+func TestAnyOrderOverABadWire(t *testing.T) {
+	for seed := range uint64(fromEnv(t, "WALLET_SIM_SEEDS", 30)) {
+		synctest.Test(t, func(t *testing.T) {
+			const requests, clients = 20, 3
+			r := newRig(t, over(func(c ledger.Client) ledger.Client { return ledgertest.NewFaulty(c, ledgertest.Storm(seed)) })).start()
+			d := rand.New(rand.NewPCG(seed, 0))
+			var wg sync.WaitGroup
+			for c := range clients {
+				r.fund(name(c), requests)
+				for _, i := range d.Perm(requests) {
+					q, key := transfer(name(c), "shop", 1, uint64(i+1)), name(c)+name(i)
+					pause := time.Duration(d.Int64N(int64(100 * time.Millisecond)))
+					wg.Go(func() {
+						time.Sleep(pause)
+						a, err := r.post(key, q)
+						for n := 0; err != nil && CodeOf(err).Retryable && n < 1000; n++ {
+							time.Sleep(50 * time.Millisecond)
+							a, err = r.post(key, q)
+						}
+						if err != nil || parse(t, a.Body).Nonce != q.Nonce {
+							t.Errorf("seed %d: %s: %s, %v", seed, key, a.Body, err)
+						}
+					})
+				}
+			}
+			wg.Wait()
+			if got := r.available("shop"); got != fmt.Sprint(clients*requests) {
+				t.Errorf("seed %d: the shop has %s", seed, got)
+			}
+			time.Sleep(2 * time.Second)
+			r.nothingLeft()
+			r.stop()
+		})
+		if t.Failed() {
+			return
+		}
+	}
 }
