@@ -34,8 +34,9 @@ func (g *group) open(s *Store) {
 	g.reader.confined = s.schema != nil
 	g.reader.groups = s.groups
 	g.writes.r = g.reader
-	if last := s.room.last.Load(); last != nil && !s.room.memory {
-		g.ahead = newAhead(s.room.file, last.size)
+	g.reader.file = s.room.disk()
+	if last := s.room.last.Load(); last != nil && g.reader.file != nil {
+		g.ahead = newAhead(g.reader.file, last.size)
 	}
 }
 

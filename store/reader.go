@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"iter"
+	"os"
 
 	bolt "go.etcd.io/bbolt"
 )
@@ -36,6 +37,7 @@ type txReader struct {
 	tables map[*Bucket]*table
 	subs   map[subKey]*table // sub-buckets, which every call to Sub names anew
 	groups []Group           // what GroupOf finds
+	file   *os.File          // for Warm; nil: memory, or a file that is read as it is
 	inside bool              // in bbolt's code: a panic now is the file's fault, not the caller's
 
 	confined bool   // to the buckets of owner, as a command is; a view reads everything

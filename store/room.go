@@ -100,6 +100,14 @@ func (m *room) cause() error {
 	return nil
 }
 
+// disk is the file; nil in memory.
+func (m *room) disk() *os.File {
+	if m.memory {
+		return nil
+	}
+	return m.file
+}
+
 // full tells whether work is refused.
 func (m *room) full() bool { return m.state.Load() != nil }
 

@@ -28,7 +28,10 @@ func (s *Store) View(ctx context.Context, fn func(Reader) error) error {
 	began := s.mono()
 	slot := s.views.begin(began)
 	defer s.views.end(slot)
-	err := readRows(s.db, s.schema, func(r *txReader) error { return fn(r) })
+	err := readRows(s.db, s.schema, func(r *txReader) error {
+		r.file = s.room.disk()
+		return fn(r)
+	})
 	if took := time.Duration(s.mono() - began); took > viewBudget {
 		s.slowView(took)
 	}
