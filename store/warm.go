@@ -15,13 +15,24 @@ import (
 // Gets one after the other would wait for each in turn. It is a hint for tables that memory may not hold: it says nothing, reads what was
 // committed, and costs one to three microseconds a key where all is in memory.
 func Warm(r Reader, b *Bucket, keys [][]byte) {
+	spans := make([]span, len(keys))
+	for i, k := range keys {
+		spans[i] = span{k, k}
+	}
+	warm(r, b, spans)
+}
+
+// WarmRange is Warm for the rows from one key up to another, nil: no bound. All of them should fit into memory.
+func WarmRange(r Reader, b *Bucket, from, to []byte) { warm(r, b, []span{{from, to}}) }
+
+func warm(r Reader, b *Bucket, spans []span) {
 	tr := r.(*txReader)
 	t := tr.table(b)
 	if tr.file == nil || t.rows == nil || t.rows.Root() == 0 { // memory; no rows; they lie within another page
 		return
 	}
-	w := warming{f: tr.file, ask: func(pages []uint64) { willNeed(tr.file, pages) }}
-	w.run(uint64(t.rows.Root()), keys)
+	w := warming{f: tr.file, pages: int(tr.tx.Size() / PageSize), ask: func(pages []uint64) { willNeed(tr.file, pages) }}
+	w.run(uint64(t.rows.Root()), spans)
 }
 
 // willNeed has pages read by and by.
@@ -43,22 +54,29 @@ func willNeed(f *os.File, pages []uint64) {
 
 // warming goes down a tree level by level. What it cannot read it leaves out: whoever needs it will tell.
 type warming struct {
-	f   io.ReaderAt
-	ask func(pages []uint64) // ascending
+	f     io.ReaderAt
+	pages int                  // of the file: no level has more
+	ask   func(pages []uint64) // ascending
 }
 
-// branch is a page that leads to the rows of keys.
+// branch is a page that leads to the rows of spans, whose upper bounds are included here: at most one page too many is asked for.
 type branch struct {
-	page uint64
-	keys [][]byte
+	page  uint64
+	spans []span
 }
 
-func (w *warming) run(root uint64, keys [][]byte) {
-	level := []branch{{root, keys}}
-	for range w.height(root, keys) {
+func (w *warming) run(root uint64, spans []span) {
+	if len(spans) == 0 {
+		return
+	}
+	level := []branch{{root, spans}}
+	for range w.height(branch{root, spans[:1]}) {
 		var below []branch
 		for _, at := range level {
 			below = at.children(w.read(at.page), below)
+		}
+		if len(below) > w.pages {
+			return // a damaged file
 		}
 		pages := make([]uint64, len(below))
 		for i, at := range below {
@@ -70,16 +88,15 @@ func (w *warming) run(root uint64, keys [][]byte) {
 	}
 }
 
-// height counts the levels above the leaves: all leaves of a tree lie on one.
-func (w *warming) height(root uint64, keys [][]byte) (levels int) {
-	if len(keys) == 0 {
-		return 0
-	}
-	at := []branch{{root, keys[:1]}}
-	for len(at) == 1 && levels < maxDepth {
-		if at = at[0].children(w.read(at[0].page), nil); len(at) == 1 {
-			levels++
+// height counts the levels above the leaves, on the way to the first row: all leaves of a tree lie on one.
+func (w *warming) height(at branch) (levels int) {
+	for levels < maxDepth {
+		below := at.children(w.read(at.page), nil)
+		if len(below) == 0 {
+			break
 		}
+		at = below[0]
+		levels++
 	}
 	return levels
 }
@@ -107,12 +124,12 @@ func (w *warming) read(id uint64) []byte {
 	return page
 }
 
-// children appends what the branch page leads to; each child has those of the keys that lie below it.
+// children appends what the branch page leads to; each child has those of the spans that reach into it.
 func (at branch) children(page []byte, to []branch) []branch {
 	if page == nil {
 		return to
 	}
-	count := int(binary.LittleEndian.Uint16(page[10:]))
+	own, i, count := len(to), 0, int(binary.LittleEndian.Uint16(page[10:]))
 	child := func(i int) pageElement {
 		e, err := element(page, pageHeader+i*elementLen, branchPage)
 		if err != nil {
@@ -120,15 +137,21 @@ func (at branch) children(page []byte, to []branch) []branch {
 		}
 		return e
 	}
-	for keys := at.keys; len(keys) > 0; {
-		i := max(sort.Search(count, func(i int) bool { return bytes.Compare(child(i).key, keys[0]) > 0 })-1, 0)
-		n := len(keys)
-		if i+1 < count {
-			hi := child(i + 1).key
-			n = max(sort.Search(len(keys), func(k int) bool { return bytes.Compare(keys[k], hi) >= 0 }), 1)
+	for k, s := range at.spans {
+		if i+1 < count && bytes.Compare(child(i+1).key, s.lo) <= 0 { // not in the child of the span before
+			i = max(sort.Search(count, func(i int) bool { return bytes.Compare(child(i).key, s.lo) > 0 })-1, 0)
 		}
-		to = append(to, branch{child(i).child, keys[:n]})
-		keys = keys[n:]
+		for first := true; ; i, first = i+1, false {
+			id := child(i).child
+			if n := len(to) - 1; first && n >= own && to[n].page == id {
+				to[n].spans = at.spans[k-len(to[n].spans) : k+1]
+			} else {
+				to = append(to, branch{id, at.spans[k : k+1]})
+			}
+			if i+1 >= count || s.hi != nil && bytes.Compare(child(i+1).key, s.hi) > 0 {
+				break
+			}
+		}
 	}
 	return to
 }

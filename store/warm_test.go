@@ -50,7 +50,7 @@ func leafOf(raw []byte, page uint64, key []byte) uint64 {
 	}
 }
 
-// Whatever keys are asked for, there or not, exactly the pages in which they lie are asked for last.
+// Whatever keys are asked for, there or not, exactly the pages in which they lie are asked for last; of a range, all in between too.
 func TestWarmFindsThePages(t *testing.T) {
 	path, keys := grown(t)
 	raw, err := os.ReadFile(path)
@@ -66,20 +66,36 @@ func TestWarmFindsThePages(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	warmed := func(spans ...span) (got []uint64) {
+		(&warming{f: bytes.NewReader(raw), pages: len(raw), ask: func(pages []uint64) { got = pages }}).run(root, spans)
+		return got
+	}
+	pagesOf := func(keys [][]byte) (want []uint64) {
+		for _, key := range keys {
+			want = append(want, leafOf(raw, root, key))
+		}
+		slices.Sort(want)
+		return slices.Compact(want)
+	}
+	if got, want := warmed(span{}), pagesOf(keys); !slices.Equal(got, want) || len(want) < 100 {
+		t.Errorf("%d pages for all rows, want %d", len(got), len(want))
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		asked := rapid.SliceOf(rapid.OneOf(
 			rapid.SampledFrom(keys), rapid.SliceOfN(rapid.Byte(), 1, 8), rapid.Just(keys[0]), rapid.Just([]byte{0xFF}),
 		)).Draw(t, "keys")
 		slices.SortFunc(asked, bytes.Compare)
-		var want, got []uint64
+		var points []span
 		for _, key := range asked {
-			want = append(want, leafOf(raw, root, key))
+			points = append(points, span{key, key})
 		}
-		slices.Sort(want)
-		levels := 0
-		(&warming{f: bytes.NewReader(raw), ask: func(pages []uint64) { got, levels = pages, levels+1 }}).run(root, asked)
-		if want = slices.Compact(want); !slices.Equal(got, want) || len(asked) > 0 && levels < 2 {
-			t.Fatalf("pages %v after %d levels, want %v", got, levels, want)
+		if got, want := warmed(points...), pagesOf(asked); !slices.Equal(got, want) {
+			t.Fatalf("pages %v, want %v", got, want)
+		}
+		from := rapid.IntRange(0, len(keys)-1).Draw(t, "from")
+		to := rapid.IntRange(from, len(keys)-1).Draw(t, "to")
+		if got, want := warmed(span{keys[from], keys[to]}), pagesOf(keys[from:to+1]); !slices.Equal(got, want) {
+			t.Fatalf("pages %v from %d to %d, want %v", got, from, to, want)
 		}
 	})
 }
@@ -91,6 +107,7 @@ func TestWarmSaysNothing(t *testing.T) {
 		warm := do[int]{"test.do/1", func(rd Reader, _ Stamp, w *Writes) (int, error) {
 			Warm(rd, testRows, keys)
 			Warm(rd, testRows, nil)
+			WarmRange(rd, testRows, nil, nil)
 			w.Put(testRows, []byte("k"), nil)
 			return 0, nil
 		}}
@@ -116,6 +133,8 @@ func FuzzWarm(f *testing.F) {
 	binary.LittleEndian.PutUint16(page[8:], branchPage)
 	f.Add(page, []byte("007"))
 	f.Fuzz(func(_ *testing.T, page, key []byte) { // a branch that may lead to itself
-		(&warming{f: bytes.NewReader(page), ask: func([]uint64) {}}).run(0, [][]byte{key, append(key, 'x')})
+		w := &warming{f: bytes.NewReader(page), pages: 10, ask: func([]uint64) {}}
+		w.run(0, []span{{key, key}, {append(key, 'x'), nil}})
+		w.run(0, []span{{}})
 	})
 }
