@@ -296,8 +296,8 @@ func either(fs ...func(error) bool) func(error) bool {
 
 // as tells whether err is or wraps a T.
 func as[T error](err error) bool {
-	var e T
-	return errors.As(err, &e)
+	_, ok := errors.AsType[T](err)
+	return ok
 }
 
 // fieldText is a FieldError without what title and reason say already.
@@ -315,8 +315,8 @@ func fieldText(err error) string {
 // detail reads a T's own members, where there is one.
 func detail[T error](read func(T) details) func(error) details {
 	return func(err error) details {
-		var e T
-		if !errors.As(err, &e) {
+		e, ok := errors.AsType[T](err)
+		if !ok {
 			return nil
 		}
 		return read(e)

@@ -338,3 +338,13 @@ func exportedErrors(t *testing.T, dir string) []string {
 	}
 	return out
 }
+
+// A flood of refusals makes no garbage by being told apart.
+func TestClassifyAllocatesNothing(t *testing.T) {
+	r := newRig(t)
+	for _, err := range []error{&rateError{time.Second}, errInflight, errNoRoute} {
+		if n := testing.AllocsPerRun(100, func() { _ = r.classify(serviceRegistry, err) }); n != 0 {
+			t.Errorf("%v: %v allocations", err, n)
+		}
+	}
+}

@@ -126,12 +126,10 @@ func notReady(err error) details {
 // outcomeIs finds an answer that did not come.
 func outcomeIs(unknown bool) func(error) bool {
 	return func(err error) bool {
-		var late *wallet.OutcomeError
-		if errors.As(err, &late) {
+		if late, ok := errors.AsType[*wallet.OutcomeError](err); ok {
 			return late.Unknown == unknown
 		}
-		var gone *ledger.UnavailableError
-		if errors.As(err, &gone) {
+		if gone, ok := errors.AsType[*ledger.UnavailableError](err); ok {
 			return gone.Unknown == unknown
 		}
 		return !unknown && errors.Is(err, ledger.ErrUnavailable)
@@ -140,8 +138,8 @@ func outcomeIs(unknown bool) func(error) bool {
 
 // beyondToken finds amounts above what a token allows, which is a limit like the wallet's own.
 func beyondToken(err error) bool {
-	var e *engines.GrantError
-	return errors.As(err, &e) && (e.Caveat == "ceiling" || e.Caveat == "ceiling_daily")
+	e, ok := errors.AsType[*engines.GrantError](err)
+	return ok && (e.Caveat == "ceiling" || e.Caveat == "ceiling_daily")
 }
 
 func fieldSaid(err error) string {
@@ -172,8 +170,8 @@ func indexed(more func(error) details) func(error) details {
 func rejectRows() []row {
 	reject := func(code record.Result, title, hint string, more func(*refusedError) details) row {
 		r := row{coded: true, title: title, hint: hint, is: func(err error) bool {
-			var e *ledger.Reject
-			return errors.As(err, &e) && e.Code == code
+			e, ok := errors.AsType[*ledger.Reject](err)
+			return ok && e.Code == code
 		}}
 		r.more = indexed(func(err error) details {
 			e := &refusedError{}
