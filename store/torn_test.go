@@ -158,7 +158,7 @@ func TestTornBeforeTheSync(t *testing.T) {
 		for n := range len(c.data) + 1 {
 			disks = append(disks, c.before.with(c.data[:n]...))
 		}
-		for range 64 {
+		for range 40 {
 			var some []pageWrite
 			for _, w := range c.data {
 				switch rnd.IntN(4) {

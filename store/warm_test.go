@@ -18,7 +18,7 @@ func grown(t *testing.T) (path string, keys [][]byte) {
 	r := open(t, newFile(t))
 	defer r.stop()
 	r.db.StrictMode = false
-	for from := 0; from < 40_000; from += 10_000 {
+	for from := 0; from < 20_000; from += 10_000 {
 		mustCommit(r, do[int]{"test.do/1", func(_ Reader, _ Stamp, w *Writes) (int, error) {
 			for i := from; i < from+10_000; i++ {
 				key := fmt.Appendf(nil, "%0100d", i)
