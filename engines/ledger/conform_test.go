@@ -1,8 +1,10 @@
 package ledger_test
 
 import (
+	"math/rand/v2"
 	"testing"
 
+	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/ledgertest"
 )
 
@@ -10,6 +12,23 @@ import (
 func TestConformance(t *testing.T) {
 	ledgertest.Conformance(t, func(t *testing.T, clock *ledgertest.Clock) ledgertest.Rig {
 		return newRig(t, clock).conforming()
+	})
+}
+
+// Whatever is asked in whatever order, with keys again, holds that end and boots in between, comes out as in the model.
+func FuzzDuel(f *testing.F) {
+	for seed := range uint64(4) {
+		choices := make([]byte, 800)
+		random := rand.New(rand.NewPCG(seed, 2))
+		for i := range choices {
+			choices[i] = byte(random.Uint32())
+		}
+		f.Add(choices)
+	}
+	f.Fuzz(func(t *testing.T, choices []byte) {
+		ledgertest.Duel(t, func(t *testing.T, clock *ledgertest.Clock) ledgertest.Rig {
+			return newRig(t, clock, func(c *ledger.Config) { c.FlushSlice, c.SlotMax, c.DirtyMaxAccounts = 3, 20, 8 }).conforming()
+		}, choices)
 	})
 }
 

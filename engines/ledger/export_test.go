@@ -113,6 +113,14 @@ func (l *Local) StrayUnknown(op Op) {
 	s.end(nil, fmt.Errorf("a test: %w", store.ErrUnknown))
 }
 
+// Warm asks for all balances, as a boot does that finds many accounts.
+func (l *Local) Warm(ctx context.Context) error {
+	return l.store.View(ctx, func(r store.Reader) error {
+		l.books.warm(r, 1, l.books.cur.Seq+1)
+		return nil
+	})
+}
+
 // FlushDue does what the flusher does at a tick.
 func (l *Local) FlushDue(ctx context.Context) { l.flushDue(ctx) }
 

@@ -18,15 +18,23 @@ func (l *Local) redo(ctx context.Context) error {
 	b := l.books
 	walk := &journalWalk{next: b.cur.hand.low.Seq + 1, no: b.cur.hand.low.Batches + 1}
 	first := walk.next
+	err := l.store.View(ctx, func(r store.Reader) error {
+		tables.WarmRecords(r, first, min(first+redoMost, b.cur.Seq+1))
+		b.warm(r, first, first+redoSlice)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
 	for walk.no <= b.cur.Batches {
 		l.progress("redo the ledger", int64(walk.next-first), int64(b.cur.Seq+1-first))
 		ahead := walk.next + redoSlice
-		err := flow.Fan(ctx, 1+aheadLegs, func(ctx context.Context, i int) error {
+		err := flow.Fan(ctx, 2, func(ctx context.Context, i int) error {
 			return l.store.View(ctx, func(r store.Reader) error {
 				if i == 0 {
 					return walk.step(r, b.cur.Batches, redoSlice, b.again)
 				}
-				touch(r, ahead+uint64(i-1)*redoSlice/aheadLegs, redoSlice/aheadLegs)
+				b.warm(r, ahead, ahead+redoSlice)
 				return nil
 			})
 		})
@@ -43,13 +51,24 @@ func (l *Local) redo(ctx context.Context) error {
 	return nil
 }
 
-// aheadLegs read the slice after the one that is redone, side by side, so that the disk has more to do than one page at a time.
-const aheadLegs = 4
-
-// touch has n records from the seq from on read from the disk.
-func touch(r store.Reader, from, n uint64) {
-	for range tables.Raws(r, from, from+n) {
+// warm has the disk read the balances that records change and memory lacks, so that the redo of them does not wait for one page at a time.
+func (b *books) warm(r store.Reader, from, to uint64) {
+	if b.cur.Accounts < uint64(b.clean) {
+		return // they lie in few pages
 	}
+	var cold []tables.StateKey
+	var rec record.Record
+	for _, raw := range tables.Raws(r, from, to) {
+		if rec.Decode(raw) != nil {
+			return // the redo tells
+		}
+		for i := range rec.Images {
+			if k := (tables.StateKey{Account: rec.Images[i].Account, Asset: rec.Images[i].Asset}); b.states.cell(k) == nil {
+				cold = append(cold, k)
+			}
+		}
+	}
+	tables.WarmStates(r, cold)
 }
 
 // journalWalk goes through the journal batch by batch and holds each against its header, and the headers against one another.

@@ -20,18 +20,43 @@ func againstModel(t *testing.T, open func(*testing.T, *Clock) Rig) {
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			s := newSuite(t, open)
-			d := &duel{suite: s, model: NewModel(s.clock.Now), Dice: NewDice(uint64(seed)), twins: map[record.TxID]record.TxID{}}
-			if _, err := d.model.Commit(t.Context(), []ledger.Op{{Code: record.OpAsset, Asset: "ron"}}); err != nil {
-				t.Fatal(err)
-			}
-			for range ops {
-				d.step()
-			}
-			d.compare()
-			s.conserved()
+			fight(t, open, NewDice(uint64(seed)), ops)
 		})
 	}
+}
+
+// duelBytes is about what one step of a duel takes of its choices.
+const duelBytes = 40
+
+// Duel is a course of calls, sweeps and restarts that choices make up, on a client and on a Model side by side: a body for fuzzing.
+func Duel(t *testing.T, open func(*testing.T, *Clock) Rig, choices []byte) {
+	fight(t, open, &Dice{Rand: rand.New(&chosen{choices}), nonces: map[string]uint64{}}, min(len(choices)/duelBytes+1, 100))
+}
+
+// chosen gives out bytes as numbers, then zeros.
+type chosen struct{ left []byte }
+
+// Uint64 has its bits in the upper half: there the small numbers are drawn from.
+func (c *chosen) Uint64() (n uint64) {
+	n = 1
+	for i := range min(2, len(c.left)) {
+		n |= uint64(c.left[i]) << (56 - 8*i)
+	}
+	c.left = c.left[min(2, len(c.left)):]
+	return n | n>>32
+}
+
+func fight(t *testing.T, open func(*testing.T, *Clock) Rig, dice *Dice, steps int) {
+	s := newSuite(t, open)
+	d := &duel{suite: s, model: NewModel(s.clock.Now), Dice: dice, twins: map[record.TxID]record.TxID{}}
+	if _, err := d.model.Commit(t.Context(), []ledger.Op{{Code: record.OpAsset, Asset: "ron"}}); err != nil {
+		t.Fatal(err)
+	}
+	for range steps {
+		d.step()
+	}
+	d.compare()
+	s.conserved()
 }
 
 // duel is a client beside the model of it.
