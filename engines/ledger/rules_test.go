@@ -3,7 +3,9 @@ package ledger
 import (
 	"testing"
 
+	"ronbox/engines"
 	"ronbox/engines/ledger/record"
+	"ronbox/engines/ledger/tables"
 )
 
 // An op may still be done at the last moment that its caller named.
@@ -20,5 +22,20 @@ func TestLastMoment(t *testing.T) {
 		if r := x.late(&Op{ValidUntil: tt.until}); (r != nil) != tt.late {
 			t.Errorf("until %d, at 5, of an account: %v", tt.until, r)
 		}
+	}
+}
+
+// What a receiver would hold is compared with its limit even where the sum is too large for a number.
+func TestTotalOverflows(t *testing.T) {
+	most := engines.AmountOf(1<<64-1, 1<<64-1)
+	below, _ := most.Sub(engines.AmountOf(0, 5))
+	payer := record.State{CreditsPosted: engines.AmountOf(0, 10)}
+	receiver := record.State{CreditsPosted: below, CreditsHeld: engines.AmountOf(0, 3)}
+	m := move{
+		code: record.OpTransfer, at: 5, asset: 1, nonce: 1, amount: engines.AmountOf(0, 4), limits: &Limits{AccountTotal: most},
+		from: side{account: new(tables.Account), state: &payer}, to: side{account: new(tables.Account), state: &receiver},
+	}
+	if r := m.judge(); r == nil || r.Code != record.LimitTotal {
+		t.Errorf("%v, want %v", r, record.LimitTotal)
 	}
 }
