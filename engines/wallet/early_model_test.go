@@ -11,6 +11,50 @@ import (
 	"ronbox/engines/ledger/record"
 )
 
+// earlyJob is a job that has time.
+func earlyJob(n *nonces, nonce uint64) *job {
+	j := &job{needs: []need{{account: "a", lo: nonce, hi: nonce + 1}}, deadline: time.Now().Add(time.Hour)}
+	n.note(j)
+	return j
+}
+
+// What a slot knows of the account's next nonce comes from what the ledger has said, in whatever order that is heard, and is forgotten with an
+// answer that does not come.
+func TestWhatASlotKnows(t *testing.T) {
+	n, set := newNonces(1), strict(9)
+	mine, other := &burst{}, &burst{}
+	stays := earlyJob(n, 40) // so that the slot does
+	one, two, four := earlyJob(n, 1), earlyJob(n, 2), earlyJob(n, 4)
+	if p := n.place(mine, one, set); p != reserved {
+		t.Fatalf("1: %d", p)
+	}
+	n.strike(one, &ledger.Outcome{})
+	if woken, ok := n.putOff(two, 1, set); !ok || !slices.Equal(woken, []*job{two}) {
+		t.Errorf("2, refused before 1 was done, and heard of after it: %v, %v", woken, ok)
+	}
+	if p := n.place(other, four, set); p != early {
+		t.Errorf("4, when 2 is next: %d", p)
+	}
+	mine.leave()
+	if p := n.place(mine, two, set); p != reserved {
+		t.Errorf("2: %d", p)
+	}
+	three := earlyJob(n, 3)
+	if p := n.place(mine, three, set); p != reserved {
+		t.Errorf("3: %d", p)
+	}
+	if n.after(other, stays) != nil {
+		t.Error("4 follows in a burst that has not got so far")
+	}
+	if n.after(mine, three) != four {
+		t.Error("4 does not follow 3")
+	}
+	n.strike(two, nil)
+	if p := n.place(other, earlyJob(n, 9), set); p == early {
+		t.Error("9 lies aside when nobody knows what is next")
+	}
+}
+
 // earlyModel is jobs of one account on their way, and a ledger of one number.
 type earlyModel struct {
 	t                 *rapid.T
@@ -107,9 +151,7 @@ func TestEarlyAgainstModel(t *testing.T) {
 			switch step := rapid.IntRange(0, 9).Draw(t, "step"); {
 			case step < 3:
 				nonce := rapid.Uint64Range(1, m.next+6).Draw(t, "nonce")
-				j := &job{needs: []need{{account: "a", lo: nonce, hi: nonce + 1}}, deadline: time.Now().Add(time.Hour)}
-				m.n.note(j)
-				m.ready = append(m.ready, j)
+				m.ready = append(m.ready, earlyJob(m.n, nonce))
 				jobs++
 			case step < 6 && len(m.ready) > 0:
 				m.place(rapid.IntRange(0, len(m.ready)-1).Draw(t, "which"), rapid.SampledFrom(m.bursts).Draw(t, "burst"))

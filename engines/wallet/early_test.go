@@ -155,6 +155,15 @@ func TestEarly(t *testing.T) {
 				t.Errorf("%+v", got)
 			}
 		}},
+		{"after a batch that fills its burst", func(c *Config) { c.WorkerBurst = 1 }, func(t *testing.T, r *rig) {
+			two := r.send(bg, 2)
+			if _, err := r.e.Batch(bg, alice, "batch", "", true, []Request{transfer("alice", "bo", 1, 1)}); err != nil {
+				t.Error(err)
+			}
+			if got := <-two; got.code != "" || got.after != 0 {
+				t.Errorf("%+v", got)
+			}
+		}},
 		{"the caller's time is over", nil, func(t *testing.T, r *rig) {
 			ctx, cancel := context.WithTimeout(bg, 10*time.Millisecond)
 			defer cancel()
