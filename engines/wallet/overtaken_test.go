@@ -33,6 +33,7 @@ func TestTimeOverBehindOneInHand(t *testing.T) {
 		synctest.Wait()
 		one := g.send(context.Background(), 1)
 		time.Sleep(g.cfg.NonceWait.D() + 2*watchEvery)
+		g.begun(1, 1) // the second is the one before it
 		close(g.leave)
 		if a, b := <-one, <-two; a.code != "" || b.code != "" {
 			t.Errorf("%+v, %+v", a, b)
