@@ -39,3 +39,15 @@ func TestTotalOverflows(t *testing.T) {
 		t.Errorf("%v, want %v", r, record.LimitTotal)
 	}
 }
+
+// What is burnt goes back to the issuance account, which no limit of a receiver binds.
+func TestIssuerHasNoLimit(t *testing.T) {
+	payer, issuer := record.State{CreditsPosted: engines.AmountOf(0, 100)}, record.State{DebitsPosted: engines.AmountOf(0, 100)}
+	m := move{
+		code: record.OpBurn, at: 5, asset: 1, nonce: 1, amount: engines.AmountOf(0, 50), limits: &Limits{AccountTotal: engines.AmountOf(0, 1)},
+		from: side{account: new(tables.Account), state: &payer}, to: side{account: new(tables.Account), state: &issuer, issues: true},
+	}
+	if r := m.judge(); r != nil {
+		t.Errorf("a burn: %v", r)
+	}
+}
