@@ -241,3 +241,17 @@ func TestBootSeals(t *testing.T) {
 		t.Errorf("%+v", out)
 	}
 }
+
+// A key counts for less than its time: at the very instant at which that is over it is free again.
+func TestKeyEndsExactly(t *testing.T) {
+	clock := ledgertest.NewClock()
+	r := newRig(t, clock).declare("ron")
+	op := keyed(issue("alice", 1, 1), "k")
+	end := time.Unix(0, r.accept(op)[0].Receipt.At).Add(op.TTL)
+	clock.Set(end.Add(-1))
+	if out := r.accept(op); !out[0].Replayed {
+		t.Errorf("a nanosecond before: %+v, want it replayed", out[0])
+	}
+	clock.Set(end)
+	r.refused(record.NonceReused, op)
+}
