@@ -345,19 +345,20 @@ func latePayments(t *testing.T) {
 	s.holds()
 }
 
-// inTheMiddle makes a call whose command the committer has taken, and is kept from ending.
+// inTheMiddle makes a call whose command was applied, in a group that is kept from ending.
 func (s *siege) inTheMiddle(raw string) (first <-chan answer, release func()) {
 	s.t.Helper()
+	s.settled()
 	before := s.holdStore()
+	first = s.sends(s.t.Context(), raw)
+	s.inHand(1)
 	h, done := hold{make(chan struct{}), make(chan struct{})}, make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = store.Commit(context.WithoutCancel(s.t.Context()), s.store, store.Control, store.Command[struct{}](h))
+		_, _ = store.Commit(context.WithoutCancel(s.t.Context()), s.store, store.Bulk, store.Command[struct{}](h))
 	}()
-	s.await("the next hold to wait", func() bool { return s.depth("control") == 1 })
-	first = s.sends(s.t.Context(), raw)
-	s.inHand(1)
-	before() // the committer takes both into one group
+	s.await("the next hold to wait", func() bool { return s.depth("bulk") == 1 })
+	before() // the committer takes both into one group, what is in bulk last
 	<-h.in
 	release = sync.OnceFunc(func() { close(h.out); <-done })
 	s.t.Cleanup(release)
