@@ -15,6 +15,7 @@ import (
 	"ronbox/appliance/config"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire"
+	"ronbox/store"
 )
 
 // Under load a stop answers every payment that was let in, writes down what has changed, and loses nothing: what was
@@ -156,4 +157,24 @@ func TestMoneyAborted(t *testing.T) {
 	}
 	again.has("bob", "10", 0)
 	again.halt()
+}
+
+// inTheMiddle makes a call whose command was applied, in a group that is kept from ending.
+func (s *siege) inTheMiddle(raw string) (first <-chan answer, release func()) {
+	s.t.Helper()
+	s.settled()
+	before := s.holdStore()
+	first = s.sends(s.t.Context(), raw)
+	s.inHand(1)
+	h, done := hold{make(chan struct{}), make(chan struct{})}, make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = store.Commit(context.WithoutCancel(s.t.Context()), s.store, store.Bulk, store.Command[struct{}](h))
+	}()
+	s.await("the next hold to wait", func() bool { return s.depth("bulk") == 1 })
+	before() // the committer takes both into one group, what is in bulk last
+	<-h.in
+	release = sync.OnceFunc(func() { close(h.out); <-done })
+	s.t.Cleanup(release)
+	return first, release
 }

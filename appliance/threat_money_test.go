@@ -1,19 +1,16 @@
 package appliance
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"ronbox/appliance/config"
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/wire"
-	"ronbox/store"
 )
 
 // pays is a transfer as raw bytes: the body, the key, and what else stands in the head.
@@ -343,26 +340,6 @@ func latePayments(t *testing.T) {
 	}
 	s.look()
 	s.holds()
-}
-
-// inTheMiddle makes a call whose command was applied, in a group that is kept from ending.
-func (s *siege) inTheMiddle(raw string) (first <-chan answer, release func()) {
-	s.t.Helper()
-	s.settled()
-	before := s.holdStore()
-	first = s.sends(s.t.Context(), raw)
-	s.inHand(1)
-	h, done := hold{make(chan struct{}), make(chan struct{})}, make(chan struct{})
-	go func() {
-		defer close(done)
-		_, _ = store.Commit(context.WithoutCancel(s.t.Context()), s.store, store.Bulk, store.Command[struct{}](h))
-	}()
-	s.await("the next hold to wait", func() bool { return s.depth("bulk") == 1 })
-	before() // the committer takes both into one group, what is in bulk last
-	<-h.in
-	release = sync.OnceFunc(func() { close(h.out); <-done })
-	s.t.Cleanup(release)
-	return first, release
 }
 
 // A journal that does not follow itself is read and never written: the node serves, and says what is to be done.
