@@ -125,3 +125,34 @@ func (r *rig) panics() (n float64) {
 	}
 	return n
 }
+
+// Of a batch, who asked and under which key stands in the first part of its results alone: nothing else in it leads to the key, nor tells of anyone.
+func TestBatchIsAskedOnce(t *testing.T) {
+	r := newRig(t, nil).declare("ron")
+	whole := keyed(ledger.Op{Code: record.OpBatch, Principal: "org:alice", CapID: "cap"}, "k")
+	for i := range uint64(record.MaxResults + 1) {
+		whole.Ops = append(whole.Ops, issue("alice", 1, i+1))
+		whole.Ops[i].Principal, whole.Ops[i].CapID = "org:alice", "cap"
+	}
+	r.accept(whole)
+	first := 0
+	err := r.l.Export(r.ctx(), 1, 0, func(line record.Line) error {
+		rec := line.Record
+		if line.Kind != record.LineRecord {
+			return nil
+		}
+		asked := rec.Dedupe.Kind != record.DedupeNone || rec.Idem != ""
+		if head := rec.Op == record.OpBatch && rec.Part == 0; head != asked {
+			t.Errorf("record %d, %v, part %d: a key: %v", rec.Seq, rec.Op, rec.Part, asked)
+		} else if head {
+			first++
+		}
+		if who := rec.Principal != [8]byte{} || rec.CapID != [8]byte{}; who != (rec.Op == record.OpBatch) {
+			t.Errorf("record %d, %v: somebody: %v", rec.Seq, rec.Op, who)
+		}
+		return nil
+	})
+	if err != nil || first != 1 {
+		t.Errorf("%d first parts, %v", first, err)
+	}
+}
