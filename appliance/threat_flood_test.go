@@ -191,7 +191,8 @@ func TestFlood(t *testing.T) {
 }
 
 // BenchmarkFlood compares what quiet clients see on a calm day with what they see beside the flood. Node and flood are
-// processes of their own, so that what is measured is not the patience of the measuring one.
+// processes of their own, so that what is measured is not the patience of the measuring one; the flood gives way to both, so
+// that what the node does about it is measured and not what it costs to make one.
 func BenchmarkFlood(b *testing.B) {
 	node := helper(b, "node", "")
 	defer node.end()
@@ -230,7 +231,11 @@ type peer struct {
 // helper runs this test binary as the other side of a benchmark.
 func helper(b testing.TB, role, addr string) peer {
 	b.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestHelper$")
+	args := []string{os.Args[0], "-test.run=^TestHelper$"}
+	if role == "flood" { // which has a machine of its own elsewhere
+		args = append([]string{"nice", "-n", "19"}, args...)
+	}
+	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), helperRole+"="+role, helperAddr+"="+addr)
 	in, err := cmd.StdinPipe()
 	if err != nil {
