@@ -1,8 +1,7 @@
 // Package store is the node's one file: its tables, its read views, and the committer, the only goroutine that writes.
 //
 // A mutation is a Command. Commit puts it into a lane; the committer groups what waits, applies each command over buffered Writes, merges
-// the buffers of those that returned nil into one bbolt transaction, syncs twice, runs the after hooks and answers. Reading is a View. The
-// holes a growing file has are filled with zeros before pages are put there, in steps of half a MiB and behind the last page only.
+// the buffers of those that returned nil into one bbolt transaction, syncs twice, runs the after hooks and answers. Reading is a View.
 //
 // # Invariants
 //
@@ -27,8 +26,8 @@
 // # Tasks and queues
 //
 // The task committer (Never: when it ends early the process ends) reads three lanes: store.control 64, store.work 2048 and store.bulk 16.
-// Commit waits for a place until its ctx ends, TryCommit does not wait, and Hand waits for the place alone, not for the answer. A ticker, store.heartbeat, lets a slow store probe itself and has the
-// free space looked at.
+// Commit waits for a place until its ctx ends, TryCommit does not wait, and Hand waits for the place alone, not for the answer. A ticker,
+// store.heartbeat, lets a slow store probe itself and has the free space looked at.
 //
 // # Lock order
 //

@@ -20,7 +20,6 @@ type group struct {
 	rows   []AuditRow // written by this group, for Options.Audited
 	meta   *table
 	audit  *table
-	ahead  ahead
 	full   error // there is no room: work is refused, and what grows the file in bulk
 	fault  error // of the file, met while a command ran
 	done   int   // commands merged
@@ -35,9 +34,6 @@ func (g *group) open(s *Store) {
 	g.reader.groups = s.groups
 	g.writes.r = g.reader
 	g.reader.file = s.room.disk()
-	if last := s.room.last.Load(); last != nil && g.reader.file != nil {
-		g.ahead = newAhead(g.reader.file, last.size)
-	}
 }
 
 // run takes the batch through one transaction and answers all of it; ctx is for its span. An error is the end of the committer; a panic is
@@ -105,9 +101,6 @@ func (g *group) begin() (*bolt.Tx, error) {
 	}
 	g.use(tx)
 	g.s.look(g.s.db, tx.Size(), false)
-	if !g.s.room.full() {
-		g.ahead.step(tx.Size())
-	}
 	for _, h := range g.s.groups {
 		h.Begin()
 	}
