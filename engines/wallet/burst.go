@@ -21,7 +21,7 @@ type burst struct {
 	last   *job    // that was admitted last
 	sent   bool    // the ledger has had it
 
-	answered func() // is told when the ledger has answered a call
+	answered func() // is told when a call of the ledger is over, each try
 }
 
 // admit takes j into the burst, parks it behind another one, or drops it because its callers have left.
@@ -81,7 +81,6 @@ func (b *burst) commit(ctx context.Context) {
 	for len(b.jobs) > 0 {
 		b.sent = true
 		outs, err := b.call(ctx)
-		b.answered()
 		var bad *ledger.OpError
 		switch {
 		case err == nil:
@@ -110,7 +109,8 @@ func (b *burst) call(ctx context.Context) ([]ledger.Outcome, error) {
 	}
 	within := flow.LateBy(ctx, until.Add(replyGrace))
 	defer within.Release()
-	return b.e.link.commit(within, b.ops, b.weight)
+	defer b.answered()
+	return b.e.link.commit(within, b.ops, b.weight, b.answered)
 }
 
 // replyGrace is how long after its deadline a caller still waits for a job that was begun.

@@ -22,8 +22,8 @@
 // audit), metrics_ticker (1 s), audit_stream (events_tx to the log), watchdog (25 ms: the ledger's health, and the jobs whose time to wait
 // for a nonce is over). Queues: work_tx (reject new), fed by HTTP. Broadcasts: events_tx (drop oldest); ledger_bus is the ledger's. Ticks:
 // metrics_tick, watchdog_tick (missed ticks merge). Jobs that wait for the nonce before theirs, in sight or not, wait in their account's
-// slot, at most nonce_pipeline of them, and when they need not any more in a list that the workers read before the queue. The caches hide
-// set buffers that drop when full.
+// slot, at most nonce_pipeline of them, and those not in sight for at most half of limits.max_inflight in all; when they need not any more,
+// in a list that the workers read before the queue. The caches hide set buffers that drop when full.
 //
 // # Lock order
 //

@@ -20,10 +20,7 @@ func (j *job) patient(set *settings, now time.Time) bool {
 		return false
 	}
 	if j.until.IsZero() {
-		j.until = now.Add(set.NonceWait.D())
-		if j.deadline.Before(j.until) {
-			j.until = j.deadline
-		}
+		j.until = now.Add(min(set.NonceWait.D(), j.deadline.Sub(now)/2)) // in time for the ledger to say what is missing
 	}
 	return now.Before(j.until)
 }
@@ -35,6 +32,10 @@ func (n *nonces) lay(s *slot, j *job, set *settings) (woken []*job, ok bool) {
 	if n.closed.Load() || lo-s.expect > uint64(set.NoncePipeline) || s.full(set) || !j.patient(set, time.Now()) {
 		return nil, false
 	}
+	if n.early.Add(1) > int64(set.Limits.MaxInflight/2) { // who waits keeps others out: half of the places is for those who do not
+		n.early.Add(-1)
+		return nil, false
+	}
 	s.forget(j)
 	at, _ := slices.BinarySearchFunc(s.early, lo, func(o *job, lo uint64) int {
 		if o.needs[0].lo <= lo {
@@ -43,7 +44,6 @@ func (n *nonces) lay(s *slot, j *job, set *settings) (woken []*job, ok bool) {
 		return 1
 	})
 	s.early = slices.Insert(s.early, at, j)
-	n.early.Add(1)
 	woken, s.waiting = s.waiting, nil
 	return woken, true
 }
@@ -61,6 +61,9 @@ func (n *nonces) putOff(j *job, next uint64, set *settings) (woken []*job, ok bo
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	if s.expect = max(s.expect, next); j.needs[0].lo <= s.expect {
+		if !time.Now().Before(j.deadline) { // lest a ledger that is wrong be asked for ever
+			return nil, false
+		}
 		return []*job{j}, true
 	}
 	return n.lay(s, j, set)

@@ -55,6 +55,42 @@ func TestWhatASlotKnows(t *testing.T) {
 	}
 }
 
+// A ledger that contradicts itself is not asked for ever.
+func TestWrongNumberIsNotAskedForEver(t *testing.T) {
+	n, set := newNonces(1), strict(9)
+	earlyJob(n, 40) // so that the slot stays
+	one, two := earlyJob(n, 1), earlyJob(n, 2)
+	n.strike(one, &ledger.Outcome{})
+	two.deadline = time.Now()
+	if woken, ok := n.putOff(two, 1, set); ok || woken != nil {
+		t.Errorf("%v, %v", woken, ok)
+	}
+}
+
+// All together those that wait for nonces leave half of the places to others, and leave them all when they go.
+func TestHalfOfThePlacesIsForOthers(t *testing.T) {
+	n, set := newNonces(4), strict(9)
+	set.Limits.MaxInflight = 20
+	var jobs []*job
+	for i := range 15 {
+		j := &job{needs: []need{{account: name(i), lo: 2, hi: 3}}, deadline: time.Now().Add(time.Hour)}
+		n.note(j)
+		if _, ok := n.putOff(j, 1, set); ok != (i < 10) {
+			t.Errorf("job %d waits: %t", i, ok)
+		}
+		jobs = append(jobs, j)
+	}
+	if got := len(n.close()); got != 10 || n.early.Load() != 0 {
+		t.Errorf("%d waited, %d are left", got, n.early.Load())
+	}
+	for _, j := range jobs {
+		n.strike(j, nil)
+	}
+	if n.live.Load() != 0 {
+		t.Errorf("%d slots are left", n.live.Load())
+	}
+}
+
 // earlyModel is jobs of one account on their way, and a ledger of one number.
 type earlyModel struct {
 	t                 *rapid.T

@@ -171,6 +171,15 @@ func TestEarly(t *testing.T) {
 				t.Errorf("%+v", got)
 			}
 		}},
+		{"the caller's time is short", func(c *Config) { c.NonceWait = seconds(1) }, func(t *testing.T, r *rig) {
+			ctx, cancel := context.WithTimeout(bg, 200*time.Millisecond)
+			defer cancel()
+			three, two := r.send(bg, 3), r.send(ctx, 2) // the slot knows now, so the ledger was not asked for 2
+			if got := <-two; got.code != "NONCE_CONFLICT" || got.after > 100*time.Millisecond+watchEvery {
+				t.Errorf("%+v", got)
+			}
+			<-three
+		}},
 		{"the caller leaves", nil, func(t *testing.T, r *rig) {
 			ctx, cancel := context.WithCancel(bg)
 			three, two := r.send(bg, 3), r.send(ctx, 2) // the slot knows now, so the ledger was not asked for 2

@@ -144,7 +144,7 @@ func (e *Engine) declareChannels() {
 		Service: service, Name: "metrics_tick", Consumers: []string{taskTicker}, Doc: "samples of queue, clock and pace",
 	}, tickEvery)
 	e.watchTick = flow.Every(e.catalog, flow.Spec{
-		Service: service, Name: "watchdog_tick", Consumers: []string{taskWatchdog}, Doc: "age of the ledger's calls",
+		Service: service, Name: "watchdog_tick", Consumers: []string{taskWatchdog}, Doc: "age of the ledger's calls, and of waits for a nonce",
 	}, watchEvery)
 	e.catalog.Declare(cacheSpec("balance_cache", "set buffer inside the cache of balances; a drop is a later miss"))
 	e.catalog.Declare(cacheSpec("receipt_cache", "set buffer inside the cache of replays; a drop is a later miss"))

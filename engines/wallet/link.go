@@ -30,9 +30,9 @@ var errOpen = errors.New("the circuit breaker is open")
 // errShort: the ledger answered for another number of ops than it was asked for, which only a bug can do.
 var errShort = errors.New("the ledger answered another number of ops")
 
-// commit puts ops to the ledger, whose weight is that of all operations in them. ctx bounds all tries together. The error is an
-// *OutcomeError, *ledger.OpError or ledger.ErrFull; the latter two say that nothing was applied.
-func (l *link) commit(ctx context.Context, ops []ledger.Op, weight int) (outs []ledger.Outcome, err error) {
+// commit puts ops to the ledger, whose weight is that of all operations in them, and tells tried after each try. ctx bounds all tries
+// together. The error is an *OutcomeError, *ledger.OpError or ledger.ErrFull; the latter two say that nothing was applied.
+func (l *link) commit(ctx context.Context, ops []ledger.Op, weight int, tried func()) (outs []ledger.Outcome, err error) {
 	unknown := false
 	err = l.set().writes.Do(ctx, func(ctx context.Context) error {
 		got, err := l.try(ctx, opCommit, weight, func(ctx context.Context) error {
@@ -42,6 +42,7 @@ func (l *link) commit(ctx context.Context, ops []ledger.Op, weight int) (outs []
 			}
 			return err
 		})
+		tried()
 		unknown = unknown || got
 		return err
 	})

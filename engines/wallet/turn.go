@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// turn is had by one worker at a time, the one that gathers jobs. It keeps it until the ledger has answered its burst: what comes meanwhile
-// makes one larger burst, and not several small ones that each cost a sync. A heavy burst gains nothing by that, and passes it on sooner.
+// turn is had by one worker at a time, the one that gathers jobs. It keeps it until the ledger has answered its burst, or failed to: what comes
+// meanwhile makes one larger burst, and not several small ones that each cost a sync. A heavy burst gains nothing by that, and passes it on sooner.
 type turn struct {
 	free chan struct{} // holds a token while nobody has the turn
 	who  atomic.Pointer[worker]

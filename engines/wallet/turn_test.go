@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -116,6 +117,32 @@ func TestStalledCallLosesTheTurn(t *testing.T) {
 			t.Error("the turn is lost, or is there twice")
 		}
 		g.stop()
+	})
+}
+
+// Who is to ask the ledger again has no turn while he waits for that: the others find out for themselves.
+func TestNoTurnBetweenTries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int32
+		r := newRig(t, with(func(c *Config) { c.Retry.Base, c.Retry.Max, c.Retry.Jitter = seconds(2), seconds(2), 0 }),
+			commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+				if calls.Add(1) == 1 {
+					return nil, unavailable(false)
+				}
+				return next.Commit(ctx, ops)
+			})).start()
+		r.fund("alice", 10)
+		r.fund("carol", 10)
+		again := r.send(context.Background(), 1)
+		began := time.Now()
+		r.must("k", transfer("carol", "shop", 1, 1))
+		if took := time.Since(began); took != 0 {
+			t.Errorf("carol waits %s for alice", took)
+		}
+		if got := <-again; got.code != "" || got.after != 2*time.Second {
+			t.Errorf("alice: %+v", got)
+		}
+		r.stop()
 	})
 }
 
