@@ -37,11 +37,17 @@ func (q query) Has(name string) bool {
 	return slices.ContainsFunc(q, func(p queryParam) bool { return p.name == name })
 }
 
-var errQuery = &QueryError{"", "is malformed"}
+var (
+	errQuery     = &QueryError{"", "is malformed"}
+	errQueryLong = &QueryError{"", "has too many parameters"}
+)
 
-// parseQuery reads and refuses what url.ParseQuery does.
+// maxParams are more parameters than any route knows: a header full of them costs little to refuse.
+const maxParams = 32
+
+// parseQuery reads up to maxParams parameters and refuses what url.ParseQuery does.
 func parseQuery(raw string) (query, error) {
-	out := make(query, 0, 1+strings.Count(raw, "&"))
+	out := make(query, 0, min(1+strings.Count(raw, "&"), maxParams))
 	for pair := range strings.SplitSeq(raw, "&") {
 		if pair == "" {
 			continue
@@ -51,6 +57,9 @@ func parseQuery(raw string) (query, error) {
 		value, worse := url.QueryUnescape(value)
 		if bad != nil || worse != nil || strings.Contains(pair, ";") {
 			return nil, errQuery
+		}
+		if len(out) == maxParams {
+			return nil, errQueryLong
 		}
 		out = append(out, queryParam{name, value})
 	}
