@@ -131,7 +131,7 @@ func (g *grown) skewed(payer int) func() ledger.Op {
 
 func (g *grown) pay(from, to int, nonce uint64) ledger.Op {
 	o := transfer(g.name(from), g.name(to), 1, nonce)
-	o.Dedupe, o.TTL = ledger.DedupeKey{Scope: "org:alice", Key: g.name(from) + strconv.FormatUint(nonce, 36)}, time.Hour
+	o.Dedupe, o.TTL = ledger.DedupeKey{Scope: "org:alice", Key: fmt.Sprintf("t%d-%d", from%g.n, nonce)}, time.Hour
 	o.Idem, o.Principal = o.Dedupe.Key, "org:alice"
 	binary.LittleEndian.PutUint64(o.Fingerprint[:], nonce)
 	return o
