@@ -195,7 +195,7 @@ func TestUnknownThenAgain(t *testing.T) {
 // When the key's time is over the nonce stops a repetition, and names the record.
 func TestAfterTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).start()
+		r := newRig(t, with(func(c *Config) { c.IdempotencyTTL = seconds(600) })).start()
 		r.fund("alice", 100)
 		first := r.must("k", transfer("alice", "bo", 10, 1))
 		time.Sleep(r.cfg.IdempotencyTTL.D() - time.Minute)
