@@ -5,6 +5,8 @@
 // and nothing else: balances, names, holds and the nodes of the log are kept in memory and written behind, in key order. Callers that come
 // while a command waits for its turn have a share in that command; each leaves or stays for himself.
 //
+// Its rules are due for review every 90 days, next on 2027-02-19.
+//
 // # Invariants
 //
 //  1. The journal is the truth. Whatever else the file has is derived from it, may lag, and is redone from the journal at open.

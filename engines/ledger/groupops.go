@@ -28,9 +28,10 @@ func (x *run) batch(a *action) result {
 	return out
 }
 
-// inner runs ops in turn. If they stand or fall together the first refusal undoes them, and failed says which it was; else it is -1.
+// inner runs ops in turn, which have no keys of their own. If they stand or fall together the first refusal undoes them, and failed says which
+// it was; else it is -1.
 func (x *run) inner(ops []action, p place, together bool) (out result, failed int) {
-	before, save, raws, keys := x.b.cur, x.b.save(), len(x.raws), len(x.keys)
+	before, save, raws := x.b.cur, x.b.save(), len(x.raws)
 	out = result{code: record.Accepted, inner: make([]result, len(ops))}
 	for i := range ops {
 		out.inner[i] = x.do(&ops[i], p)
@@ -39,7 +40,6 @@ func (x *run) inner(ops []action, p place, together bool) (out result, failed in
 		}
 		x.b.back(save)
 		x.b.cur, x.raws = before, x.raws[:raws]
-		x.forget(keys)
 		if out.inner[i].seq > before.Seq {
 			out.inner[i].seq = 0 // a record that was taken back
 		}

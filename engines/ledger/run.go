@@ -43,17 +43,14 @@ func (b *books) start(r store.Reader, at store.Stamp, w *store.Writes, seed uint
 	x.first, x.no = b.cur.Seq+1, b.cur.Batches+1
 	clear(x.raws)
 	x.raws = x.raws[:0]
-	x.forget(0)
+	x.forget()
 	return x, nil
 }
 
-// forget drops the keys of records from number n on.
-func (x *run) forget(n int) {
+// forget drops the keys of the command.
+func (x *run) forget() {
 	x.known.Clear(x.keys)
-	x.keys = x.keys[:n]
-	for _, e := range x.keys {
-		x.known.Put(e.Key, e.Seq)
-	}
+	x.keys = x.keys[:0]
 }
 
 // remember notes that a key led to a record.
@@ -67,7 +64,7 @@ func (x *run) merge() {
 	for _, e := range x.keys {
 		x.b.idem.Insert(e.Key, e.Seq, x.at)
 	}
-	x.forget(0)
+	x.forget()
 }
 
 // next is the seq that the next record gets.
