@@ -13,7 +13,7 @@ import (
 // its turn comes, but for what only the state can tell.
 type post struct {
 	shares []*share // of a settlement one
-	ops    int      // of all shares
+	ops    int      // of all shares, those in batches too
 	begun  bool     // nobody gets in any more
 	seed   uint64
 	flush  flushRule
@@ -36,7 +36,7 @@ func (c *post) Apply(r store.Reader, at store.Stamp, w *store.Writes) (*posted, 
 		return nil, err
 	}
 	shares := c.in.begin(c)
-	out := &posted{seed: c.seed, results: make([]result, 0, c.ops)}
+	out := &posted{seed: c.seed, results: make([]result, 0, max(len(shares), len(shares[0].ops)))}
 	for _, s := range shares {
 		if s.reply.Claim() { // else its caller has left
 			x.share(s, out)

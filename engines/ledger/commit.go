@@ -94,7 +94,7 @@ func (s *resolver) share(actions []action) *share {
 func (l *Local) post(s *share) *post {
 	cfg := l.live()
 	return &post{
-		shares: []*share{s}, ops: len(s.ops), seed: newSeed(),
+		shares: []*share{s}, ops: s.weight(), seed: newSeed(),
 		flush: flushRule{rows: cfg.FlushSlice, dirtyMax: cfg.DirtyMaxAccounts},
 	}
 }
@@ -112,6 +112,7 @@ func (l *Local) submit(ctx context.Context, s *share) (*posted, error) {
 	begun := time.Now()
 	out, err := l.wait(ctx, s, s.once != nil)
 	if err == errApart {
+		s.anew()
 		out, err = l.wait(ctx, s, true)
 	}
 	l.m.latency(time.Since(begun).Seconds())
@@ -120,9 +121,9 @@ func (l *Local) submit(ctx context.Context, s *share) (*posted, error) {
 		return out, nil
 	}
 	switch {
-	case err == flow.ErrUnknown:
+	case errors.Is(err, store.ErrUnknown):
 		l.left.add(s)
-		err = fmt.Errorf("commit: %w", store.ErrUnknown)
+		err = fmt.Errorf("commit: %w", err)
 	case err == context.DeadlineExceeded: // before its turn came
 		err = fmt.Errorf("%w: %w", store.ErrTimeout, err)
 	}

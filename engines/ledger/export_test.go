@@ -23,7 +23,7 @@ func (l *Local) Sweep(ctx context.Context) error {
 // FlushSlice writes one slice behind.
 func (l *Local) FlushSlice(ctx context.Context) (done bool, err error) { return l.flushSlice(ctx) }
 
-// Pending is how many ops were left on their way.
+// Pending is how many calls were left on their way.
 func (l *Local) Pending() int { return int(l.left.size.Load()) }
 
 // Calls is how many calls that write are under way.

@@ -8,11 +8,12 @@ import (
 	"ronbox/engines/ledger/idem"
 )
 
-// pending are the ops whose callers have left while the committer had them, by key. They are few: an op gets here by a deadline that passed.
+// pending are the shares whose callers do not know how they ended: they left while the committer had them, or the store failed. They are few: one
+// gets here by a deadline that passed.
 type pending struct {
 	mu   sync.Mutex // a leaf
 	byOp map[idem.Key]stray
-	size atomic.Int64 // of byOp, for whoever asks before each call
+	size atomic.Int64 // shares, those without a key too; for whoever asks before each call
 }
 
 func newPending() *pending { return &pending{byOp: map[idem.Key]stray{}} }
@@ -24,9 +25,10 @@ type stray struct {
 	fingerprint b3.Digest
 }
 
-// add enters the keyed ops of a share whose caller leaves.
+// add enters a share whose caller leaves.
 func (p *pending) add(s *share) {
 	keys := make([]idem.Key, 0, len(s.ops))
+	p.size.Add(1)
 	p.mu.Lock()
 	for i := range s.ops {
 		if a := &s.ops[i]; a.keyed {
@@ -34,7 +36,6 @@ func (p *pending) add(s *share) {
 			keys = append(keys, a.key)
 		}
 	}
-	p.size.Store(int64(len(p.byOp)))
 	p.mu.Unlock()
 	if !s.leave(func() { p.remove(s, keys) }) {
 		p.remove(s, keys)
@@ -48,8 +49,8 @@ func (p *pending) remove(s *share, keys []idem.Key) {
 			delete(p.byOp, k)
 		}
 	}
-	p.size.Store(int64(len(p.byOp)))
 	p.mu.Unlock()
+	p.size.Add(-1)
 }
 
 // find is the share of the same op, if it is still on its way.

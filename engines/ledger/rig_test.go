@@ -40,13 +40,20 @@ type rig struct {
 }
 
 // groupCount counts the transactions of a store.
-type groupCount struct{ atomic.Int64 }
+type groupCount struct {
+	atomic.Int64
+	dies atomic.Bool // the next one ends the store once it is synced
+}
 
 // Begin is no transaction yet.
 func (c *groupCount) Begin() {}
 
 // Committed counts one.
-func (c *groupCount) Committed() { c.Add(1) }
+func (c *groupCount) Committed() {
+	if c.Add(1); c.dies.Load() {
+		panic("a bug")
+	}
+}
 
 // Aborted is none.
 func (c *groupCount) Aborted() {}

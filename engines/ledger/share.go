@@ -43,6 +43,13 @@ func (s *share) end(out *posted, err error) {
 	s.reply.Answer(out)
 }
 
+// anew takes back how the share ended, before its caller asks again.
+func (s *share) anew() {
+	s.mu.Lock()
+	s.ended = false
+	s.mu.Unlock()
+}
+
 // outcome is how the share ended, nil if nothing was done; not over while that is open.
 func (s *share) outcome() (out *posted, over bool) {
 	s.mu.Lock()
@@ -61,10 +68,13 @@ func (s *share) leave(forget func()) bool {
 	return true
 }
 
+// weight is how many ops the share has, those in batches too.
+func (s *share) weight() int { return s.size / opSize }
+
 // result is that of op i of the share, whose command made out.
 func (s *share) result(out *posted, i int) result { return out.results[s.first+i] }
 
-// jointOps is how many ops callers put into one command together: one that is undone by a bug undoes so many, and each is tried again alone.
+// jointOps is how many ops, those in batches too, callers put into one command together: one that is undone by a bug undoes so many, and each is tried again alone.
 const jointOps = 512
 
 // joint is the command that waits for the committer, if one does: who comes meanwhile has a share in it, and no command of his own.
@@ -81,12 +91,12 @@ func (j *joint) join(s *share) bool {
 	if c == nil {
 		return false
 	}
-	if c.ops += len(s.ops); c.ops > jointOps {
+	n := c.ops + s.weight()
+	if n > jointOps {
 		j.waiting = nil
-		c.ops -= len(s.ops)
 		return false
 	}
-	c.shares = append(c.shares, s)
+	c.shares, c.ops = append(c.shares, s), n
 	return true
 }
 

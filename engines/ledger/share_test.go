@@ -132,13 +132,77 @@ func TestSharedBug(t *testing.T) {
 	c.verify()
 }
 
-// A command takes no more ops than it may, and who finds it full opens the next one.
-func TestSharedBound(t *testing.T) {
-	c := newCrowd(t, 3)
-	burst := make([]ledger.Op, 500)
-	for i := range burst {
-		burst[i] = ledger.Op{Code: record.OpFlags, From: fmt.Sprint("new", i), Set: record.NoDebit}
+// Who asks again alone, since the op of another has failed the command, and leaves, is told how that ended when he comes back.
+func TestSharedBugLeft(t *testing.T) {
+	c := newCrowd(t, 2)
+	op := keyed(transfer("user0", "shop", 11, 1), "k") // more than there is
+	ctx, cancel := context.WithCancel(c.ctx())
+	gone := make(chan error, 1)
+	c.bg.Go(func() {
+		_, err := c.l.Commit(ctx, []ledger.Op{op})
+		gone <- err
+	})
+	waitFor(t, func() bool { return c.l.Waiting() == 1 })
+	c.bg.Go(func() { _ = c.l.CommitBug(c.ctx(), transfer("user1", "shop", 1, 1)) })
+	waitFor(t, func() bool { return c.l.Waiting() == 2 })
+	apart, together := newStop(), newStop()
+	cfg := store.DefaultConfig()
+	cfg.GroupMax = 1
+	c.store.SetConfig(cfg)
+	c.hold(apart)
+	waitFor(t, func() bool { return c.backlog() == 2 })
+	close(c.held.out)
+	<-apart.in
+	waitFor(t, func() bool { return c.backlog() == 2 }) // both have asked again
+	c.store.SetConfig(store.DefaultConfig())
+	c.hold(together)
+	waitFor(t, func() bool { return c.backlog() == 3 })
+	close(apart.out)
+	<-together.in
+	cancel()
+	var left *ledger.UnavailableError
+	if err := <-gone; !errors.As(err, &left) || !left.Unknown {
+		t.Errorf("who left: %v, want that it is not known", err)
 	}
+	if n := c.l.Pending(); n != 1 {
+		t.Errorf("%d calls are pending, want the one", n)
+	}
+	c.bg.Go(func() { c.accept(issue("user0", 1, 3)) }) // were the op done anew behind it, there would be enough
+	waitFor(t, func() bool { return c.l.Waiting() == 1 })
+	back := make(chan ledger.Outcome, 1)
+	c.bg.Go(func() {
+		outs, err := c.l.Commit(c.ctx(), []ledger.Op{op})
+		if err != nil {
+			t.Error(err)
+			outs = make([]ledger.Outcome, 1)
+		}
+		back <- outs[0]
+	})
+	waitFor(t, func() bool { return c.backlog() == 2 || c.l.Waiting() == 2 })
+	close(together.out)
+	c.bg.Wait()
+	if out := <-back; out.Reject == nil || out.Reject.Code != record.InsufficientFunds {
+		t.Errorf("%+v, want insufficient_funds", out)
+	}
+	if n := c.l.Pending(); n != 0 {
+		t.Errorf("%d calls are pending", n)
+	}
+}
+
+// A command takes no more ops than it may, and who finds it full opens the next one. Ops in a batch count.
+func TestSharedBound(t *testing.T) {
+	flags := func(n int) (ops []ledger.Op) {
+		for i := range n {
+			ops = append(ops, ledger.Op{Code: record.OpFlags, From: fmt.Sprint("new", i), Set: record.NoDebit})
+		}
+		return ops
+	}
+	t.Run("ops", func(t *testing.T) { bound(t, flags(500)) })
+	t.Run("a batch", func(t *testing.T) { bound(t, []ledger.Op{{Code: record.OpBatch, Ops: flags(499)}}) })
+}
+
+func bound(t *testing.T, burst []ledger.Op) {
+	c := newCrowd(t, 3)
 	batches := make(chan uint64, 2)
 	for range 2 {
 		before := c.backlog()
@@ -148,9 +212,13 @@ func TestSharedBound(t *testing.T) {
 				t.Error(err)
 				return
 			}
+			if out := outs[0]; out.Batch {
+				batches <- out.Results[0].Receipt.Batch
+				return
+			}
 			batches <- outs[0].Receipt.Batch
 		})
-		waitFor(t, func() bool { return c.backlog() == before+1 && c.l.Waiting() == len(burst) })
+		waitFor(t, func() bool { return c.backlog() == before+1 && c.l.Waiting() == 500 })
 	}
 	for i := range 3 {
 		c.pay(c.ctx(), i, 1)
