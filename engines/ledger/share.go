@@ -74,7 +74,8 @@ func (s *share) weight() int { return s.size / opSize }
 // result is that of op i of the share, whose command made out.
 func (s *share) result(out *posted, i int) result { return out.results[s.first+i] }
 
-// jointOps is how many ops, those in batches too, callers put into one command together: one that is undone by a bug undoes so many, and each is tried again alone.
+// jointOps is how many ops, those in batches too, callers put into one command together: one that is undone by a bug undoes so many, and each is
+// tried again alone.
 const jointOps = 512
 
 // joint is the command that waits for the committer, if one does: who comes meanwhile has a share in it, and no command of his own.
