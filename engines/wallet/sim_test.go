@@ -20,7 +20,7 @@ import (
 
 // sizes of the simulation. WALLET_SIM_SEEDS and WALLET_SIM_OPS make it longer, WALLET_SIM_SEED runs one seed.
 const (
-	simSeeds   = 120
+	simSeeds   = 200
 	simOps     = 100
 	simClients = 8
 )
