@@ -2,12 +2,14 @@ package wallet
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -45,8 +47,9 @@ type sim struct {
 	seed uint64
 	ops  int
 
-	mu    sync.Mutex
-	known map[string]told // by key
+	mu      sync.Mutex
+	known   map[string]told // by key
+	refused map[string]bool // by key
 }
 
 // told is what a client was given for a request.
@@ -55,8 +58,11 @@ type told struct {
 	ask  func() (Answer, error)
 }
 
-// until asks with one key until the answer is final.
-func (s *sim) until(key string, ask func() (Answer, error)) (Answer, error) {
+// didSomething is in every answer but that of a batch of which nothing was done: of that nothing is kept.
+var didSomething = []byte(`"txid"`)
+
+// until asks with one key, whose first nonce is given, until the answer is final.
+func (s *sim) until(key string, nonce uint64, ask func() (Answer, error)) (Answer, error) {
 	for n := 0; ; n++ {
 		a, err := ask()
 		if err == nil {
@@ -66,7 +72,7 @@ func (s *sim) until(key string, ask func() (Answer, error)) (Answer, error) {
 			return a, nil
 		}
 		var reject *ledger.Reject
-		if errors.As(err, &reject) && reject.Code == record.NonceReused { // it is the client's own, so this request was done
+		if errors.As(err, &reject) && reject.Code == record.NonceReused && !s.overtaken(key, nonce) {
 			s.r.t.Errorf("seed %d: %s was done, and its answer is lost", s.seed, key)
 		}
 		if errors.As(err, &reject) || !CodeOf(err).Retryable {
@@ -77,6 +83,33 @@ func (s *sim) until(key string, ask func() (Answer, error)) (Answer, error) {
 			return a, err
 		}
 		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// overtaken says whether the nonce that key wanted was used by another request of its client: one that was refused, and of which the wire
+// brought a copy later. An account's nonces are all its client's.
+func (s *sim) overtaken(key string, nonce uint64) bool {
+	client, _, _ := strings.Cut(key, "-")
+	c, _ := strconv.Atoi(client[1:])
+	for _, e := range s.history(name(c)) {
+		if !e.Debit || e.Receipt.Nonce != nonce {
+			continue
+		}
+		by := cmp.Or(e.Receipt.Idem, client) // an op of a batch has no key
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return by != key && s.refused[by]
+	}
+	return false
+}
+
+// refuse notes that a request was refused for good: under its key, and a batch under its client.
+func (s *sim) refuse(key string, whole bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused[key] = true
+	if client, _, _ := strings.Cut(key, "-"); whole {
+		s.refused[client] = true
 	}
 }
 
@@ -93,7 +126,10 @@ func (s *sim) client(c int) {
 		case 0:
 			ops := []Request{q, transfer(mine, other, 1+d.Uint64N(200), next+1), transfer(mine, other, 1, next+2)}
 			whole := d.IntN(2) == 0 // the same each time it is asked
-			_, err := s.until(key, func() (Answer, error) { return s.r.e.Batch(context.Background(), alice, key, "", whole, ops) })
+			a, err := s.until(key, next, func() (Answer, error) { return s.r.e.Batch(context.Background(), alice, key, "", whole, ops) })
+			if err != nil || !bytes.Contains(a.Body, didSomething) {
+				s.refuse(key, true)
+			}
 			if code(err) == "IDEMPOTENCY_CONFLICT" {
 				s.r.t.Errorf("seed %d: %s, asked again, is taken for something else", s.seed, key)
 			}
@@ -105,7 +141,10 @@ func (s *sim) client(c int) {
 				q, open = Request{Op: record.OpCapture, Hold: open[0], Amount: amountOf(1)}, open[1:]
 			}
 		}
-		a, err := s.until(key, func() (Answer, error) { return s.r.post(key, q) })
+		a, err := s.until(key, next, func() (Answer, error) { return s.r.post(key, q) })
+		if err != nil {
+			s.refuse(key, false)
+		}
 		if err == nil && q.Op == record.OpHold {
 			open = append(open, parse(s.r.t, a.Body).id(s.r.t))
 		}
@@ -139,8 +178,8 @@ func (s *sim) check() {
 		t.Errorf("seed %d: %d in all, want %d", s.seed, total, simClients*500)
 	}
 	for key, told := range s.known {
-		if !bytes.Contains(told.body, []byte(`"txid"`)) {
-			continue // a batch of which nothing was done, and nothing is kept
+		if !bytes.Contains(told.body, didSomething) {
+			continue
 		}
 		s.repeat(key, told)
 		body := told.body
@@ -174,30 +213,19 @@ func (s *sim) repeat(key string, was told) {
 // balance adds up the journal, record by record, and compares the sums with the ledger's own.
 func (s *sim) balance() {
 	have, keys := map[string]int64{}, map[string]int{}
-	q := ledger.HistoryQuery{Asset: "ron", Limit: ledger.MaxHistory}
 	for c := range simClients {
-		q.Account, q.Cursor = name(c), ""
-		for {
-			page, err := s.r.model.History(context.Background(), q)
-			if err != nil {
-				s.r.t.Fatal(err)
+		for _, e := range s.history(name(c)) {
+			if e.Receipt.Op == record.OpHold {
+				continue
 			}
-			for _, e := range page.Entries {
-				if e.Receipt.Op == record.OpHold {
-					continue
+			_, lo := e.Receipt.Amount.Parts()
+			if e.Debit {
+				have[name(c)] -= int64(lo)
+				if e.Receipt.Idem != "" {
+					keys[e.Receipt.Idem]++
 				}
-				_, lo := e.Receipt.Amount.Parts()
-				if e.Debit {
-					have[q.Account] -= int64(lo)
-					if e.Receipt.Idem != "" {
-						keys[e.Receipt.Idem]++
-					}
-				} else {
-					have[q.Account] += int64(lo)
-				}
-			}
-			if q.Cursor = page.Next; q.Cursor == "" {
-				break
+			} else {
+				have[name(c)] += int64(lo)
 			}
 		}
 	}
@@ -214,6 +242,22 @@ func (s *sim) balance() {
 	}
 }
 
+// history is all that was done with an account.
+func (s *sim) history(account string) (all []ledger.Entry) {
+	q := ledger.HistoryQuery{Account: account, Asset: "ron", Limit: ledger.MaxHistory}
+	for {
+		page, err := s.r.model.History(context.Background(), q)
+		if err != nil {
+			s.r.t.Error(err)
+			return all
+		}
+		all = append(all, page.Entries...)
+		if q.Cursor = page.Next; q.Cursor == "" {
+			return all
+		}
+	}
+}
+
 // Over a wire that stalls, loses, repeats and delays, on a ledger that is away at times: what is told is what is in the journal, once.
 func TestSimulation(t *testing.T) {
 	seeds, first := fromEnv(t, "WALLET_SIM_SEEDS", simSeeds), 0
@@ -223,7 +267,7 @@ func TestSimulation(t *testing.T) {
 	ops := fromEnv(t, "WALLET_SIM_OPS", simOps)
 	for seed := first; seed < first+seeds; seed++ {
 		synctest.Test(t, func(t *testing.T) {
-			s := &sim{seed: uint64(seed), ops: ops, known: map[string]told{}}
+			s := &sim{seed: uint64(seed), ops: ops, known: map[string]told{}, refused: map[string]bool{}}
 			s.r = newRig(t, with(func(c *Config) { c.BalanceCacheBytes = 1 << 20 }), over(func(c ledger.Client) ledger.Client {
 				s.wire = ledgertest.NewFaulty(c, ledgertest.Storm(s.seed))
 				return s.wire
