@@ -51,6 +51,9 @@ func TestStall(t *testing.T) {
 		if keys := r.failing(); !slices.Equal(keys, []string{keyLedger}) {
 			t.Errorf("failing: %v", keys)
 		}
+		if n := r.sum("worker_inflight"); n < 1 {
+			t.Errorf("%v workers are at it", n)
+		}
 		var not *NotReadyError
 		if _, err := r.post("x", transfer("alice", "bo", 1, 1)); !errors.As(err, &not) || not.Cause != CauseLedger || CodeOf(err).Status != 503 {
 			t.Errorf("a write meanwhile: %v", err)
@@ -114,6 +117,7 @@ func TestBreaker(t *testing.T) {
 			}
 		}
 		r.want(1, "circuit_open_total", "svc", "ledger")
+		r.want(20, "upstream_fail_total", "service", service, "svc", "ledger")
 		opened, asked := time.Now(), calls.Load()
 		time.Sleep(30 * time.Millisecond)
 		if keys := r.failing(); !slices.Equal(keys, []string{keyLedger, keyBreaker}) {
