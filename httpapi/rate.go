@@ -35,9 +35,9 @@ func limitRate(s *Server, b *bound, next handler) handler {
 	}
 }
 
-// shareOf is how much of a service's rate one network may take: half of it, rounded up, so that two that ask for all they can
-// get leave a third what it needs, and one that is alone has, at the defaults, 2,500 reads and 250 writes of the registry a
-// second: far more than people and what they run ask for.
+// shareOf is how much of a service's rate one network may take: half of it, rounded up, so that a third that asks for little
+// gets nearly all of it beside two that ask for all they can get. One that is alone has, at the defaults, 2,500 reads and 250
+// writes of the registry a second: far more than people and what they run ask for.
 func shareOf(n int) int { return (n + 1) / 2 }
 
 // burstOf is how many reads of a share one network may make at once: those of a twentieth of a second, or of a page with all it

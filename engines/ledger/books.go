@@ -38,7 +38,7 @@ type books struct {
 	clean  int // rows that are as in the file a layer keeps
 }
 
-// listener is told how each group ended, by the committer: it must not wait.
+// listener is told of the batches of each group that is in the file, by the committer: it must not wait.
 type listener interface {
 	committed([]Committed)
 }

@@ -127,7 +127,7 @@ func (l *Local) dueInFile(r store.Reader, now int64) (ends []tables.HoldEnd) {
 	return ends
 }
 
-// touch notes what the end of a hold is told of: its id, and whose balances change.
+// touch adds to c what is told of the end of a hold: its id, and whose balances change.
 func (l *Local) touch(r store.Reader, seq uint64, c *expire) error {
 	rec, known := tables.Record(r, seq)
 	if !known {

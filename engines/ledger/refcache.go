@@ -16,7 +16,7 @@ type refShard struct {
 	refs map[string]uint64
 }
 
-// refCacheShard is how many names a shard keeps: 131,072 in all, some 10 MB.
+// refCacheShard is how many words a shard keeps: 131,072 in each cache, some 10 MB.
 const refCacheShard = 2048
 
 func newRefCache() *refCache {

@@ -131,7 +131,7 @@ func (s *resolver) name(name string, ref *uint64) {
 func (s *resolver) hashWho(a *action) {
 	o := a.op
 	if who := (DedupeKey{o.Principal, o.CapID}); who != s.who {
-		s.who, s.whoHash = who, [2][8]byte{s.l.hash8(o.Principal), s.l.hash8(o.CapID)}
+		s.who, s.whoHash = who, [2][8]byte{s.l.wordHash(o.Principal), s.l.wordHash(o.CapID)}
 	}
 	a.principal, a.capID = s.whoHash[0], s.whoHash[1]
 }
@@ -146,8 +146,8 @@ func hash8(word string) (h [8]byte) {
 	return h
 }
 
-// hash8 is the function hash8, which it asks once for each word that comes often.
-func (l *Local) hash8(word string) (h [8]byte) {
+// wordHash is hash8, remembered: principals and tokens come often.
+func (l *Local) wordHash(word string) (h [8]byte) {
 	if word == "" {
 		return h
 	}

@@ -107,8 +107,8 @@ func is(target error) func(error) bool {
 }
 
 func isA[E error](err error) bool {
-	var e E
-	return errors.As(err, &e)
+	_, ok := errors.AsType[E](err)
+	return ok
 }
 
 // isLimit finds amounts that are too large for the wallet or for the token; any other refusal of a token is a lack of rights.

@@ -17,7 +17,8 @@ type invalidator struct {
 	last    ledger.Committed
 }
 
-// runInvalidator voids cached balances that the ledger has changed, and tells of what the ledger does by itself. It ends with the workers, after which nothing changes, or with the bus.
+// runInvalidator voids cached balances that the ledger has changed, and tells of what the ledger does by itself. It ends with the workers,
+// after which nothing changes, or with the bus.
 func (e *Engine) runInvalidator(ctx context.Context) error {
 	sub := e.ledger.Events(taskInvalidator)
 	defer sub.Close()

@@ -58,7 +58,8 @@ func (e *Engine) authorize(ctx context.Context, by engines.Actor, r *Request) er
 	return by.Grant.Asset(asset)
 }
 
-// authorizeHold looks the hold up. It is its beneficiary's, and an admin releases it for either party. One that is out of the grant's reach is answered as one that is not there.
+// authorizeHold looks the hold up. It is its beneficiary's, and an admin releases it for either party. One that is out of the grant's reach is
+// answered as one that is not there.
 func (e *Engine) authorizeHold(ctx context.Context, by engines.Actor, r *Request) error {
 	held, err := e.hold(ctx, r.Hold)
 	if err != nil {
