@@ -8,9 +8,10 @@
 //  2. A row is fixed binary behind a version byte. The bytes of a version never change.
 //  3. Derive is a pure function of a record and the rows before it. A row that has seen the record already is left alone, so taking any
 //     stretch of records again, once or many times, up to the newest one that any row has seen, changes nothing.
-//  4. A balance's row counts its postings. Whoever writes the row writes the marks up to that count with it or before it.
-//  5. A hold is in the order of expiry exactly while it is open.
-//  6. A page of history is the same however it is cut into slices, and the pages after it whatever was posted meanwhile.
+//  4. A row of ledger/recent is newer than the row of the same key in ledger/state, and stands before it for whoever reads the file alone.
+//  5. A balance's row counts its postings. Whoever writes the row writes the marks up to that count with it or before it.
+//  6. A hold is in the order of expiry exactly while it is open.
+//  7. A page of history is the same however it is cut into slices, and the pages after it whatever was posted meanwhile.
 //
 // # Tasks and queues
 //

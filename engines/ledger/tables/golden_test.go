@@ -55,6 +55,8 @@ func goldenRows(_ store.Reader, w *store.Writes) {
 	PutAccount(w, 0x0809, Account{
 		Account: record.Account{LastNonce: 1, LastNonceSeq: 2, OpenedSeq: 3, Flags: record.Frozen | record.NoCredit}, LastSeq: 4,
 	})
+	PutRecentBalance(w, StateKey{0x080a, 0x0a}, Balance{State: state, Postings: 0x0d0f})
+	PutRecentAccount(w, 0x080a, Account{Account: record.Account{OpenedSeq: 5}, LastSeq: 6})
 	open := Hold{From: 1, To: 2, Asset: 3, Amount: amount(6), At: 7, Expires: 8}
 	PutHold(w, 0x0f, open)
 	closed := open

@@ -33,7 +33,7 @@ type Account struct {
 	LastSeq uint64 // that opened it, changed its flags or used a nonce of it
 }
 
-// Row is one row of ledger/state: of an account if the key's asset is 0, else of a balance.
+// Row is one row of ledger/state or ledger/recent: of an account if the key's asset is 0, else of a balance.
 type Row struct {
 	Balance Balance
 	Account Account
@@ -85,18 +85,23 @@ func WarmStates(r store.Reader, keys []StateKey) {
 	store.Warm(r, bState, raw)
 }
 
-// States walks accounts and balances in the order of the file, from a key on.
+// States walks accounts and balances as ledger/state has them, in the order of the file, from a key on.
 func States(r store.Reader, from StateKey) iter.Seq2[StateKey, Row] {
+	return stateRows(r, bState, from)
+}
+
+// stateRows walks the rows of a bucket that has both kinds.
+func stateRows(r store.Reader, b *store.Bucket, from StateKey) iter.Seq2[StateKey, Row] {
 	return func(yield func(StateKey, Row) bool) {
 		keys := stateKeys()
-		for raw, value := range r.Range(bState, keys.Append(nil, from), nil) {
+		for raw, value := range r.Range(b, keys.Append(nil, from), nil) {
 			k, err := keys.Decode(raw)
 			var row Row
 			if err == nil {
 				row, err = decodeRow(k, value)
 			}
 			if err != nil {
-				panic(wrong(bState, raw, "%w", err))
+				panic(wrong(b, raw, "%w", err))
 			}
 			if !yield(k, row) {
 				return

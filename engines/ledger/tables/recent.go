@@ -1,0 +1,30 @@
+package tables
+
+import (
+	"iter"
+
+	"ronbox/store"
+)
+
+// Rows of ledger/state lie where their keys are, so that each that changed costs a page of its own. Those that change often lie side by side
+// in ledger/recent: a row there is newer than the row of the same key in ledger/state, if that has one. A running ledger has all of them in
+// memory.
+var (
+	recentBalances = store.NewTable(bRecent, stateKeys(), fixed(balanceV1, balanceSize, putBalance, getBalance))
+	recentAccounts = store.NewTable(bRecent, stateKeys(), fixed(accountV1, accountSize, putAccount, getAccount))
+)
+
+// PutRecentBalance writes an account in an asset beside others that change often. Its marks must have been written, or be written by the
+// same command.
+func PutRecentBalance(w *store.Writes, k StateKey, b Balance) { recentBalances.Put(w, k, b) }
+
+// PutRecentAccount writes an account apart from its balances, beside others that change often.
+func PutRecentAccount(w *store.Writes, account uint64, a Account) {
+	recentAccounts.Put(w, StateKey{account, 0}, a)
+}
+
+// DropRecent takes a row out of those that change often: ledger/state has one as new, or gets it by the same command.
+func DropRecent(w *store.Writes, k StateKey) { recentBalances.Delete(w, k) }
+
+// Recents walks the rows that change often, in the order of the file.
+func Recents(r store.Reader) iter.Seq2[StateKey, Row] { return stateRows(r, bRecent, StateKey{}) }

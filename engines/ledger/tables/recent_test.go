@@ -1,0 +1,60 @@
+package tables
+
+import (
+	"maps"
+	"testing"
+
+	"ronbox/engines/ledger/record"
+	"ronbox/store"
+	"ronbox/store/storetest"
+)
+
+// A row among those that change often stands before the one of the same key in ledger/state, for whoever reads the file alone, until it is
+// dropped; who runs the ledger has it in memory and reads ledger/state.
+func TestRecentRows(t *testing.T) {
+	at := func(seq uint64) Balance { return Balance{State: record.State{LastSeq: seq}, Postings: seq} }
+	account := func(seq uint64) Account { return Account{Account: record.Account{OpenedSeq: 1}, LastSeq: seq} }
+	both, alone := StateKey{2, 1}, StateKey{3, 1}
+	tx := storetest.NewTx(t, Buckets()...)
+	do(t, tx, func(_ store.Reader, w *store.Writes) {
+		PutBalance(w, both, at(5))
+		PutAccount(w, both.Account, account(5))
+		PutRecentBalance(w, both, at(7))
+		PutRecentAccount(w, both.Account, account(8))
+		PutRecentBalance(w, alone, at(6))
+		PutRecentAccount(w, alone.Account, account(6))
+	})
+	stored := Stored{tx.Reader()}
+	if stored.Balance(both) != at(7) || stored.Account(both.Account) != account(8) || stored.Balance(alone) != at(6) || stored.Account(alone.Account) != account(6) {
+		t.Error("the newer rows are not read")
+	}
+	b, _ := GetBalance(tx.Reader(), both.Account, both.Asset)
+	a, _ := GetAccount(tx.Reader(), both.Account)
+	if _, known := GetBalance(tx.Reader(), alone.Account, alone.Asset); known || b != at(5) || a != account(5) {
+		t.Errorf("ledger/state says %v, %v, %v", b, a, known)
+	}
+	want := map[StateKey]Row{
+		both: {Balance: at(7)}, {both.Account, 0}: {Account: account(8)}, alone: {Balance: at(6)}, {alone.Account, 0}: {Account: account(6)},
+	}
+	got, last := map[StateKey]Row{}, StateKey{}
+	for k, row := range Recents(tx.Reader()) {
+		if got[k] = row; !last.Less(k) {
+			t.Errorf("%v comes after %v", k, last)
+		}
+		last = k
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("they are %v", got)
+	}
+	do(t, tx, func(_ store.Reader, w *store.Writes) {
+		for k := range want {
+			DropRecent(w, k)
+		}
+	})
+	for k := range Recents(tx.Reader()) {
+		t.Errorf("%v is still there", k)
+	}
+	if stored.Balance(both) != at(5) || stored.Account(both.Account) != account(5) || stored.Balance(alone) != (Balance{}) {
+		t.Error("dropped rows are read")
+	}
+}
