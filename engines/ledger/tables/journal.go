@@ -44,11 +44,6 @@ func Raws(r store.Reader, from, to uint64) iter.Seq2[uint64, []byte] {
 	return journal.Range(r, from, to)
 }
 
-// WarmRecords has the disk read the records from one seq up to, not including, another, side by side.
-func WarmRecords(r store.Reader, from, to uint64) {
-	store.WarmRange(r, bJournal, seqKey(from), seqKey(to))
-}
-
 // Records walks the records from one seq up to, not including, another. The record is used again for the next one.
 func Records(r store.Reader, from, to uint64) iter.Seq2[uint64, *record.Record] {
 	return func(yield func(uint64, *record.Record) bool) {

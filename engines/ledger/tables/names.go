@@ -25,15 +25,7 @@ type refKey struct {
 }
 
 var (
-	names = store.NewTable(bNames, store.Key[nameKey]{
-		Append: func(dst []byte, k nameKey) []byte { return append(append(dst, k.kind), k.name...) },
-		Decode: func(b []byte) (nameKey, error) {
-			if len(b) < 2 {
-				return nameKey{}, errLength
-			}
-			return nameKey{b[0], string(b[1:])}, nil
-		},
-	}, u64Value())
+	names = store.NewTable(bNames, nameKeys(), u64Value())
 	refs = store.NewTable(bRefs, store.Key[refKey]{
 		Append: func(dst []byte, k refKey) []byte { return binary.BigEndian.AppendUint64(append(dst, k.kind), k.ref) },
 		Decode: func(b []byte) (refKey, error) {
@@ -44,6 +36,18 @@ var (
 		},
 	}, textValue())
 )
+
+func nameKeys() store.Key[nameKey] {
+	return store.Key[nameKey]{
+		Append: func(dst []byte, k nameKey) []byte { return append(append(dst, k.kind), k.name...) },
+		Decode: func(b []byte) (nameKey, error) {
+			if len(b) < 2 {
+				return nameKey{}, errLength
+			}
+			return nameKey{b[0], string(b[1:])}, nil
+		},
+	}
+}
 
 // Ref reads the ref of an account.
 func Ref(r store.Reader, name string) (uint64, bool) { return names.Get(r, nameKey{kindAccount, name}) }

@@ -1,10 +1,8 @@
 package tables
 
 import (
-	"cmp"
 	"encoding/binary"
 	"iter"
-	"slices"
 
 	"ronbox/engines/ledger/record"
 	"ronbox/store"
@@ -71,18 +69,6 @@ func PutBalance(w *store.Writes, k StateKey, b Balance) { balances.Put(w, k, b) 
 // PutAccount writes an account apart from its balances.
 func PutAccount(w *store.Writes, account uint64, a Account) {
 	accounts.Put(w, StateKey{account, 0}, a)
-}
-
-// WarmStates has the disk read rows side by side. It puts the keys in order.
-func WarmStates(r store.Reader, keys []StateKey) {
-	slices.SortFunc(keys, func(a, b StateKey) int {
-		return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Asset, b.Asset))
-	})
-	raw, of := make([][]byte, len(keys)), stateKeys()
-	for i, k := range keys {
-		raw[i] = of.Append(nil, k)
-	}
-	store.Warm(r, bState, raw)
 }
 
 // States walks accounts and balances as ledger/state has them, in the order of the file, from a key on.
