@@ -84,10 +84,11 @@ func (l *Local) seal(ctx context.Context) error {
 
 // dropOld drops the runs that are too old, one a commit.
 func (l *Local) dropOld(ctx context.Context) error {
+	view := func(fn func(store.Reader) error) error { return l.store.View(ctx, fn) }
 	for {
-		first, due := l.books.idem.Due(l.books.view.Load().At - int64(l.live().KeyTTL))
-		if !due {
-			return nil
+		first, due, err := l.books.idem.Due(l.books.view.Load().At-int64(l.live().KeyTTL), view)
+		if err != nil || !due {
+			return err
 		}
 		if _, err := store.Commit(ctx, l.store, store.Bulk, drop{first}); err != nil {
 			return err

@@ -15,7 +15,7 @@
 //
 // # Tasks and queues
 //
-// none: Insert, Lookup, Seal, Drop, Committed and Aborted belong to the committer, a Sealer to one task, Find to anyone.
+// none: Insert, Lookup, Seal, Drop, Committed and Aborted belong to the committer, a Sealer to one task, Find and Due to anyone.
 //
 // # Lock order
 //

@@ -102,7 +102,10 @@ func (m *machine) failSeal(t *rapid.T, s Slice) {
 }
 
 func (m *machine) Drop(t *rapid.T) {
-	first, due := m.x.Due(m.at - rapid.Int64Range(0, 500).Draw(t, "ttl"))
+	first, due, err := m.x.Due(m.at-rapid.Int64Range(0, 500).Draw(t, "ttl"), func(fn func(store.Reader) error) error { return fn(m.tx.Reader()) })
+	if err != nil {
+		t.Fatal(err)
+	}
 	if !due {
 		return
 	}

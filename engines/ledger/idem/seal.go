@@ -89,18 +89,3 @@ func (s *Slice) putRows(w *store.Writes, b *store.Bucket) {
 		w.Put(b, rows[at:at+16:at+16], rows[at+16:at+24:at+24])
 	}
 }
-
-// Drop takes a run away with all its rows, inside Apply; one that is not there is no fault. Readers lose it once the group is synced.
-func (x *Index) Drop(w *store.Writes, first uint64) {
-	w.Drop(bucketOf(first))
-	w.Then(func() { x.group.dropped = append(x.group.dropped, first) })
-}
-
-// Due is the oldest run, if every key of it is older than before, Unix ns. The newest run stays: it says where a boot begins to read.
-func (x *Index) Due(before int64) (first uint64, due bool) {
-	runs := x.set.Load().runs
-	if len(runs) < 2 || runs[0].meta.LastAt >= before {
-		return 0, false
-	}
-	return runs[0].meta.First, true
-}

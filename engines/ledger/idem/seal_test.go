@@ -107,19 +107,24 @@ func TestDue(t *testing.T) {
 		x.Insert(keyOf(seq), seq, int64(seq)*10)
 		x.Committed()
 	}
-	if first, due := x.Due(1000); due {
+	view := func(fn func(store.Reader) error) error { return fn(tx.Reader()) }
+	refuse := func(func(store.Reader) error) error { return errRefused }
+	if first, due, _ := x.Due(1000, refuse); due {
 		t.Errorf("%d is due, and nothing is sealed", first)
 	}
 	seal(t, x, tx)
-	if first, due := x.Due(10); due {
+	if first, due, err := x.Due(10, refuse); due || err != nil {
 		t.Errorf("%d is due at the age of its key", first)
 	}
-	if first, due := x.Due(11); !due || first != 1 {
+	if first, due, err := x.Due(11, refuse); due || !errors.Is(err, errRefused) {
+		t.Errorf("%d, %v is due, %v, and cannot be read", first, due, err)
+	}
+	if first, due, err := x.Due(11, view); !due || first != 1 || err != nil {
 		t.Errorf("%d, %v is due, want 1", first, due)
 	}
 	must(t, tx, func(_ store.Reader, w *store.Writes) error { x.Drop(w, 1); return nil })
 	x.Committed()
-	if first, due := x.Due(1000); due || x.Stats().Runs != 1 {
+	if first, due, _ := x.Due(1000, view); due || x.Stats().Runs != 1 {
 		t.Errorf("%d is due, of %+v", first, x.Stats())
 	}
 }
