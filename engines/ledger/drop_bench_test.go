@@ -38,7 +38,7 @@ func newDropper(b *testing.B, slots int) *dropper {
 	d := &dropper{rig: newRig(b, ledgertest.NewClock(), func(c *ledger.Config) {
 		c.SlotWidth, c.VerifyOnOpen = unit.Duration(time.Hour), ledger.VerifyNone
 	}).declare("ron")}
-	d.flushing()
+	d.unsealed()
 	names := d.fund(dropAccounts)
 	for i := range dropPayers {
 		g := newTraffic(names[i*len(names)/dropPayers : (i+1)*len(names)/dropPayers])
@@ -59,11 +59,11 @@ func newDropper(b *testing.B, slots int) *dropper {
 	return d
 }
 
-// flushing runs the ledger's tasks but the sealer, in whose place the benchmark drops.
-func (d *dropper) flushing() {
-	for _, task := range d.l.Tasks() {
+// unsealed runs the ledger's tasks but the sealer, in whose place the caller seals and drops.
+func (r *rig) unsealed() {
+	for _, task := range r.l.Tasks() {
 		if task.Name != "sealer" {
-			d.sup.Start(task)
+			r.sup.Start(task)
 		}
 	}
 }
@@ -112,7 +112,7 @@ func (d *dropper) cold() {
 		d.t.Fatal(err)
 	}
 	d.open()
-	d.flushing()
+	d.unsealed()
 }
 
 // dropRound is what a round saw: bursts beside no drop, bursts beside one, and the drop.
