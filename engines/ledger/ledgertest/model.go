@@ -192,6 +192,23 @@ func (m *Model) Close(ctx context.Context) error {
 	})
 }
 
+// Reopen ends m, whose calls are refused from now on, and gives what a process finds that starts anew over all that m has done: the journal and
+// what follows from it. Nobody listens to it, and of the time it knows what the last batch says.
+func (m *Model) Reopen() *Model {
+	<-m.turn
+	defer func() { m.turn <- struct{}{} }()
+	next := NewModel(m.now)
+	next.books, next.log = m.books, m.log
+	if n := len(m.books.batches); n > 0 {
+		next.last = m.books.batches[n-1].At
+	}
+	if !m.shut {
+		m.shut = true
+		m.bus.Close()
+	}
+	return next
+}
+
 // Supply is what is out of an asset: all that was issued, less what was burnt.
 func (m *Model) Supply(ctx context.Context, asset string) (out engines.Amount, err error) {
 	err = m.with(ctx, func() error {

@@ -2,6 +2,7 @@ package ledgertest
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 	"time"
 
@@ -92,5 +93,38 @@ func TestModelsExportIsProven(t *testing.T) {
 		if rep, err := lverify.VerifyExport(t.Context(), &text, lverify.Options{}); err != nil || !rep.OK || rep.Head != head {
 			t.Fatalf("seed %d: %+v, %v", seed, rep, err)
 		}
+	}
+}
+
+// A model that is opened anew knows all that the one before has done, and of time what is in the journal; the one before does nothing any more.
+func TestReopen(t *testing.T) {
+	clock := NewClock()
+	m := NewModel(clock.Now)
+	if err := m.Declare(t.Context(), "ron"); err != nil {
+		t.Fatal(err)
+	}
+	op := ledger.Op{
+		Code: record.OpIssue, To: "bo", Asset: "ron", Amount: engines.AmountOf(0, 1), Nonce: 1, Idem: "k", Dedupe: ledger.DedupeKey{Scope: "s", Key: "k"},
+		TTL: time.Hour,
+	}
+	first, err := m.Commit(t.Context(), []ledger.Op{op})
+	if err != nil || first[0].Reject != nil {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	clock.Advance(-time.Minute)
+	was, _ := m.Head(t.Context())
+	next := m.Reopen()
+	if _, err := m.Commit(t.Context(), []ledger.Op{op}); !errors.Is(err, ledger.ErrUnavailable) {
+		t.Errorf("the one before: %v", err)
+	}
+	if head, err := next.Head(t.Context()); err != nil || head != was {
+		t.Errorf("head %+v, %v, was %+v", head, err, was)
+	}
+	if again, err := next.Commit(t.Context(), []ledger.Op{op}); err != nil || !again[0].Replayed || again[0].Receipt != first[0].Receipt {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+	op.Dedupe.Key, op.Idem, op.Nonce = "l", "l", 2
+	if outs, err := next.Commit(t.Context(), []ledger.Op{op}); err != nil || outs[0].Receipt.At <= first[0].Receipt.At || outs[0].Receipt.Seq != was.Seq+1 {
+		t.Errorf("after it: %+v, %v", outs, err)
 	}
 }
