@@ -20,17 +20,17 @@ func (forge) Kind() string { return "ledger.forge/1" }
 
 func (c forge) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
 	head, _ := tables.GetHead(r)
-	for no := c.no; no <= head.Batches; no++ {
+	next := tables.Head{Accounts: head.Accounts, Assets: head.Assets, OpenHolds: head.OpenHolds}
+	for no := uint64(1); no <= head.Batches; no++ {
 		h, _ := tables.Batch(r, no)
 		if no == c.no {
 			c.change(&h)
 		} else {
-			h.Prev = head.LastRoot
+			h.Prev = next.LastRoot
 		}
-		tables.PutBatch(w, &h, nil)
-		head.LastRoot = h.Root()
+		tables.PutBatch(w, &next, &h, nil)
 	}
-	tables.PutHead(w, head)
+	tables.PutHead(w, next)
 	return struct{}{}, nil
 }
 

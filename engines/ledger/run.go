@@ -110,13 +110,11 @@ func (x *run) seal() record.Batch {
 	h := record.Batch{
 		No: x.no, First: x.first, Count: uint64(len(x.raws)), At: x.at, Merkle: x.tree.Root(), Prev: cur.LastRoot,
 	}
-	root := h.Root()
-	if err := cur.log.add(x.r, cur.Batches, root); err != nil {
+	tables.PutBatch(x.w, &cur.Head, &h, x.raws)
+	tables.PutHead(x.w, cur.Head)
+	if err := cur.log.add(x.r, h.No-1, cur.LastRoot); err != nil {
 		panic(err)
 	}
-	cur.Batches, cur.At, cur.LastRoot = h.No, h.At, root
-	tables.PutBatch(x.w, &h, x.raws)
-	tables.PutHead(x.w, cur.Head)
 	return h
 }
 

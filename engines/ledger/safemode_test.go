@@ -36,12 +36,13 @@ func TestSafeMode(t *testing.T) {
 		{"a record that is redone", false, spoil{0, []byte{7: 4}, 60}},
 		{"a record that was flushed", true, spoil{0, []byte{7: 4}, 60}},
 		{"a header", true, spoil{1, []byte{7: 2}, 40}},
+		{"a header that waits", true, spoil{2, []byte("head"), 120}},
 		{"the head", true, spoil{2, []byte("head"), 3}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, nil).declare("ron")
-			for i := range uint64(4) {
-				r.accept(issue("alice", 10, i+1))
+			for i := range uint64(tables.TailBatches) {
+				r.accept(issue("alice", 5, i+1))
 			}
 			if tt.flushed {
 				if err := r.l.Flush(r.ctx()); err != nil {
@@ -56,7 +57,7 @@ func TestSafeMode(t *testing.T) {
 			if r.l.SafeMode() == "" {
 				t.Fatal("not in safe mode")
 			}
-			if _, err := r.l.Commit(r.ctx(), []ledger.Op{issue("alice", 1, 5)}); !errors.Is(err, ledger.ErrSafeMode) {
+			if _, err := r.l.Commit(r.ctx(), []ledger.Op{issue("alice", 1, 9)}); !errors.Is(err, ledger.ErrSafeMode) {
 				t.Errorf("commit: %v, want ErrSafeMode", err)
 			}
 			if err := r.l.Probe(r.ctx()); !errors.Is(err, ledger.ErrSafeMode) {

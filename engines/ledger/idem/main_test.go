@@ -44,6 +44,6 @@ func journal(w *store.Writes, entries []entry) {
 		rec := record.Record{
 			Op: record.OpFlags, Seq: e.Seq, Batch: e.Seq, At: e.at, From: 1, Dedupe: record.Dedupe{Kind: record.DedupeKey, Key: e.Key, Fingerprint: [32]byte{1}},
 		}
-		tables.PutBatch(w, &record.Batch{No: e.Seq, First: e.Seq, Count: 1, At: e.at}, [][]byte{rec.Append(nil)})
+		tables.PutBatch(w, &tables.Head{Batches: e.Seq - 1}, &record.Batch{No: e.Seq, First: e.Seq, Count: 1, At: e.at}, [][]byte{rec.Append(nil)})
 	}
 }

@@ -102,9 +102,14 @@ func (v *file) step() bool {
 
 // journal checks records, batches and the head.
 func (v *file) journal() {
-	head, known := tables.GetHead(v.r)
-	if format, _ := tables.GetFormat(v.r); known && format != tables.Format {
+	format, begun := tables.GetFormat(v.r)
+	if begun && format != tables.Format {
 		v.rep.found(Finding{Where: "head", Detail: fmt.Sprintf("the format of the tables is %d, this program knows %d", format, tables.Format)})
+		return
+	}
+	head, known := tables.GetHead(v.r)
+	if known && !begun {
+		v.rep.found(Finding{Where: "head", Detail: "the format of the tables is not there"})
 	}
 	if v.from > 1 && !v.join() {
 		return
@@ -195,6 +200,9 @@ func (v *file) head(h tables.Head) {
 	}
 	if h.LastRoot != c.root {
 		differ("the last root", h.LastRoot, c.root)
+	}
+	if wait := c.batch % tables.TailBatches; h.Tail.Count() != wait {
+		differ("the number of headers beside it", h.Tail.Count(), wait)
 	}
 	v.rep.Head = record.Head{Batches: c.batch, Root: v.log.root(), LastRoot: c.root, Seq: c.seq}
 	v.rep.Accounts, v.rep.Assets, v.rep.Holds = h.Accounts, uint64(h.Assets), h.OpenHolds

@@ -97,8 +97,8 @@ func (c journalOf) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (done s
 				head.OpenHolds--
 			}
 		case record.LineBatch:
-			tables.PutBatch(w, &l.Batch, raws)
-			head.Seq, head.Batches, head.At, head.LastRoot, raws = l.Batch.Last(), l.Batch.No, l.Batch.At, l.Batch.Root(), nil
+			tables.PutBatch(w, &head, &l.Batch, raws)
+			raws = nil
 		}
 	}
 	tables.PutHead(w, head)

@@ -84,10 +84,7 @@ func (m *importer) batch(b record.Batch, raws [][]byte) error {
 	m.next.batches = append(m.next.batches, importBatch{b, raws})
 	m.keys += len(raws) + 1
 	c := m.x.chain // it has come to the end of b, and not beyond
-	m.next.head = tables.Head{
-		Seq: b.Last(), Batches: b.No, At: b.At, LastRoot: b.Root(),
-		Accounts: c.accounts.count(), Assets: uint32(len(c.issuers)), OpenHolds: uint64(len(c.open)),
-	}
+	m.next.accounts, m.next.assets, m.next.holds = c.accounts.count(), uint32(len(c.issuers)), uint64(len(c.open))
 	return nil
 }
 
@@ -102,8 +99,8 @@ func (m *importer) send() error {
 	if m.had.Batches == 0 {
 		m.next.key = &m.o.Key
 	}
-	_, err := store.Commit(m.ctx, m.s, store.Work, m.next)
-	m.had, m.next, m.keys = m.next.head, importSlice{}, 0
+	head, err := store.Commit(m.ctx, m.s, store.Work, m.next)
+	m.had, m.next, m.keys = head, importSlice{}, 0
 	return err
 }
 
@@ -113,14 +110,18 @@ type importBatch struct {
 	raws   [][]byte
 }
 
-// importSlice is the command that writes batches behind the head.
+// importSlice is the command that writes batches behind the head, and answers the new one.
 type importSlice struct {
 	key     *tables.StoreKey // of a ledger that begins
 	batches []importBatch
-	head    tables.Head // after the last one
+
+	// After the last one.
+	accounts uint64
+	assets   uint32
+	holds    uint64
 }
 
-var _ store.Command[struct{}] = importSlice{}
+var _ store.Command[tables.Head] = importSlice{}
 
 // Kind names the command.
 func (importSlice) Kind() string { return "ledger.import/1" }
@@ -136,17 +137,18 @@ func (c importSlice) Size() (n int) {
 }
 
 // Apply refuses batches that do not follow on the head.
-func (c importSlice) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (done struct{}, err error) {
+func (c importSlice) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (tables.Head, error) {
 	head, known := tables.GetHead(r)
 	if first := c.batches[0].header; first.No != head.Batches+1 || first.Prev != head.LastRoot {
-		return done, ErrNotEmpty
+		return head, ErrNotEmpty
 	}
 	if !known && c.key != nil {
 		tables.PutGenesis(w, *c.key)
 	}
 	for i := range c.batches {
-		tables.PutBatch(w, &c.batches[i].header, c.batches[i].raws)
+		tables.PutBatch(w, &head, &c.batches[i].header, c.batches[i].raws)
 	}
-	tables.PutHead(w, c.head)
-	return done, nil
+	head.Accounts, head.Assets, head.OpenHolds = c.accounts, c.assets, c.holds
+	tables.PutHead(w, head)
+	return head, nil
 }

@@ -2,6 +2,7 @@ package lverify_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"slices"
 	"testing"
@@ -11,6 +12,8 @@ import (
 
 	"ronbox/engines/ledger/ledgertest"
 	"ronbox/engines/ledger/lverify"
+	"ronbox/engines/ledger/record"
+	"ronbox/engines/ledger/tables"
 )
 
 // What the ledger writes is found good: flushed or not, as a whole and from any batch on.
@@ -131,6 +134,64 @@ func TestEveryFlippedByte(t *testing.T) {
 		t.Errorf("the ledger was not put back: %v", rep.Findings)
 	}
 	t.Logf("bytes tried: %v", tried)
+}
+
+// Headers wait beside the head or are in their table, each once and in its place. What all the same readers can follow is refused too: the
+// file of a ledger is one and the same wherever it was made.
+func TestHeadersInTwoPlaces(t *testing.T) {
+	b := newBench(t, full(t, 3, 30))
+	head, _ := tables.GetHead(b.tx.Reader())
+	last := head.Batches - head.Tail.Count() // in the table
+	if head.Tail.Count() < 2 || last < tables.TailBatches {
+		t.Fatalf("%d batches, %d wait", head.Batches, head.Tail.Count())
+	}
+	bytesOf := func(no uint64) []byte {
+		h, _ := tables.Batch(b.tx.Reader(), no)
+		return h.Append(nil)
+	}
+	var table, meta row
+	for _, r := range b.rows {
+		switch {
+		case r.b.Name == "ledger/batches":
+			table = r
+		case string(r.key) == "head":
+			meta = r
+		}
+	}
+	at := func(no uint64, value []byte) row { return row{table.b, binary.BigEndian.AppendUint64(nil, no), value} }
+	before := len(meta.value) - int(head.Tail.Count())*record.BatchSize
+	waiting := func(raw ...[]byte) row {
+		return row{meta.b, meta.key, slices.Concat(append([][]byte{meta.value[:before]}, raw...)...)}
+	}
+	tail := meta.value[before:]
+	for name, rows := range map[string][]row{
+		"one that waits is in the table too":   {at(last+1, bytesOf(last+1))},
+		"the newest is in the table too":       {at(head.Batches, bytesOf(head.Batches))},
+		"one of the table waits too":           {waiting(bytesOf(last), tail)},
+		"one waits that belongs to the table":  {at(last, nil), waiting(bytesOf(last), tail)},
+		"one is in the table that should wait": {at(last+1, bytesOf(last+1)), waiting(tail[record.BatchSize:])},
+		"all are in the table":                 {at(last+1, bytesOf(last+1)), at(last+2, bytesOf(last+2)), waiting()},
+		"the first that waits is gone":         {waiting(tail[record.BatchSize:])},
+		"the last that waits is gone":          {waiting(tail[:len(tail)-record.BatchSize])},
+		"none waits":                           {waiting()},
+		"the last one of the table is gone":    {at(last, nil)},
+		"two that wait changed places":         {waiting(bytesOf(last+2), bytesOf(last+1), tail[2*record.BatchSize:])},
+		"one waits twice":                      {waiting(bytesOf(last+1), tail[:len(tail)-record.BatchSize])},
+		"one waits behind the last":            {waiting(tail, tail[:record.BatchSize])},
+		"a byte waits behind the last":         {waiting(tail, tail[:1])},
+	} {
+		b.put(t, rows...)
+		if rep := b.verify(t, lverify.Options{}); rep.OK {
+			t.Errorf("%s: not noticed", name)
+		}
+		for _, r := range rows {
+			b.put(t, row{r.b, r.key, nil})
+		}
+		b.put(t, b.rows...)
+	}
+	if rep := b.verify(t, lverify.Options{}); !rep.OK {
+		t.Errorf("the ledger was not put back: %v", rep.Findings)
+	}
 }
 
 func TestAnyFlippedBit(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"ronbox/appliance/b3"
 )
 
-// batchSize is the length of a batch header's byte form.
-const batchSize = batchBody + crcSize
+// BatchSize is the length of a batch header's byte form.
+const BatchSize = batchBody + crcSize
 
 // batchBody is what a batch's root covers: version 1, three zero bytes, and 8 each for number, first seq, count and time, then two digests.
 const batchBody = 4 + 4*8 + 2*b3.Size
@@ -67,7 +67,7 @@ func DecodeBatch(raw []byte) (Batch, error) {
 }
 
 func decodeBatch(raw []byte) (Batch, error) {
-	body, err := sealed(raw, batchBody, batchSize)
+	body, err := sealed(raw, batchBody, BatchSize)
 	if err != nil {
 		return Batch{}, err
 	}

@@ -14,7 +14,7 @@ func TestBatch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := drawBatch(t)
 		raw := b.Append(nil)
-		if back, err := DecodeBatch(raw); err != nil || back != b || len(raw) != batchSize {
+		if back, err := DecodeBatch(raw); err != nil || back != b || len(raw) != BatchSize {
 			t.Fatalf("wrote %+v, read %+v, %v", b, back, err)
 		}
 		bit := rapid.IntRange(0, 8*len(raw)-1).Draw(t, "bit")
@@ -41,7 +41,7 @@ func TestBatch(t *testing.T) {
 func TestBatchForms(t *testing.T) {
 	good := Batch{No: 1, First: 1, Count: 2, At: 3}
 	raw := good.Append(nil)
-	if good.Last() != 2 || good.Root() != b3.Derive("ronbox ledger batch v1").Sum(raw[:batchSize-crcSize]) {
+	if good.Last() != 2 || good.Root() != b3.Derive("ronbox ledger batch v1").Sum(raw[:BatchSize-crcSize]) {
 		t.Error("the root is not the digest of the header for its purpose")
 	}
 	for name, change := range map[string]func([]byte){

@@ -91,7 +91,7 @@ func (l *Line) appendRecord(dst []byte) []byte {
 }
 
 func appendBatchLine(dst []byte, b *Batch) []byte {
-	var raw [batchSize]byte
+	var raw [BatchSize]byte
 	dst = strconv.AppendUint(append(dst, `{"batch":`...), b.No, 10)
 	dst = strconv.AppendUint(append(dst, `,"first_seq":`...), b.First, 10)
 	dst = strconv.AppendUint(append(dst, `,"count":`...), b.Count, 10)

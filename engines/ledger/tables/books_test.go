@@ -187,13 +187,13 @@ func (b *books) settle(id, guard byte) {
 
 // put writes the journal into the file, record by record, each its own batch.
 func (b *books) put(w *store.Writes) {
-	prev := b3.Digest{}
+	var head Head
 	for i := range b.records {
 		rec := &b.records[i]
 		raw := rec.Append(nil)
-		header := record.Batch{No: rec.Batch, First: rec.Seq, Count: 1, At: rec.At, Merkle: record.Leaf(raw), Prev: prev}
-		PutBatch(w, &header, [][]byte{raw})
-		prev = header.Root()
+		header := record.Batch{No: rec.Batch, First: rec.Seq, Count: 1, At: rec.At, Merkle: record.Leaf(raw), Prev: head.LastRoot}
+		PutBatch(w, &head, &header, [][]byte{raw})
 	}
+	b.head.Tail = head.Tail
 	PutHead(w, b.head)
 }

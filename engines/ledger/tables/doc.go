@@ -11,7 +11,9 @@
 //  4. A row of ledger/recent is newer than the row of the same key in ledger/state, and stands before it for whoever reads the file alone.
 //  5. A balance's row counts its postings. Whoever writes the row writes the marks up to that count with it or before it.
 //  6. A hold is in the order of expiry exactly while it is open.
-//  7. A page of history is the same however it is cut into slices, and the pages after it whatever was posted meanwhile.
+//  7. Each header of a batch is in the file once: in ledger/batches, or, of the batches behind the last one whose number is a multiple of
+//     TailBatches, in the row of the head. So the file is a function of the records, however commands brought them.
+//  8. A page of history is the same however it is cut into slices, and the pages after it whatever was posted meanwhile.
 //
 // # Tasks and queues
 //

@@ -13,7 +13,7 @@ import (
 	"ronbox/store/storetest"
 )
 
-// TestRowsAreFrozen compares the bytes of a row of every kind with those of version 1. They are in files of users: the golden file is not
+// TestRowsAreFrozen compares the bytes of a row of every kind with those of its version. They are in files of users: the golden file is not
 // written again, a new layout gets a version and lines of its own.
 func TestRowsAreFrozen(t *testing.T) {
 	tx := storetest.NewTx(t, Buckets()...)
@@ -42,11 +42,16 @@ func goldenRows(_ store.Reader, w *store.Writes) {
 		Op: record.OpTransfer, Seq: 0x0607, Batch: 0x0203, At: 1_767_225_600_000_000_000, Asset: 1, Amount: amount(9), From: 2, To: 3, Nonce: 4,
 		Images: []record.Image{{Account: 2, Asset: 1, State: state, Prev: 5}},
 	}
-	PutBatch(w, &record.Batch{No: rec.Batch, First: rec.Seq, Count: 1, At: rec.At, Merkle: b3.Sum([]byte("m")), Prev: b3.Sum([]byte("p"))},
-		[][]byte{rec.Append(nil)})
-	PutHead(w, Head{
-		Seq: 0x0607, Batches: 0x0203, At: rec.At, LastRoot: b3.Sum([]byte("r")), Accounts: 0x0809, Assets: 0x0a, OpenHolds: 0x0b0c,
-	})
+	head := Head{Batches: 0x01f8, Accounts: 0x0809, Assets: 0x0a, OpenHolds: 0x0b0c}
+	for no := head.Batches + 1; no <= rec.Batch; no++ {
+		h := record.Batch{No: no, First: rec.Seq - rec.Batch + no, Count: 1, At: rec.At, Merkle: b3.Sum([]byte("m")), Prev: b3.Sum([]byte("p"))}
+		raw := rec.Append(nil)
+		if no != rec.Batch {
+			raw = []byte{byte(no)}
+		}
+		PutBatch(w, &head, &h, [][]byte{raw})
+	}
+	PutHead(w, head)
 	PutGenesis(w, StoreKey{1, 2, 3})
 	PutFlushed(w, Flushed{Seq: 0x0606, Batches: 0x0202})
 	PutName(w, 0x0809, "user/alice")

@@ -2,6 +2,7 @@ package tables
 
 import (
 	"ronbox/appliance/b3"
+	"ronbox/engines/ledger/record"
 	"ronbox/store"
 )
 
@@ -14,6 +15,7 @@ type Head struct {
 	Accounts  uint64    // refs given to accounts: 1 to this
 	Assets    uint32    // refs given to assets: 1 to this
 	OpenHolds uint64
+	Tail      Tail // the headers of the newest batches
 }
 
 // Flushed is how far the derived tables have followed the journal; what lies beyond is redone at open.
@@ -23,7 +25,7 @@ type Flushed struct {
 }
 
 // Format is the layout of the tables, written when a ledger begins.
-const Format = 1
+const Format = 2
 
 // StoreKey hashes the idempotency keys of one ledger, so that nobody can choose their hashes.
 type StoreKey [32]byte
@@ -74,23 +76,47 @@ func GetFlushed(r store.Reader) Flushed {
 // PutFlushed writes how far the derived tables have come.
 func PutFlushed(w *store.Writes, f Flushed) { flushes.Put(w, keyLow, f) }
 
+// The row of the head: its version, the numbers, then the headers that wait.
+const (
+	headV2   = 2
+	headSize = 36 + b3.Size + 8
+)
+
 func headValue() store.Value[Head] {
-	return fixed(1, 36+b3.Size+8, func(b []byte, h *Head) {
-		le.PutUint64(b, h.Seq)
-		le.PutUint64(b[8:], h.Batches)
-		le.PutUint64(b[16:], uint64(h.At))
-		le.PutUint64(b[24:], h.Accounts)
-		le.PutUint32(b[32:], h.Assets)
-		copy(b[36:], h.LastRoot[:])
-		le.PutUint64(b[36+b3.Size:], h.OpenHolds)
-	}, func(b []byte, h *Head) error {
-		h.Seq, h.Batches, h.At = le.Uint64(b), le.Uint64(b[8:]), int64(le.Uint64(b[16:]))
-		h.Accounts, h.Assets = le.Uint64(b[24:]), le.Uint32(b[32:])
-		copy(h.LastRoot[:], b[36:])
-		h.OpenHolds = le.Uint64(b[36+b3.Size:])
-		if h.At < 0 {
-			return errNumber
-		}
-		return nil
-	})
+	numbers := fixed(headV2, headSize, putHead, getHead)
+	return store.Value[Head]{
+		Encode: func(h Head) ([]byte, error) {
+			b, err := numbers.Encode(h)
+			return append(b, h.Tail.raw...), err
+		},
+		Decode: func(b []byte) (Head, error) {
+			n := min(len(b), 1+headSize)
+			h, err := numbers.Decode(b[:n])
+			if h.Tail.raw = string(b[n:]); err == nil && (len(b)-n)%record.BatchSize != 0 {
+				err = errLength
+			}
+			return h, err
+		},
+	}
+}
+
+func putHead(b []byte, h *Head) {
+	le.PutUint64(b, h.Seq)
+	le.PutUint64(b[8:], h.Batches)
+	le.PutUint64(b[16:], uint64(h.At))
+	le.PutUint64(b[24:], h.Accounts)
+	le.PutUint32(b[32:], h.Assets)
+	copy(b[36:], h.LastRoot[:])
+	le.PutUint64(b[36+b3.Size:], h.OpenHolds)
+}
+
+func getHead(b []byte, h *Head) error {
+	h.Seq, h.Batches, h.At = le.Uint64(b), le.Uint64(b[8:]), int64(le.Uint64(b[16:]))
+	h.Accounts, h.Assets = le.Uint64(b[24:]), le.Uint32(b[32:])
+	copy(h.LastRoot[:], b[36:])
+	h.OpenHolds = le.Uint64(b[36+b3.Size:])
+	if h.At < 0 {
+		return errNumber
+	}
+	return nil
 }

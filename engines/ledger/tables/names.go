@@ -26,7 +26,7 @@ type refKey struct {
 
 var (
 	names = store.NewTable(bNames, nameKeys(), u64Value())
-	refs = store.NewTable(bRefs, store.Key[refKey]{
+	refs  = store.NewTable(bRefs, store.Key[refKey]{
 		Append: func(dst []byte, k refKey) []byte { return binary.BigEndian.AppendUint64(append(dst, k.kind), k.ref) },
 		Decode: func(b []byte) (refKey, error) {
 			if len(b) != 9 {
