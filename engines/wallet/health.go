@@ -104,10 +104,12 @@ func (e *Engine) sampleQueue() {
 	}
 }
 
-// sampleClock judges the wall clock by the ledger's.
-func (e *Engine) sampleClock() {
+// sampleClock judges the wall clock by the ledger's; unread says why that is not known.
+func (e *Engine) sampleClock(unread error) {
 	var cause error
-	if lag := e.clockBehind(); lag > maxClockLag {
+	if unread != nil {
+		cause = fmt.Errorf("the time of the ledger is not known: %w", unread)
+	} else if lag := e.clockBehind(); lag > maxClockLag {
 		cause = fmt.Errorf("the clock is %s behind the ledger", lag.Round(time.Second))
 	}
 	e.flip(keyClock, &e.gates.clock, cause)

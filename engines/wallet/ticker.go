@@ -31,28 +31,30 @@ func (e *Engine) sample(ctx context.Context) error {
 	e.sampleQueue()
 	e.flip(keyAuth, &e.gates.auth, content(e.authReady))
 	e.flip(keyPolicy, &e.gates.policy, content(e.policyReady))
+	var unread error
 	if e.ledgerTime.Load() == 0 {
-		if err := e.readLedgerTime(ctx); err != nil {
-			return err
+		if unread = e.readLedgerTime(ctx); ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 	}
-	e.sampleClock()
+	e.sampleClock(unread)
 	e.link.pace.measure()
 	return nil
 }
 
-// readLedgerTime learns the time of the ledger from its last batch, before anything is committed. A ledger that cannot be read now is asked
-// again at the next tick.
+// readLedgerTime learns the time of the ledger from its last batch, before anything is committed; a ledger without one has none. One that cannot
+// be read now is asked again at the next tick.
 func (e *Engine) readLedgerTime(ctx context.Context) error {
 	head, err := readOnce(ctx, e.link, opHead, e.ledger.Head)
-	if err == nil && head.Batches > 0 {
-		last, err := readOnce(ctx, e.link, opRoots, func(ctx context.Context) ([]record.Batch, error) { return e.ledger.Roots(ctx, head.Batches-1, 1) })
-		if err == nil && len(last) == 1 {
-			e.sawLedgerTime(last[0].At)
-		}
+	if err != nil || head.Batches == 0 {
+		return err
 	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	last, err := readOnce(ctx, e.link, opRoots, func(ctx context.Context) ([]record.Batch, error) { return e.ledger.Roots(ctx, head.Batches-1, 1) })
+	if err != nil {
+		return err
+	}
+	for i := range last {
+		e.sawLedgerTime(last[i].At)
 	}
 	return nil
 }
