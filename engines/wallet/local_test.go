@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -50,15 +51,18 @@ func (n *node) boot(t testing.TB, opts ...option) {
 	n.rig = &rig{t: t, cfg: DefaultConfig(), metrics: obs.NewMetrics(), model: ledgertest.NewModel(nil)}
 	r := n.rig
 	r.cfg.ReqTimeout, r.cfg.Retry.RPCTimeout, r.cfg.NoncePipeline = seconds(60), seconds(10), 1024
+	r.board, r.now = obs.NewBoard(r.metrics), time.Now
+	r.catalog = flow.NewCatalog(r.metrics, nil)
+	now := func() time.Time { return r.now() } // which an option may change
+	n.store = store.New(store.DefaultConfig(), store.Options{Path: n.path, Catalog: r.catalog, Metrics: r.metrics, Now: now})
+	n.local = ledger.New(ledger.DefaultConfig(), ledger.Deps{Catalog: r.catalog, Store: n.store, Metrics: r.metrics, Board: r.board, Now: now})
+	r.client = n.local
 	for _, o := range opts {
 		o(r)
 	}
-	r.board = obs.NewBoard(r.metrics)
-	r.catalog = flow.NewCatalog(r.metrics, nil)
-	n.store = store.New(store.DefaultConfig(), store.Options{Path: n.path, Catalog: r.catalog, Metrics: r.metrics})
-	n.local = ledger.New(ledger.DefaultConfig(), ledger.Deps{Catalog: r.catalog, Store: n.store, Metrics: r.metrics, Board: r.board})
-	r.client = n.local
-	r.e = New(r.cfg, Deps{Catalog: r.catalog, Ledger: n.local, Metrics: r.metrics, Board: r.board, StallAfter: func() time.Duration { return time.Minute }})
+	r.e = New(r.cfg, Deps{
+		Catalog: r.catalog, Ledger: r.client, Metrics: r.metrics, Board: r.board, Now: now, StallAfter: func() time.Duration { return time.Minute },
+	})
 	r.sup = flow.NewSupervisor(context.Background(), r.catalog, flow.Hooks{})
 	if err := errors.Join(n.store.Open(context.Background()), n.store.Prepare(context.Background()), r.e.Open()); err != nil {
 		t.Fatal(err)
@@ -90,6 +94,18 @@ func (n *node) halt() {
 	_ = n.model.Close(context.Background())
 	if err = errors.Join(err, n.store.Close()); err != nil {
 		n.t.Errorf("halt: %v", err)
+	}
+}
+
+// die leaves of the process what it has written, in another file, so that this one can be closed.
+func (n *node) die() {
+	n.stopped = true
+	n.rig.die()
+	written, err := os.ReadFile(n.path)
+	n.path += "+"
+	err = errors.Join(err, os.WriteFile(n.path, written, 0o600), n.local.Close(context.Background()), n.store.Close(), n.model.Close(context.Background()))
+	if err != nil {
+		n.t.Fatal(err)
 	}
 }
 

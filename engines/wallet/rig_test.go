@@ -35,7 +35,8 @@ type rig struct {
 	e       *Engine
 	stall   time.Duration // of the ledger's calls; long, so that a busy machine is not taken for a stalled ledger
 	skew    atomic.Int64  // added to the wall clock, ns
-	issued  uint64        // last nonce of ron's issuance account
+	now     func() time.Time
+	issued  uint64 // last nonce of ron's issuance account
 	stopped bool
 }
 
@@ -52,6 +53,12 @@ func over(wrap func(ledger.Client) ledger.Client) option {
 	return func(r *rig) { r.client = wrap(r.client) }
 }
 
+// on puts the wallet on a model that was there before.
+func on(m *ledgertest.Model) option { return func(r *rig) { r.model, r.client = m, m } }
+
+// by has the node see another wall clock.
+func by(now func() time.Time) option { return func(r *rig) { r.now = now } }
+
 // newRig wires all and starts nothing.
 func newRig(t testing.TB, opts ...option) *rig {
 	t.Helper()
@@ -62,6 +69,7 @@ func newRig(t testing.TB, opts ...option) *rig {
 		t.Fatal(err)
 	}
 	r.client = r.model
+	r.now = func() time.Time { return time.Now().Add(time.Duration(r.skew.Load())) }
 	for _, o := range opts {
 		o(r)
 	}
@@ -72,8 +80,7 @@ func newRig(t testing.TB, opts ...option) *rig {
 	r.catalog = flow.NewCatalog(r.metrics, r.log)
 	r.e = New(r.cfg, Deps{
 		Catalog: r.catalog, Ledger: r.client, Metrics: r.metrics, Board: r.board, Log: r.log,
-		StallAfter: func() time.Duration { return r.stall },
-		Now:        func() time.Time { return time.Now().Add(time.Duration(r.skew.Load())) },
+		StallAfter: func() time.Duration { return r.stall }, Now: r.now,
 	})
 	if err := r.e.Open(); err != nil {
 		t.Fatal(err)
@@ -125,6 +132,14 @@ func (r *rig) stop() {
 	_ = r.e.work.Discard("test")
 	r.e.Close()
 	_ = r.client.Close(context.Background())
+}
+
+// die is the end of a process that was not asked to stop: nothing is drained, and what is answered reaches nobody.
+func (r *rig) die() {
+	r.stopped = true
+	r.sup.Close()
+	_ = r.e.work.Discard("test")
+	r.e.Close()
 }
 
 // alice may do everything.

@@ -40,31 +40,78 @@ func fromEnv(t *testing.T, key string, otherwise int) int {
 	return n
 }
 
-// sim is one run: clients that each own an account send requests through a wallet over a bad wire, and ask again until they know.
+// sim is one run: clients that each own an account send requests through a wallet over a bad wire, to a process that ends and begins again, by a
+// clock that is turned, and ask again until they know.
 type sim struct {
-	r    *rig
-	wire *ledgertest.Faulty
-	seed uint64
-	ops  int
+	t       *testing.T
+	seed    uint64
+	ops     int
+	faults  ledgertest.Faults
+	crashes func(key string, sent int) moment
+	ground  ground
+	wall    wall
+	turns   int // of the clock
 
 	mu      sync.Mutex
 	known   map[string]told // by key
 	refused map[string]bool // by key
+	sent    map[string]int  // how often a burst that begins with the request of a key was put to the ledger
+	now     *life           // nil while none is up
+	up      chan struct{}   // closed when one is
+	calm    bool            // no more end
+	crashed int
+	lives   int            // with the one who begins them
+	after   sync.WaitGroup // what goes on beside the clients
 }
 
 // told is what a client was given for a request.
 type told struct {
 	body []byte // the receipt, or the results of a batch
-	ask  func() (Answer, error)
+	ask  func(*life) (Answer, error)
 }
+
+func newSim(t *testing.T, seed uint64, ops int) *sim {
+	s := &sim{
+		t: t, seed: seed, ops: ops, known: map[string]told{}, refused: map[string]bool{}, sent: map[string]int{}, up: make(chan struct{}),
+		crashes: func(string, int) moment { return never },
+	}
+	s.ground = newOnModel(t, s.wall.now)
+	return s
+}
+
+// configure is the wallet's configuration: a day's ceiling that is met now and then, and no chance that is not of the seed.
+func (s *sim) configure(r *rig) {
+	r.cfg.BalanceCacheBytes, r.cfg.Retry.Jitter = 1<<20, 0
+	r.cfg.MaxAmountPerOp, r.cfg.DailyCeiling = amountOf(200), amountOf(simDaily)
+}
+
+// simDaily is what an account may spend in a day.
+const simDaily = 600
 
 // didSomething is in every answer but that of a batch of which nothing was done: of that nothing is kept.
 var didSomething = []byte(`"txid"`)
 
+// errGone is what a client gets whose process has ended: no answer.
+var errGone = unavailable(true)
+
+// ask sends a request once to the process that runs.
+func (s *sim) ask(send func(*life) (Answer, error)) (Answer, error) {
+	l, late := s.alive(), s.wall.mustShow()
+	a, err := send(l)
+	if l.ctx.Err() != nil {
+		return Answer{}, errGone
+	}
+	if late && err == nil {
+		s.t.Errorf("seed %d: done while the clock is %s behind: %s", s.seed, s.wall.lag(), a.Body)
+	}
+	return a, err
+}
+
 // until asks with one key, whose first nonce is given, until the answer is final.
-func (s *sim) until(key string, nonce uint64, ask func() (Answer, error)) (Answer, error) {
+func (s *sim) until(key string, nonce uint64, ask func(*life) (Answer, error)) (Answer, error) {
+	d, began := s.dice("again "+key, 0), s.wall.ledgerTime()
 	for n := 0; ; n++ {
-		a, err := ask()
+		a, err := s.ask(ask)
 		if err == nil {
 			s.mu.Lock()
 			s.known[key] = told{a.Body, ask}
@@ -72,18 +119,23 @@ func (s *sim) until(key string, nonce uint64, ask func() (Answer, error)) (Answe
 			return a, nil
 		}
 		var reject *ledger.Reject
-		if errors.As(err, &reject) && reject.Code == record.NonceReused && !s.overtaken(key, nonce) {
-			s.r.t.Errorf("seed %d: %s was done, and its answer is lost", s.seed, key)
+		if errors.As(err, &reject) && reject.Code == record.NonceReused && !s.overtaken(key, nonce) && !s.lapsed(began) {
+			s.t.Errorf("seed %d: %s was done, and its answer is lost", s.seed, key)
 		}
 		if errors.As(err, &reject) || !CodeOf(err).Retryable {
 			return a, err
 		}
 		if n == 500 {
-			s.r.t.Errorf("seed %d: %s does not converge: %v", s.seed, key, err)
+			s.t.Errorf("seed %d: %s does not converge: %v", s.seed, key, err)
 			return a, err
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(50*time.Millisecond + time.Duration(d.Int64N(int64(100*time.Millisecond))))
 	}
+}
+
+// lapsed says whether a key that was first used then does not count any more.
+func (s *sim) lapsed(at time.Time) bool {
+	return s.wall.ledgerTime().Sub(at) >= DefaultConfig().IdempotencyTTL.D()
 }
 
 // overtaken says whether the nonce that key wanted was used by another request of its client: one that was refused, and of which the wire
@@ -125,14 +177,7 @@ func (s *sim) client(c int) {
 		switch d.IntN(6) {
 		case 0:
 			ops := []Request{q, transfer(mine, other, 1+d.Uint64N(200), next+1), transfer(mine, other, 1, next+2)}
-			whole := d.IntN(2) == 0 // the same each time it is asked
-			a, err := s.until(key, next, func() (Answer, error) { return s.r.e.Batch(context.Background(), alice, key, "", whole, ops) })
-			if err != nil || !bytes.Contains(a.Body, didSomething) {
-				s.refuse(key, true)
-			}
-			if code(err) == "IDEMPOTENCY_CONFLICT" {
-				s.r.t.Errorf("seed %d: %s, asked again, is taken for something else", s.seed, key)
-			}
+			s.batch(key, next, d.IntN(2) == 0, ops)
 			continue
 		case 1:
 			q.Op, q.ExpiresIn = record.OpHold, time.Hour
@@ -141,150 +186,92 @@ func (s *sim) client(c int) {
 				q, open = Request{Op: record.OpCapture, Hold: open[0], Amount: amountOf(1)}, open[1:]
 			}
 		}
-		a, err := s.until(key, next, func() (Answer, error) { return s.r.post(key, q) })
+		a, err := s.until(key, next, func(l *life) (Answer, error) { return l.r.e.Post(l.ctx, alice, key, "", q) })
 		if err != nil {
 			s.refuse(key, false)
 		}
 		if err == nil && q.Op == record.OpHold {
-			open = append(open, parse(s.r.t, a.Body).id(s.r.t))
+			open = append(open, parse(s.t, a.Body).id(s.t))
 		}
+	}
+}
+
+func (s *sim) batch(key string, next uint64, whole bool, ops []Request) {
+	a, err := s.until(key, next, func(l *life) (Answer, error) { return l.r.e.Batch(l.ctx, alice, key, "", whole, ops) })
+	if err != nil || !bytes.Contains(a.Body, didSomething) {
+		s.refuse(key, true)
+	}
+	if code(err) == "IDEMPOTENCY_CONFLICT" {
+		s.t.Errorf("seed %d: %s, asked again, is taken for something else", s.seed, key)
 	}
 }
 
 // next asks for an account's next nonce until it is told.
 func (s *sim) next(account string) uint64 {
+	d := s.dice("next "+account, 0)
 	for {
-		if a, err := s.r.e.Account(context.Background(), alice, account); err == nil {
+		l := s.alive()
+		if a, err := l.r.e.Account(l.ctx, alice, account); err == nil && l.ctx.Err() == nil {
 			return a.NextNonce
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(50*time.Millisecond + time.Duration(d.Int64N(int64(100*time.Millisecond))))
 	}
 }
 
-// check compares what the clients know with the journal: every receipt is in it, in the same bytes, asking again changes nothing, and no
-// money was made or lost.
-func (s *sim) check() {
-	t := s.r.t
-	total := uint64(0)
+// fund gives the clients their money, past the wallet.
+func (s *sim) fund() {
 	for c := range simClients {
-		v, err := s.r.model.Balance(context.Background(), name(c), "ron", 0)
-		if err != nil {
-			t.Fatal(err)
+		outs, err := s.ground.truth().Commit(context.Background(), []ledger.Op{{
+			Code: record.OpIssue, To: name(c), Asset: "ron", Amount: amountOf(500), Nonce: uint64(c + 1), Principal: "test",
+		}})
+		if err != nil || outs[0].Reject != nil {
+			s.t.Fatalf("fund: %+v, %v", outs, err)
 		}
-		_, lo := v.Posted.Parts()
-		total += lo
-	}
-	if total != simClients*500 {
-		t.Errorf("seed %d: %d in all, want %d", s.seed, total, simClients*500)
-	}
-	for key, told := range s.known {
-		if !bytes.Contains(told.body, didSomething) {
-			continue
-		}
-		s.repeat(key, told)
-		body := told.body
-		if body[2] == 'r' { // results of a batch
-			continue
-		}
-		again, err := s.r.e.Tx(context.Background(), alice, parse(t, body).id(t))
-		for n := 0; err != nil && CodeOf(err).Retryable && n < 100; n++ {
-			time.Sleep(100 * time.Millisecond)
-			again, err = s.r.e.Tx(context.Background(), alice, parse(t, body).id(t))
-		}
-		if err != nil || string(again) != string(body) {
-			t.Errorf("seed %d: %s: the journal has %s, %v; the client has %s", s.seed, key, again, err, body)
-		}
-	}
-	s.balance()
-}
-
-// repeat asks once more for what is known.
-func (s *sim) repeat(key string, was told) {
-	again, err := was.ask()
-	for n := 0; err != nil && CodeOf(err).Retryable && n < 500; n++ {
-		time.Sleep(100 * time.Millisecond)
-		again, err = was.ask()
-	}
-	if err != nil || !again.Replayed || string(again.Body) != string(was.body) {
-		s.r.t.Errorf("seed %d: %s was answered\n%s, and again, replayed %t, %v:\n%s", s.seed, key, was.body, again.Replayed, err, again.Body)
+		s.wall.saw(outs)
 	}
 }
 
-// balance adds up the journal, record by record, and compares the sums with the ledger's own.
-func (s *sim) balance() {
-	have, keys := map[string]int64{}, map[string]int{}
-	for c := range simClients {
-		for _, e := range s.history(name(c)) {
-			if e.Receipt.Op == record.OpHold {
-				continue
-			}
-			_, lo := e.Receipt.Amount.Parts()
-			if e.Debit {
-				have[name(c)] -= int64(lo)
-				if e.Receipt.Idem != "" {
-					keys[e.Receipt.Idem]++
-				}
-			} else {
-				have[name(c)] += int64(lo)
-			}
-		}
+// run is the whole of it; clock says whether the clock is turned.
+func (s *sim) run(clock bool) {
+	s.begin()
+	s.fund()
+	stop := make(chan struct{})
+	var clients, turner sync.WaitGroup
+	if clock {
+		turner.Go(func() { s.turnClock(stop) })
 	}
 	for c := range simClients {
-		v, _ := s.r.model.Balance(context.Background(), name(c), "ron", 0)
-		if _, lo := v.Posted.Parts(); have[name(c)] != int64(lo) {
-			s.r.t.Errorf("seed %d: the journal of %s adds up to %d, its balance is %d", s.seed, name(c), have[name(c)], lo)
-		}
+		clients.Go(func() { s.client(c) })
 	}
-	for key, n := range keys {
-		if n > 1 {
-			s.r.t.Errorf("seed %d: %s was done %d times", s.seed, key, n)
-		}
-	}
+	clients.Wait()
+	close(stop)
+	turner.Wait()
+	l := s.settle()
+	s.check(l)
+	l.r.stop()
+	l.end()
 }
 
-// history is all that was done with an account.
-func (s *sim) history(account string) (all []ledger.Entry) {
-	q := ledger.HistoryQuery{Account: account, Asset: "ron", Limit: ledger.MaxHistory}
-	for {
-		page, err := s.r.model.History(context.Background(), q)
-		if err != nil {
-			s.r.t.Error(err)
-			return all
-		}
-		all = append(all, page.Entries...)
-		if q.Cursor = page.Next; q.Cursor == "" {
-			return all
-		}
-	}
-}
-
-// Over a wire that stalls, loses, repeats and delays, on a ledger that is away at times: what is told is what is in the journal, once.
+// Over a wire that stalls, loses, repeats and delays, on a ledger that is away at times, in a process that ends at any boundary of a command and
+// by a clock that jumps: what is told is what is in the journal, once.
 func TestSimulation(t *testing.T) {
 	seeds, first := fromEnv(t, "WALLET_SIM_SEEDS", simSeeds), 0
 	if one := fromEnv(t, "WALLET_SIM_SEED", -1); one >= 0 {
 		first, seeds = one, 1
 	}
 	ops := fromEnv(t, "WALLET_SIM_OPS", simOps)
+	crashed, turns := 0, 0
 	for seed := first; seed < first+seeds; seed++ {
 		synctest.Test(t, func(t *testing.T) {
-			s := &sim{seed: uint64(seed), ops: ops, known: map[string]told{}, refused: map[string]bool{}}
-			s.r = newRig(t, with(func(c *Config) { c.BalanceCacheBytes = 1 << 20 }), over(func(c ledger.Client) ledger.Client {
-				s.wire = ledgertest.NewFaulty(c, ledgertest.Storm(s.seed))
-				return s.wire
-			})).start()
-			for c := range simClients {
-				s.r.fund(name(c), 500)
-			}
-			var wg sync.WaitGroup
-			for c := range simClients {
-				wg.Go(func() { s.client(c) })
-			}
-			wg.Wait()
-			s.check()
-			s.r.stop()
+			s := newSim(t, uint64(seed), ops)
+			s.faults = ledgertest.Storm(s.seed)
+			s.crashes = s.drawn([]float64{0, .01, .03, .08}[seed%4])
+			s.run(seed/4%2 == 1)
+			crashed, turns = crashed+s.crashed, turns+s.turns
 		})
 		if t.Failed() {
 			t.Fatalf("again with WALLET_SIM_SEED=%d WALLET_SIM_OPS=%d go test -run TestSimulation ./engines/wallet", seed, ops)
 		}
 	}
+	t.Logf("%d seeds: the process ended %d times, the clock was turned %d times", seeds, crashed, turns)
 }

@@ -1,0 +1,183 @@
+package wallet
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"regexp"
+	"slices"
+	"time"
+
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/record"
+)
+
+// check compares what the clients know with the journal: every receipt is in it, in the same bytes, asking again changes nothing, and no
+// money was made or lost.
+func (s *sim) check(l *life) {
+	total := uint64(0)
+	for c := range simClients {
+		total += s.posted(c)
+	}
+	if total != simClients*500 {
+		s.t.Errorf("seed %d: %d in all, want %d", s.seed, total, simClients*500)
+	}
+	for key, told := range s.known {
+		if !bytes.Contains(told.body, didSomething) {
+			continue
+		}
+		s.repeat(key, told)
+		if told.body[2] != 'r' { // results of a batch
+			s.find(l, key, told.body)
+		}
+	}
+	s.balance()
+	s.stamps()
+	for c := range simClients {
+		s.times(c)
+	}
+}
+
+// posted is the balance of a client, as the ledger has it.
+func (s *sim) posted(c int) uint64 {
+	v, err := s.ground.truth().Balance(context.Background(), name(c), "ron", 0)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, lo := v.Posted.Parts()
+	return lo
+}
+
+// find asks for a receipt by its id.
+func (s *sim) find(l *life, key string, body []byte) {
+	id := parse(s.t, body).id(s.t)
+	again, err := l.r.e.Tx(l.ctx, alice, id)
+	for n := 0; err != nil && CodeOf(err).Retryable && n < 100; n++ {
+		time.Sleep(100 * time.Millisecond)
+		again, err = l.r.e.Tx(l.ctx, alice, id)
+	}
+	if err != nil || string(again) != string(body) {
+		s.t.Errorf("seed %d: %s: the journal has %s, %v; the client has %s", s.seed, key, again, err, body)
+	}
+}
+
+// What is in a receipt.
+var (
+	stampIn = regexp.MustCompile(`"ts":"([^"]*)"`)
+	nonceIn = regexp.MustCompile(`"nonce":[0-9]+`)
+)
+
+// repeat asks once more for what is known. After the time of its key it is new: what was done then is not done again, since it has used up its
+// nonce or its hold, and of a batch only what was refused may be.
+func (s *sim) repeat(key string, was told) {
+	again, err := s.ask(was.ask)
+	for n := 0; err != nil && CodeOf(err).Retryable && n < 500; n++ {
+		time.Sleep(100 * time.Millisecond)
+		again, err = s.ask(was.ask)
+	}
+	at, bad := time.Parse(time.RFC3339, string(stampIn.FindSubmatch(was.body)[1]))
+	if bad != nil {
+		s.t.Fatal(bad)
+	}
+	if s.lapsed(at) {
+		used := nonceIn.FindAllString(string(was.body), -1)
+		done := nonceIn.FindAllString(string(again.Body), -1)
+		if err == nil && (len(used) == 0 || slices.ContainsFunc(done, func(n string) bool { return slices.Contains(used, n) })) {
+			s.t.Errorf("seed %d: %s is done again after its time: %s", s.seed, key, again.Body)
+		}
+		return
+	}
+	if err != nil || !again.Replayed || string(again.Body) != string(was.body) {
+		s.t.Errorf("seed %d: %s was answered\n%s, and again, replayed %t, %v:\n%s", s.seed, key, was.body, again.Replayed, err, again.Body)
+	}
+}
+
+// balance adds up the journal, record by record, and compares the sums with the ledger's own.
+func (s *sim) balance() {
+	have, keys := map[string]int64{}, map[string]int{}
+	for c := range simClients {
+		for _, e := range s.history(name(c)) {
+			_, lo := e.Receipt.Amount.Parts()
+			switch {
+			case e.Debit && e.Receipt.Idem != "":
+				keys[e.Receipt.Idem]++
+				fallthrough
+			case e.Debit:
+				lo = -lo
+			}
+			if e.Receipt.Op != record.OpHold && e.Receipt.Op != record.OpExpire {
+				have[name(c)] += int64(lo)
+			}
+		}
+	}
+	for c := range simClients {
+		if lo := s.posted(c); have[name(c)] != int64(lo) {
+			s.t.Errorf("seed %d: the journal of %s adds up to %d, its balance is %d", s.seed, name(c), have[name(c)], lo)
+		}
+	}
+	for key, n := range keys {
+		if n > 1 {
+			s.t.Errorf("seed %d: %s was done %d times", s.seed, key, n)
+		}
+	}
+}
+
+// stamps sees that the ledger's time grows with every batch, whatever the clock does.
+func (s *sim) stamps() {
+	roots, err := s.ground.truth().Roots(context.Background(), 0, ledger.MaxRoots)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i := 1; i < len(roots); i++ {
+		if roots[i].At <= roots[i-1].At {
+			s.t.Errorf("seed %d: batch %d is of %d, the one before of %d", s.seed, roots[i].No, roots[i].At, roots[i-1].At)
+		}
+	}
+}
+
+// times judges what a client paid by the ledger's time: no day's ceiling is passed, and no hold is taken from when it is over.
+func (s *sim) times(c int) {
+	paid, holds := map[int64]uint64{}, map[record.TxID]record.Receipt{}
+	day := func(at int64) int64 { return at / int64(24*time.Hour) }
+	for _, e := range slices.SortedFunc(slices.Values(s.history(name(c))), func(a, b ledger.Entry) int { return cmp.Compare(a.Receipt.Seq, b.Receipt.Seq) }) {
+		r := e.Receipt
+		_, amount := r.Amount.Parts()
+		of := holds[r.Hold]
+		_, held := of.Amount.Parts()
+		switch {
+		case !e.Debit:
+		case r.Op == record.OpHold:
+			holds[r.TxID] = r
+			fallthrough
+		case r.Op == record.OpTransfer:
+			if paid[day(r.At)] += amount; paid[day(r.At)] > simDaily {
+				s.t.Errorf("seed %d: %s pays %d in a day", s.seed, name(c), paid[day(r.At)])
+			}
+		case r.Op == record.OpCapture:
+			if r.At >= of.At+int64(time.Hour) {
+				s.t.Errorf("seed %d: %s is taken from a hold that is over", s.seed, r.TxID)
+			}
+			if day(r.At) == day(of.At) {
+				paid[day(r.At)] -= held - amount
+			}
+		case r.Op == record.OpExpire && day(r.At) == day(of.At):
+			paid[day(r.At)] -= held
+		}
+	}
+}
+
+// history is all that was done with an account.
+func (s *sim) history(account string) (all []ledger.Entry) {
+	q := ledger.HistoryQuery{Account: account, Asset: "ron", Limit: ledger.MaxHistory}
+	for {
+		page, err := s.ground.truth().History(context.Background(), q)
+		if err != nil {
+			s.t.Error(err)
+			return all
+		}
+		all = append(all, page.Entries...)
+		if q.Cursor = page.Next; q.Cursor == "" {
+			return all
+		}
+	}
+}
