@@ -212,6 +212,29 @@ func TestAfterTTL(t *testing.T) {
 	})
 }
 
+// A key lives by the ledger's time: on a wall clock that was set back, within what is let pass, it is not given another while.
+func TestTTLIsOfTheLedger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var clock wall
+		r := newRig(t, on(newOnModel(t, clock.now).model), by(clock.now), with(func(c *Config) { c.IdempotencyTTL = seconds(60) })).start()
+		r.fund("alice", 100)
+		first := r.must("k", transfer("alice", "bo", 1, 1))
+		time.Sleep(55 * time.Second)
+		if a, err := r.post("k", transfer("alice", "bo", 1, 1)); err != nil || !a.Replayed {
+			t.Errorf("before its time is over: %+v, %v", a, err)
+		}
+		clock.turn(8 * time.Second)
+		r.fund("carol", 1)
+		clock.turn(-8 * time.Second)
+		synctest.Wait()
+		var reject *ledger.Reject
+		if a, err := r.post("k", transfer("alice", "bo", 1, 1)); !errors.As(err, &reject) || reject.Code != record.NonceReused || reject.Committed != first.id(t) {
+			t.Errorf("after it: %s, %v", a.Body, err)
+		}
+		r.stop()
+	})
+}
+
 func TestPrincipalsAreApart(t *testing.T) {
 	r := newRig(t).start()
 	r.fund("alice", 100)

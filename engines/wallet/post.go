@@ -143,8 +143,10 @@ func boundedBy(ctx context.Context, d time.Duration) (context.Context, context.C
 	return context.WithTimeout(ctx, d)
 }
 
-// oldest is the time before which a key does not count any more.
-func (e *Engine) oldest() int64 { return e.now().Add(-e.live().IdempotencyTTL.D()).UnixNano() }
+// oldest is the time before which a key does not count any more. The ledger's time goes on from its last batch if the wall clock is behind that.
+func (e *Engine) oldest() int64 {
+	return max(e.now().UnixNano(), int64(e.ledgerTime.Load())) - int64(e.live().IdempotencyTTL)
+}
 
 // joinError says why a caller may not wait for its key.
 func joinError(err error) error {
