@@ -135,16 +135,19 @@ func (p *payer) look(t *testing.T, c *client.Client) {
 	p.told = nil
 	p.mu.Unlock()
 	for _, d := range told {
-		var got client.Posted
-		err := fmt.Errorf("not yet")
-		for n := 0; err != nil && n < 1000; n++ { // a node that has just started may be busy with those who wait
-			if got, err = c.Transfer(t.Context(), d.key, d.body); err != nil && !client.Retryable(err) {
-				break
-			}
-		}
+		got, err := d.again(t, c)
 		if err != nil || !got.Replayed || !bytes.Equal(got.Raw, d.receipt) {
 			t.Errorf("payment %s was answered\n%s, and now %v, replayed %t:\n%s", d.key, d.receipt, err, got.Replayed, got.Raw)
 			return
+		}
+	}
+}
+
+// again sends a payment once more. A node that has just started may be busy with those who wait, or have a slow disk.
+func (d paid) again(t *testing.T, c *client.Client) (got client.Posted, err error) {
+	for late := time.Now().Add(20 * time.Second); ; _ = sleep(t.Context(), time.Millisecond) {
+		if got, err = c.Transfer(t.Context(), d.key, d.body); err == nil || !client.Retryable(err) || time.Now().After(late) {
+			return got, err
 		}
 	}
 }
