@@ -26,7 +26,7 @@ func (v *file) derived() {
 			return
 		}
 	}
-	for _, part := range []func(){d.records, d.states, d.names, d.holds, d.onces, d.marks, d.nodes, d.keys} {
+	for _, part := range []func(){d.recents, d.records, d.states, d.names, d.holds, d.onces, d.marks, d.nodes, d.keys} {
 		if part(); v.err != nil || v.rep.full() {
 			return
 		}
@@ -45,6 +45,7 @@ func (v *file) table(where string, seq uint64, format string, args ...any) {
 type derived struct {
 	*file
 	over    *overlay
+	older   olderRows
 	flushed tables.Flushed
 	totals  map[uint32]*totals
 	ends    ends
@@ -55,6 +56,7 @@ type derived struct {
 // records looks from each record at what it must have left: names, holds and permanent ids are never taken back.
 func (d *derived) records() {
 	for seq, rec := range tables.Records(d.r, 1, d.chain.seq+1) {
+		d.older.take(d, rec)
 		switch rec.Op {
 		case record.OpOpen:
 			d.opened(rec)
@@ -75,6 +77,7 @@ func (d *derived) records() {
 			return
 		}
 	}
+	d.older.end(d)
 }
 
 func (d *derived) opened(rec *record.Record) {

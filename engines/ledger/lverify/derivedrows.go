@@ -12,7 +12,7 @@ func issuance(asset string) string { return engines.IssuanceAccount(asset) }
 // states checks accounts and balances: those of the file row by row, then those that are not flushed.
 func (d *derived) states() {
 	met := map[tables.StateKey]bool{} // of those that are not flushed
-	for k, row := range tables.States(d.r, tables.StateKey{}) {
+	for k, row := range d.newest() {
 		if k.Asset == 0 {
 			if _, newer := d.over.accounts[k.Account]; newer {
 				met[k] = true
@@ -239,7 +239,7 @@ func (d *derived) marks() {
 			return
 		}
 	}
-	for k, row := range tables.States(d.r, tables.StateKey{}) {
+	for k, row := range d.newest() {
 		for n := uint64(1); n <= row.Balance.Postings/tables.MarkEvery; n++ {
 			if _, ok := tables.GetMark(d.r, tables.MarkKey{StateKey: k, N: n}); !ok {
 				d.table("marks", row.Balance.State.LastSeq, "account %d, asset %d: mark %d is missing", k.Account, k.Asset, n)

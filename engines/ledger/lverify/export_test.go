@@ -28,7 +28,7 @@ func exported(t testing.TB, seed uint64, n int) ([]byte, record.Head, tables.Sto
 	var all []row
 	f.view(func(r store.Reader) {
 		key, _ = tables.GetStoreKey(r)
-		all = rows(r)
+		all = athome(t, rows(r))
 	})
 	return f.export(), head, key, all
 }

@@ -30,6 +30,7 @@ type file struct {
 	clock *ledgertest.Clock
 	s     *store.Store
 	l     *ledger.Local // nil: the file has no ledger that runs
+	dice  *ledgertest.Dice
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
 	tick  atomic.Pointer[func()] // unless nil, called whenever the store asks for the time, as for each group
@@ -118,22 +119,9 @@ func (f *file) close() {
 // fill does n calls as a seed says, and settles once.
 func (f *file) fill(seed uint64, n int) {
 	f.t.Helper()
-	do := func(ops ...ledger.Op) []ledger.Outcome {
-		f.clock.Advance(time.Second)
-		outs, err := f.l.Commit(f.t.Context(), ops)
-		if err != nil {
-			f.t.Fatal(err)
-		}
-		return outs
-	}
-	do(ledger.Op{Code: record.OpAsset, Asset: "ron"})
-	d := ledgertest.NewDice(seed)
-	for range n {
-		ops := d.Call()
-		for i, out := range do(ops...) {
-			d.Note(ops[i], out)
-		}
-	}
+	f.do(ledger.Op{Code: record.OpAsset, Asset: "ron"})
+	f.dice = ledgertest.NewDice(seed)
+	f.calls(n)
 	once := ledger.Once{Domain: "payout", ID: "epoch 1", Digest: b3.Sum([]byte("epoch 1")), Guard: ledger.Guard{Key: "tenant", Owner: "run"}}
 	out, err := f.l.Settle(f.t.Context(), once, []ledger.Op{
 		{Code: record.OpIssue, To: "pool", Asset: "ron", Amount: engines.AmountOf(0, 70)},
@@ -142,6 +130,27 @@ func (f *file) fill(seed uint64, n int) {
 	if err != nil || out.Reject != nil {
 		f.t.Fatalf("settle: %v, %v", out.Reject, err)
 	}
+}
+
+// calls does n more.
+func (f *file) calls(n int) {
+	f.t.Helper()
+	for range n {
+		ops := f.dice.Call()
+		for i, out := range f.do(ops...) {
+			f.dice.Note(ops[i], out)
+		}
+	}
+}
+
+func (f *file) do(ops ...ledger.Op) []ledger.Outcome {
+	f.t.Helper()
+	f.clock.Advance(time.Second)
+	outs, err := f.l.Commit(f.t.Context(), ops)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return outs
 }
 
 func (f *file) flush() {

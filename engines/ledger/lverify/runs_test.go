@@ -96,7 +96,7 @@ func TestVerifyMarks(t *testing.T) {
 	}
 	f.flush()
 	var all []row
-	f.view(func(r store.Reader) { all = rows(r) })
+	f.view(func(r store.Reader) { all = athome(t, rows(r)) })
 	f.close()
 	f.open(false)
 	if err := lverify.Rebuild(t.Context(), f.s, lverify.Options{}); err != nil {

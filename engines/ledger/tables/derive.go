@@ -121,7 +121,7 @@ func (b *Balance) Mark(k StateKey) (Mark, bool) {
 }
 
 func (c *Changes) account(rec *record.Record, f Former) {
-	if rec.Op != record.OpOpen && rec.Op != record.OpFlags && rec.Nonce == 0 {
+	if !ChangesAccount(rec) {
 		return
 	}
 	if a, changed := f.Account(rec.From).After(rec); changed {
@@ -129,7 +129,12 @@ func (c *Changes) account(rec *record.Record, f Former) {
 	}
 }
 
-// After is the account rec.From after rec, unless a has seen that already.
+// ChangesAccount tells whether rec changes the account rec.From apart from its balances: opens it, sets its flags or uses a nonce of it.
+func ChangesAccount(rec *record.Record) bool {
+	return rec.Op == record.OpOpen || rec.Op == record.OpFlags || rec.Nonce != 0
+}
+
+// After is the account rec.From after rec, which changes it, unless a has seen that already.
 func (a Account) After(rec *record.Record) (after Account, changed bool) {
 	if rec.Seq <= a.LastSeq {
 		return a, false
