@@ -11,8 +11,8 @@
 //     rows of one account or balance the one in ledger/recent is the newer, and the other is what the records made once.
 //  4. A finding names the record or the batch and says what differs. Damage never panics, whatever it is.
 //  5. Memory: 17 bytes an account, some 60 MB for states, 200 bytes a row that two tables have, 150 bytes a hold that is open, and what a crash
-//     left unflushed. An export needs some
-//     450 bytes for each account and asset in it, since it has no table to look back into. Neither trusts a count that it reads.
+//     left unflushed. An export needs some 450 bytes for each account and asset in it, since it has no table to look back into. Neither
+//     trusts a count that it reads.
 //  6. An import makes the same records, batches and roots as its export has, in an empty ledger or in one that is how the export begins.
 //  7. A check of the newest batches proves them and takes the past from the journal and, where a row is older than they are, from the tables:
 //     a nonce used, a flag set or a state followed before them may go unseen, and only the whole check ends every doubt.

@@ -43,12 +43,7 @@ func TestRebuildIsLiveState(t *testing.T) {
 
 // A rebuild that is killed at any of its commands leaves a ledger that opens and runs, knows all keys, and can be rebuilt.
 func TestRebuildKilledAtEachCommand(t *testing.T) {
-	src := newFile(t).open(true)
-	src.fill(21, 40)
-	src.flush()
-	var want []row
-	src.view(func(r store.Reader) { want = rows(r) })
-	src.close()
+	want, _ := apart(t, 21)
 	for n := 1; ; n++ {
 		f := newFile(t).open(false)
 		f.clock.Advance(time.Hour)
