@@ -64,6 +64,13 @@ func TestHostileBodies(t *testing.T) {
 		if got := sum(t, r.metrics, "rejected_total", "reason", tt.reason, "service", "registry"); got != 1 || r.reg.calls != 0 {
 			t.Errorf("%s: counted %v times, %d calls of the engine", tt.doc, got, r.reg.calls)
 		}
+		late := 0.
+		if tt.status == http.StatusRequestTimeout {
+			late = 1
+		}
+		if got := sum(t, r.metrics, "io_timeouts_total", "op", "read", "service", "registry"); got != late {
+			t.Errorf("%s: %v were not read in time", tt.doc, got)
+		}
 		_ = c.Close()
 		<-sent
 	}

@@ -17,7 +17,8 @@
 //  5. Bodies are bounded as they are sent and, if they are compressed, as they unfold; they are sent within the read
 //     timeout, and strict: an unknown, repeated, null or wrongly typed member is refused by name, in JSON as in CBOR.
 //  6. Every write to a client has a deadline: the route's and the write timeout, for streams and long answers the write
-//     timeout per chunk.
+//     timeout per chunk. One that passes is counted in io_timeouts_total as the service's write, a body that came too late as
+//     its read, a head that did as the node's.
 //  7. A stream subscribes before it reads where its log stands and skips what that covers, so it neither misses nor
 //     repeats an event unsaid; it ends by itself when the gate closes or the node stops.
 //  8. Over the socket a peer may do what the uid map gives it; a token that it shows narrows that. /admin/v1 does not

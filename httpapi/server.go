@@ -122,7 +122,7 @@ func (s *Server) frontOptions() front.Options {
 		Catalog: s.d.Catalog, Metrics: s.d.Metrics, Log: s.d.Log, Handler: s.router, Inherited: s.d.Inherited,
 		Bypass:  func(r *http.Request) bool { return bypass[r.URL.Path] },
 		Counted: func(reason string) { s.rejected(serviceNode, reason) },
-		Problem: s.frontProblem,
+		Problem: s.frontProblem, TimedOut: s.timedOut,
 		SocketMay: func(uid, gid uint32) bool {
 			_, ok := s.live.Load().peers.Scopes(uid, gid)
 			return ok
@@ -163,6 +163,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, b *bound, p httpr
 		b = s.router.missing(r)
 	}
 	c.route = b.route
+	c.peer.Serves(b.route.Service)
 	if err := b.run(c); err != nil {
 		panic(http.ErrAbortHandler) // how net/http is told to drop the connection
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ronbox/httpapi/auth"
+	"ronbox/httpapi/front"
 	"ronbox/httpapi/wire"
 )
 
@@ -41,6 +42,9 @@ func (s *Server) tell(c *call, b *bound, err error) bool {
 	r := s.classify(b.route.Service, err)
 	c.reason = r.reason
 	s.rejected(b.route.Service, r.reason)
+	if errors.Is(err, errBodySlow) {
+		s.timedOut(b.route.Service, front.OpRead)
+	}
 	if r.status == http.StatusTooManyRequests && b.busy != nil {
 		b.busy(1)
 	}
@@ -147,6 +151,11 @@ func (s *Server) rejected(service, reason string) {
 		f, _ = s.refusals.LoadOrStore(key, s.d.Metrics.Counter("rejected_total", service, "reason", reason))
 	}
 	f.(func(int))(1)
+}
+
+// timedOut counts a request that was not read in time, or an answer that was not written in time.
+func (s *Server) timedOut(service, op string) {
+	s.d.Metrics.Counter("io_timeouts_total", service, "op", op)(1)
 }
 
 // tokenWait is how long the bucket that refused takes to its next token.

@@ -2,6 +2,7 @@ package front
 
 import (
 	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -18,6 +19,12 @@ const (
 	phaseOver                // it has been refused, or has timed out
 )
 
+// What a connection may not get done in time.
+const (
+	OpRead  = "read"  // a request
+	OpWrite = "write" // an answer
+)
+
 // life is a connection from accept to close.
 type life struct {
 	e     *endpoint
@@ -27,6 +34,8 @@ type life struct {
 	peer  Peer
 	key   netip.Addr // in the book
 	over  verdict    // what was full when it got a reserved place; letIn in an ordinary one
+
+	service string // whose the answer is; owned by the goroutine of the connection
 
 	phase   atomic.Int32
 	heard   atomic.Int32 // before the first request; kept in reserved places only
@@ -47,6 +56,7 @@ func (l *life) ask() bool {
 // begin is called before the handler, rest by net/http after each answer.
 func (l *life) begin() {
 	l.ask()
+	l.service = serviceNode
 	l.phase.Store(phaseCall)
 }
 
@@ -66,6 +76,15 @@ func (l *life) step() {
 func (l *life) saw(err error) error {
 	if err != nil && errors.Is(err, os.ErrDeadlineExceeded) && l.phase.CompareAndSwap(phaseHeader, phaseOver) {
 		l.e.f.counted(reasonTimeout)
+		l.e.f.o.TimedOut(serviceNode, OpRead)
+	}
+	return err
+}
+
+// wrote looks at how a write of an answer ended. net/http writes no more after one that failed.
+func (l *life) wrote(err error) error {
+	if err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+		l.e.f.o.TimedOut(l.service, OpWrite)
 	}
 	return err
 }
@@ -102,7 +121,14 @@ func (c *tcpConn) Write(b []byte) (int, error) {
 	if c.phase.Load() != phaseCall {
 		return c.reword(c.TCPConn, b)
 	}
-	return c.TCPConn.Write(b)
+	n, err := c.TCPConn.Write(b)
+	return n, c.wrote(err)
+}
+
+// ReadFrom is how files are sent.
+func (c *tcpConn) ReadFrom(r io.Reader) (int64, error) {
+	n, err := c.TCPConn.ReadFrom(r)
+	return n, c.wrote(err)
 }
 
 func (c *tcpConn) SetReadDeadline(t time.Time) error {
@@ -130,7 +156,8 @@ func (c *unixConn) Write(b []byte) (int, error) {
 	if c.phase.Load() != phaseCall {
 		return c.reword(c.UnixConn, b)
 	}
-	return c.UnixConn.Write(b)
+	n, err := c.UnixConn.Write(b)
+	return n, c.wrote(err)
 }
 
 func (c *unixConn) SetReadDeadline(t time.Time) error {

@@ -34,6 +34,25 @@ func TestSlowHeadersAreClosed(t *testing.T) {
 	if r.calls.Load() != 0 {
 		t.Error("a half request reached the handler")
 	}
+	if n := r.counted("node read"); n != 3 {
+		t.Errorf("%d requests were not read in time, want 3", n)
+	}
+}
+
+// An answer that nobody reads is counted once, where it comes from.
+func TestUnreadAnswersAreCounted(t *testing.T) {
+	r := newRig(t).listening(t)
+	c := r.dial(t)
+	if _, err := io.WriteString(c, "GET /unread HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-r.sent; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("err = %v", err)
+	}
+	_, _ = io.Copy(io.Discard, c) // until the connection is closed
+	if n := r.counted("bank write"); n != 1 {
+		t.Errorf("%d answers were not written in time, want 1: %v", n, r.tally())
+	}
 }
 
 func TestHugeHeadersAreRefused(t *testing.T) {

@@ -32,6 +32,8 @@ type Options struct {
 	Bypass func(*http.Request) bool
 	// Counted hears the reason of everything that is refused, or given up, before the handler.
 	Counted func(reason string)
+	// TimedOut hears of requests that were not read in time, and of answers that were not written in time, by whose they are.
+	TimedOut func(service, op string)
 	// Problem words a refusal: the header and body of its answer. nil: an empty one.
 	Problem func(status int, reason, detail string) (http.Header, []byte)
 	// SocketMay tells which peers of the socket are let in. nil: the own uid and root.
@@ -52,6 +54,9 @@ func (o Options) normal() Options {
 	}
 	if o.Counted == nil {
 		o.Counted = func(string) {}
+	}
+	if o.TimedOut == nil {
+		o.TimedOut = func(string, string) {}
 	}
 	if o.Problem == nil {
 		o.Problem = bare

@@ -17,6 +17,13 @@ type Peer struct {
 	life *life // of its connection; nil in tests
 }
 
+// Serves says whose the answer is that will be sent to p next: a write of it that does not end in time is counted there.
+func (p *Peer) Serves(service string) {
+	if p.life != nil {
+		p.life.service = service
+	}
+}
+
 // String is for logs.
 func (p *Peer) String() string {
 	switch {

@@ -33,6 +33,7 @@ type rig struct {
 	hold    chan struct{}
 	mu      sync.Mutex
 	reasons map[string]int // of what was counted; guarded by mu
+	sent    chan error     // how a body that nobody reads was written
 }
 
 func (r *rig) count(reason string) {
@@ -63,6 +64,11 @@ func (r *rig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		w.WriteHeader(http.StatusGatewayTimeout)
 	case "/hold":
 		<-r.hold
+	case "/unread":
+		PeerOf(req).Serves("bank")
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
+		_, err := w.Write(make([]byte, 64<<20)) // more than any socket holds
+		r.sent <- err
 	case "/tls":
 		_, _ = io.WriteString(w, tls.VersionName(req.TLS.Version))
 	default:
@@ -80,10 +86,11 @@ type setup struct {
 // newRig makes a front that listens nowhere.
 func newRig(t testing.TB, change ...func(*setup)) *rig {
 	t.Helper()
-	r := &rig{metrics: obs.NewMetrics(), hold: make(chan struct{}), reasons: map[string]int{}}
+	r := &rig{metrics: obs.NewMetrics(), hold: make(chan struct{}), reasons: map[string]int{}, sent: make(chan error, 1)}
 	s := &setup{cfg: DefaultConfig(), tls: DefaultTLSConfig(), uds: DefaultUDSConfig(), o: Options{
 		Metrics: r.metrics, Handler: r, Counted: r.count, Problem: problem,
-		Bypass: func(req *http.Request) bool { return req.URL.Path == "/probe" },
+		TimedOut: func(service, op string) { r.count(service + " " + op) },
+		Bypass:   func(req *http.Request) bool { return req.URL.Path == "/probe" },
 	}}
 	s.cfg.Bind = "127.0.0.1:0"
 	for _, f := range change {

@@ -81,7 +81,8 @@ func (c *secureConn) Write(b []byte) (int, error) {
 	if c.phase.Load() != phaseCall {
 		return c.reword(c.Conn, b)
 	}
-	return c.Conn.Write(b)
+	n, err := c.Conn.Write(b)
+	return n, c.wrote(err)
 }
 
 func (c *secureConn) SetReadDeadline(t time.Time) error {

@@ -142,7 +142,7 @@ func TestFailedHandshakesAreCounted(t *testing.T) {
 		t.Errorf("a silent client was told %q, %v", raw, err)
 	}
 	waitFor(t, "three failures", func() bool { return sum(t, r.metrics, "tls_handshake_failures_total") == 3 })
-	if got := r.tally(); got["malformed"] != 1 || got["timeout"] != 1 || len(got) != 2 {
+	if got := r.tally(); got["malformed"] != 1 || got["timeout"] != 1 || got["node read"] != 1 || len(got) != 3 {
 		t.Errorf("counted %v", got)
 	}
 	waitFor(t, "connections to go", func() bool { return r.Conns() == 0 })
