@@ -36,6 +36,7 @@ type rig struct {
 	stall   time.Duration // of the ledger's calls; long, so that a busy machine is not taken for a stalled ledger
 	skew    atomic.Int64  // added to the wall clock, ns
 	now     func() time.Time
+	hasty   bool   // is not waited for at its start
 	issued  uint64 // last nonce of ron's issuance account
 	stopped bool
 }
@@ -94,6 +95,9 @@ func newRig(t testing.TB, opts ...option) *rig {
 func (r *rig) start() *rig {
 	r.t.Helper()
 	r.sup.Start(r.e.Tasks()...)
+	if r.hasty {
+		return r
+	}
 	r.await("ready", func() bool { return r.e.WriteReady() == nil })
 	return r
 }

@@ -107,9 +107,9 @@ func (s *sim) ask(send func(*life) (Answer, error)) (Answer, error) {
 	return a, err
 }
 
-// until asks with one key, whose first nonce is given, until the answer is final.
-func (s *sim) until(key string, nonce uint64, ask func(*life) (Answer, error)) (Answer, error) {
-	d, began := s.dice("again "+key, 0), s.wall.ledgerTime()
+// until asks with one key until the answer is final.
+func (s *sim) until(key string, ask func(*life) (Answer, error)) (Answer, error) {
+	d := s.dice("again "+key, 0)
 	for n := 0; ; n++ {
 		a, err := s.ask(ask)
 		if err == nil {
@@ -118,11 +118,7 @@ func (s *sim) until(key string, nonce uint64, ask func(*life) (Answer, error)) (
 			s.mu.Unlock()
 			return a, nil
 		}
-		var reject *ledger.Reject
-		if errors.As(err, &reject) && reject.Code == record.NonceReused && !s.overtaken(key, nonce) && !s.lapsed(began) {
-			s.t.Errorf("seed %d: %s was done, and its answer is lost", s.seed, key)
-		}
-		if errors.As(err, &reject) || !CodeOf(err).Retryable {
+		if isA[*ledger.Reject](err) || !CodeOf(err).Retryable {
 			return a, err
 		}
 		if n == 500 {
@@ -131,6 +127,17 @@ func (s *sim) until(key string, nonce uint64, ask func(*life) (Answer, error)) (
 		}
 		time.Sleep(50*time.Millisecond + time.Duration(d.Int64N(int64(100*time.Millisecond))))
 	}
+}
+
+// once is until for a request whose first nonce is given, and is nobody else's: it is not told that the nonce was used, if it was by itself.
+func (s *sim) once(key string, nonce uint64, ask func(*life) (Answer, error)) (Answer, error) {
+	began := s.wall.ledgerTime()
+	a, err := s.until(key, ask)
+	var reject *ledger.Reject
+	if errors.As(err, &reject) && reject.Code == record.NonceReused && !s.overtaken(key, nonce) && !s.lapsed(began) {
+		s.t.Errorf("seed %d: %s was done, and its answer is lost", s.seed, key)
+	}
+	return a, err
 }
 
 // lapsed says whether a key that was first used then does not count any more.
@@ -186,7 +193,7 @@ func (s *sim) client(c int) {
 				q, open = Request{Op: record.OpCapture, Hold: open[0], Amount: amountOf(1)}, open[1:]
 			}
 		}
-		a, err := s.until(key, next, func(l *life) (Answer, error) { return l.r.e.Post(l.ctx, alice, key, "", q) })
+		a, err := s.once(key, next, func(l *life) (Answer, error) { return l.r.e.Post(l.ctx, alice, key, "", q) })
 		if err != nil {
 			s.refuse(key, false)
 		}
@@ -197,7 +204,7 @@ func (s *sim) client(c int) {
 }
 
 func (s *sim) batch(key string, next uint64, whole bool, ops []Request) {
-	a, err := s.until(key, next, func(l *life) (Answer, error) { return l.r.e.Batch(l.ctx, alice, key, "", whole, ops) })
+	a, err := s.once(key, next, func(l *life) (Answer, error) { return l.r.e.Batch(l.ctx, alice, key, "", whole, ops) })
 	if err != nil || !bytes.Contains(a.Body, didSomething) {
 		s.refuse(key, true)
 	}
@@ -221,7 +228,7 @@ func (s *sim) next(account string) uint64 {
 // fund gives the clients their money, past the wallet.
 func (s *sim) fund() {
 	for c := range simClients {
-		outs, err := s.ground.truth().Commit(context.Background(), []ledger.Op{{
+		outs, err := s.alive().has.Commit(context.Background(), []ledger.Op{{
 			Code: record.OpIssue, To: name(c), Asset: "ron", Amount: amountOf(500), Nonce: uint64(c + 1), Principal: "test",
 		}})
 		if err != nil || outs[0].Reject != nil {
@@ -229,6 +236,35 @@ func (s *sim) fund() {
 		}
 		s.wall.saw(outs)
 	}
+}
+
+// Sizes of the simulation on a file, whose syncs take their time.
+const (
+	fileSeeds = 4
+	fileOps   = 64
+)
+
+// The same on the ledger itself, in a file that the next process opens as the one before has left it.
+func TestSimulationOnAFile(t *testing.T) {
+	seeds, first := fromEnv(t, "WALLET_SIM_FILE_SEEDS", fileSeeds), 0
+	if one := fromEnv(t, "WALLET_SIM_FILE_SEED", -1); one >= 0 {
+		first, seeds = one, 1
+	}
+	crashed, turns := 0, 0
+	for seed := first; seed < first+seeds; seed++ {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSim(t, uint64(seed), fileOps)
+			s.ground = &onFile{t: t}
+			s.faults = ledgertest.Storm(s.seed)
+			s.crashes = s.drawn(.04)
+			s.run(true)
+			crashed, turns = crashed+s.crashed, turns+s.turns
+		})
+		if t.Failed() {
+			t.Fatalf("again with WALLET_SIM_FILE_SEED=%d go test -run TestSimulationOnAFile ./engines/wallet", seed)
+		}
+	}
+	t.Logf("%d seeds: the process ended %d times, the clock was turned %d times", seeds, crashed, turns)
 }
 
 // run is the whole of it; clock says whether the clock is turned.

@@ -40,7 +40,7 @@ func (s *sim) check(l *life) {
 
 // posted is the balance of a client, as the ledger has it.
 func (s *sim) posted(c int) uint64 {
-	v, err := s.ground.truth().Balance(context.Background(), name(c), "ron", 0)
+	v, err := s.alive().has.Balance(context.Background(), name(c), "ron", 0)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func (s *sim) balance() {
 
 // stamps sees that the ledger's time grows with every batch, whatever the clock does.
 func (s *sim) stamps() {
-	roots, err := s.ground.truth().Roots(context.Background(), 0, ledger.MaxRoots)
+	roots, err := s.alive().has.Roots(context.Background(), 0, ledger.MaxRoots)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -166,12 +166,16 @@ func (s *sim) times(c int) {
 	}
 }
 
-// history is all that was done with an account.
+// history is all that was done with an account, as the process has it that runs.
 func (s *sim) history(account string) (all []ledger.Entry) {
 	q := ledger.HistoryQuery{Account: account, Asset: "ron", Limit: ledger.MaxHistory}
 	for {
-		page, err := s.ground.truth().History(context.Background(), q)
-		if err != nil {
+		l := s.alive()
+		page, err := l.has.History(l.ctx, q)
+		switch {
+		case l.ctx.Err() != nil:
+			continue
+		case err != nil:
 			s.t.Error(err)
 			return all
 		}

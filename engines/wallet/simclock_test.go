@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/record"
 )
 
 // wall is the wall clock that a node sees: package time's, and what it was turned by.
@@ -21,15 +22,20 @@ func (w *wall) turn(by time.Duration) {
 	w.since.Store(time.Now().UnixNano())
 }
 
-// saw notes the time of what was done. It may be far ahead of what was seen before: what was refused has its time too, and shows it to nobody.
+// saw notes the time of what was done.
 func (w *wall) saw(outs []ledger.Outcome) {
 	for i := range outs {
-		far := w.lag() > maxClockLag
-		raise(&w.newest, uint64(outs[i].Receipt.At))
-		if !far && w.lag() > maxClockLag {
-			w.since.Store(time.Now().UnixNano())
-		}
+		w.sawTime(outs[i].Receipt.At)
 		w.saw(outs[i].Results)
+	}
+}
+
+// sawTime notes a time of the ledger. It may be far ahead of what was seen before: what was refused has its time too, and shows it to nobody.
+func (w *wall) sawTime(at int64) {
+	far := w.lag() > maxClockLag
+	raise(&w.newest, uint64(at))
+	if !far && w.lag() > maxClockLag {
+		w.since.Store(time.Now().UnixNano())
 	}
 }
 
@@ -48,6 +54,22 @@ func (w *wall) lag() time.Duration { return w.ledgerTime().Sub(w.now()) }
 // mustShow says whether the wallet has had the time to see that it is too far behind: it looks every second.
 func (w *wall) mustShow() bool {
 	return w.lag() > maxClockLag+tickEvery && time.Now().UnixNano()-w.since.Load() > int64(tickEvery)
+}
+
+// look notes the time of the last batch, which nobody may have asked for: that of a hold's end.
+func (s *sim) look() {
+	l := s.alive()
+	head, err := l.has.Head(l.ctx)
+	if err == nil {
+		var last []record.Batch
+		last, err = l.has.Roots(l.ctx, head.Batches-1, 1)
+		for i := range last {
+			s.wall.sawTime(last[i].At)
+		}
+	}
+	if err != nil && l.ctx.Err() == nil {
+		s.t.Error(err)
+	}
 }
 
 // turnClock turns the wall clock now and then, forward and back, by seconds, minutes or a day, until stop is closed. One that is too far behind
@@ -75,7 +97,7 @@ func (s *sim) turnClock(stop <-chan struct{}) {
 		}
 		s.wall.turn(by)
 		s.turns++
-		if s.wall.lag() > maxClockLag {
+		if s.look(); s.wall.lag() > maxClockLag {
 			goesOn = wait(time.Second, 4*time.Second)
 			s.wall.turn(s.wall.lag() - time.Duration(d.Int64N(int64(maxClockLag))))
 		}

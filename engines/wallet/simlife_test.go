@@ -13,9 +13,8 @@ import (
 
 // ground is what outlives a process: all that was synced.
 type ground interface {
-	boot(opts ...option) *rig // a process begins
-	die()                     // and ends, abruptly
-	truth() ledger.Client     // past wallet and wire
+	boot(opts ...option) (*rig, ledger.Client) // a process begins; what it stands on, past wallet and wire
+	die()                                      // and ends, abruptly
 }
 
 // onModel is a model of the ledger.
@@ -33,9 +32,9 @@ func newOnModel(t testing.TB, now func() time.Time) *onModel {
 	return g
 }
 
-func (g *onModel) boot(opts ...option) *rig {
+func (g *onModel) boot(opts ...option) (*rig, ledger.Client) {
 	g.r = newRig(g.t, append([]option{on(g.model)}, opts...)...)
-	return g.r.start()
+	return g.r.start(), g.model
 }
 
 func (g *onModel) die() {
@@ -43,25 +42,22 @@ func (g *onModel) die() {
 	g.r.die()
 }
 
-func (g *onModel) truth() ledger.Client { return g.model }
-
 // onFile is the ledger itself.
 type onFile struct {
 	t testing.TB
 	n *node
 }
 
-func (g *onFile) boot(opts ...option) *rig {
+func (g *onFile) boot(opts ...option) (*rig, ledger.Client) {
 	if g.n == nil {
 		g.n = newNode(g.t, opts...)
 	} else {
 		g.n.boot(g.t, opts...)
 	}
-	return g.n.rig
+	return g.n.rig, g.n.local
 }
 
-func (g *onFile) die()                 { g.n.die() }
-func (g *onFile) truth() ledger.Client { return g.n.local }
+func (g *onFile) die() { g.n.die() }
 
 // moment is a boundary of a command at which a process may end.
 type moment int
@@ -77,6 +73,7 @@ const (
 type life struct {
 	no  int
 	r   *rig
+	has ledger.Client   // past wallet and wire
 	ctx context.Context // ends with it
 	end context.CancelFunc
 }
@@ -86,12 +83,12 @@ func (s *sim) begin() {
 	s.lives++
 	l := &life{no: s.lives}
 	l.ctx, l.end = context.WithCancel(context.Background())
-	opts := []option{s.configure, by(s.wall.now), over(func(c ledger.Client) ledger.Client {
+	opts := []option{s.configure, by(s.wall.now), func(r *rig) { r.hasty = true }, over(func(c ledger.Client) ledger.Client {
 		faults := s.faults
 		faults.Seed += uint64(l.no) << 32
 		return ledgertest.NewFaulty(&hooked{Client: c, commit: s.mortal(l)}, faults)
 	})}
-	l.r = s.ground.boot(opts...)
+	l.r, l.has = s.ground.boot(opts...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now = l

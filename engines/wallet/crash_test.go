@@ -1,0 +1,180 @@
+package wallet
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines/ledger/record"
+)
+
+// Sizes of the enumeration: so many scripts of so many requests, each run once for each boundary of each of its commands.
+const (
+	crashSeeds  = 3
+	crashScript = 12
+)
+
+// script is requests that one client sends one after the other, of all kinds; some are refused, some are sent again later.
+type script struct {
+	s     *sim
+	holds []record.TxID
+	told  []string // the answers, in order, without what only the time of the run decides
+	sent  []func(*life) (Answer, error)
+}
+
+// kinds of a script's steps.
+const (
+	stepTransfer = iota
+	stepTooMuch
+	stepHold
+	stepCapture
+	stepRelease
+	stepBurn
+	stepIssue
+	stepFlags
+	stepWhole
+	stepSome
+	stepAgain
+	stepKinds
+)
+
+// run sends the requests and notes the answers. The first one is a hold, so that there is something to capture.
+func (c *script) run() {
+	d := c.s.dice("script", 0)
+	for n := range crashScript {
+		time.Sleep(time.Millisecond) // an end after an answer comes before the next request
+		kind := d.IntN(stepKinds)
+		if n == 0 {
+			kind = stepHold
+		}
+		key := fmt.Sprintf("s0-%d", n)
+		if kind == stepAgain && len(c.sent) > 0 {
+			c.note("", c.sent[d.IntN(len(c.sent))])
+			continue
+		}
+		next, amount := c.s.next(name(0)), 1+d.Uint64N(30)
+		q := transfer(name(0), name(1), amount, next)
+		switch kind {
+		case stepTooMuch:
+			q.Amount = amountOf(simDaily - 1)
+		case stepHold:
+			q.Op, q.ExpiresIn = record.OpHold, time.Hour
+		case stepCapture, stepRelease:
+			if len(c.holds) > 0 {
+				q = Request{Op: record.OpCapture, Hold: c.holds[0]}
+				if c.holds = c.holds[1:]; kind == stepRelease {
+					q.Op = record.OpRelease
+				}
+			}
+		case stepBurn:
+			q.Op, q.To = record.OpBurn, ""
+		case stepIssue:
+			q = issue(name(2), amount, c.s.next("sys:issue:ron"))
+		case stepFlags:
+			q = Request{Op: record.OpFlags, From: name(3), Set: record.NoDebit}
+		case stepWhole, stepSome:
+			ops := []Request{q, transfer(name(0), name(2), 1, next+1), transfer(name(0), name(2), amount*amount, next+2)}
+			c.note(key, func(l *life) (Answer, error) { return l.r.e.Batch(l.ctx, alice, key, "", kind == stepWhole, ops) })
+			continue
+		}
+		c.note(key, func(l *life) (Answer, error) { return l.r.e.Post(l.ctx, alice, key, "", q) })
+	}
+}
+
+// note sends a request until it is answered. key "" is for one that was sent before, and answered.
+func (c *script) note(key string, send func(*life) (Answer, error)) {
+	a, err := c.s.until(key, send)
+	if key == "" {
+		delete(c.s.known, key)
+	} else {
+		c.sent = append(c.sent, send)
+	}
+	if err != nil {
+		c.told = append(c.told, err.Error())
+		return
+	}
+	if c.told = append(c.told, fmt.Sprint(a.Status)); a.Body[2] == 't' {
+		if j := parse(c.s.t, a.Body); j.Op == record.OpHold.String() && key != "" {
+			c.holds = append(c.holds, j.id(c.s.t))
+		}
+	}
+}
+
+// timeless is the journal without the times of what is in it, which are in the ids of holds too, and in what is asked of them.
+func (l *life) timeless(t *testing.T) (journal []record.Record) {
+	err := l.has.Export(context.Background(), 0, 0, func(line record.Line) error {
+		if r := line.Record; line.Kind == record.LineRecord {
+			if r.Expires != 0 {
+				r.Expires -= r.At
+			}
+			r.At, r.Dedupe.Fingerprint = 0, b3.Digest{}
+			journal = append(journal, r)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return journal
+}
+
+// runScript runs a script in a process that ends at the boundary with a number, if there is one. It says how many commands there were.
+func runScript(t *testing.T, seed uint64, boundary int) (told []string, journal []record.Record, commands int) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSim(t, seed, 0)
+		s.crashes = func(string, int) moment {
+			commands++
+			if commands-1 == boundary/3 && boundary >= 0 {
+				return beforeApply + moment(boundary%3)
+			}
+			return never
+		}
+		s.begin()
+		s.fund()
+		c := &script{s: s}
+		c.run()
+		time.Sleep(time.Millisecond)
+		l := s.settle()
+		for key, told := range s.known {
+			s.repeat(key, told)
+		}
+		told, journal = c.told, l.timeless(t)
+		if want := boundary >= 0; (s.crashed == 1) != want {
+			t.Errorf("seed %d, boundary %d: the process has ended %d times", seed, boundary, s.crashed)
+		}
+		l.r.stop()
+		l.end()
+	})
+	return told, journal, commands
+}
+
+// At whatever boundary of whatever command the process ends: a client that goes on asking is told what it would have been told, and the journal is
+// what it would have been, but for the time.
+func TestCrashAtEachBoundary(t *testing.T) {
+	for seed := range uint64(crashSeeds) {
+		told, journal, commands := runScript(t, seed, -1)
+		if commands < crashScript/2 {
+			t.Fatalf("seed %d: %d commands", seed, commands)
+		}
+		for boundary := range 3 * commands {
+			again, after, _ := runScript(t, seed, boundary)
+			if !slices.Equal(again, told) {
+				t.Errorf("seed %d, boundary %d: told\n%q\nwant\n%q", seed, boundary, again, told)
+			}
+			for i := range max(len(after), len(journal)) {
+				if i >= len(after) || i >= len(journal) || !reflect.DeepEqual(after[i], journal[i]) {
+					t.Errorf("seed %d, boundary %d: the journal is, from record %d on\n%+v\nwant\n%+v", seed, boundary, i+1, after[i:], journal[i:])
+					break
+				}
+			}
+			if t.Failed() {
+				return
+			}
+		}
+	}
+}
