@@ -189,3 +189,35 @@ func FuzzBatchFile(f *testing.F) {
 		}
 	})
 }
+
+// A state with any lines behind its plan is refused, or leads to rows that there are, each of them waiting at most once.
+func FuzzBatchState(f *testing.F) {
+	f.Add(`{"no":0,"rows":[[0,3]],"nonces":{"alice":7}}` + "\n" + `{"no":0,"settled":true,"refused":[{"row":1}],"again":[[2,2]]}` + "\n" + `{"no":1,"reopened":[[1,1]]}`)
+	f.Add(`{"no":0,"reopened":[[0,0]]}`) // a row that waits anyhow
+	f.Add(`{"no":0,"rows":[[3,9]]}` + "\n" + `{"no":0,"settled":true}`)
+	plan := batchPlan{Version: 1, Mode: modeIndependent, Rows: 4}
+	first, err := encode(plan)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		lines := [][]byte{first}
+		for line := range strings.Lines(text) {
+			lines = append(lines, []byte(line))
+		}
+		steps, err := parseState("s", lines, plan)
+		if err != nil {
+			return
+		}
+		_ = nothingDone(steps)
+		b := &batchRun{rows: make([]batchRow, plan.Rows), mode: plan.Mode}
+		if _, err := b.begin(steps); err != nil {
+			return
+		}
+		for k, row := range b.pending {
+			if row < 0 || row >= plan.Rows || k > 0 && row <= b.pending[k-1] {
+				t.Fatalf("rows %v wait", b.pending)
+			}
+		}
+	})
+}

@@ -113,14 +113,10 @@ func (b *batchRun) begin(steps []batchStep) (*batchStep, error) {
 
 // retryRefused takes the rows that were refused as not done.
 func (b *batchRun) retryRefused() error {
-	var rows []int
-	for _, r := range b.out.Refused {
-		rows = append(rows, r.Row)
-	}
+	rows := refusedRows(b.out.Refused)
 	if len(rows) == 0 {
 		return nil
 	}
-	slices.Sort(rows)
 	step := batchStep{No: b.no, Reopened: spans(rows)}
 	if err := b.state.write(step); err != nil {
 		return err
@@ -128,8 +124,20 @@ func (b *batchRun) retryRefused() error {
 	return b.reopen(step.Reopened)
 }
 
+// refusedRows are the rows of refusals, ascending.
+func refusedRows(all []batchRefusal) (rows []int) {
+	for i := range all {
+		rows = append(rows, all[i].Row)
+	}
+	slices.Sort(rows)
+	return rows
+}
+
 func (b *batchRun) reopen(s []span) error {
 	rows, err := rowsOf(s, len(b.rows))
+	if err == nil && !within(rows, refusedRows(b.out.Refused)) {
+		err = fmt.Errorf("%w: rows are tried again that were not refused", errNoState)
+	}
 	if err != nil {
 		return err
 	}
@@ -253,13 +261,13 @@ func (b *batchRun) settle(step, end *batchStep) error {
 		return err
 	}
 	again, err := rowsOf(end.Again, len(b.rows))
+	if err == nil && (!within(rows, b.pending) || !within(again, rows) || !within(refusedRows(end.Refused), rows)) {
+		err = fmt.Errorf("%w: request %d is of rows that do not wait, or its end tells of others", errNoState, step.No)
+	}
 	if err != nil {
 		return err
 	}
-	open, refused := set(again), map[int]bool{}
-	for _, r := range end.Refused {
-		refused[r.Row] = true
-	}
+	open, refused := set(again), set(refusedRows(end.Refused))
 	for payer, n := range step.Nonces {
 		b.next[payer] = n
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 	"golang.org/x/sys/unix"
@@ -254,11 +255,11 @@ func spans(rows []int) []span {
 	return out
 }
 
-// rowsOf is spans the other way round. What reaches past the rows that there are is an error.
+// rowsOf is spans the other way round. What does not ascend, or reaches past the rows that there are, is an error.
 func rowsOf(s []span, n int) ([]int, error) {
 	var out []int
-	for _, p := range s {
-		if p[0] < 0 || p[1] < p[0] || p[1] >= n {
+	for i, p := range s {
+		if p[0] < 0 || p[1] < p[0] || p[1] >= n || i > 0 && p[0] <= s[i-1][1] {
 			return nil, fmt.Errorf("%w: rows %d to %d of %d", errNoState, p[0], p[1], n)
 		}
 		for r := p[0]; r <= p[1]; r++ {
@@ -266,6 +267,14 @@ func rowsOf(s []span, n int) ([]int, error) {
 		}
 	}
 	return out, nil
+}
+
+// within tells whether every row is one of those there, which ascend.
+func within(rows, there []int) bool {
+	return !slices.ContainsFunc(rows, func(i int) bool {
+		_, is := slices.BinarySearch(there, i)
+		return !is
+	})
 }
 
 // batchMode is how a batch is done.
