@@ -237,12 +237,15 @@ func (m *machine) sizes(t *rapid.T) {
 }
 
 // The index is a scan of the journal, whatever happens to it in whatever order.
-func TestIndexIsAScan(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		m := newMachine(t)
-		t.Repeat(map[string]func(*rapid.T){
-			"insert": m.Insert, "commit": m.Commit, "insert2": m.Insert, "commit2": m.Commit, "abort": m.Abort, "seal": m.Seal, "drop": m.Drop,
-			"reload": m.Reload, "cut": m.Cut, "jump": m.Jump, "check": m.Check, "": m.sizes,
-		})
+func TestIndexIsAScan(t *testing.T) { rapid.Check(t, indexIsAScan) }
+
+// FuzzIndex is the same law, led by what code the choices reach.
+func FuzzIndex(f *testing.F) { f.Fuzz(rapid.MakeFuzz(indexIsAScan)) }
+
+func indexIsAScan(t *rapid.T) {
+	m := newMachine(t)
+	t.Repeat(map[string]func(*rapid.T){
+		"insert": m.Insert, "commit": m.Commit, "insert2": m.Insert, "commit2": m.Commit, "abort": m.Abort, "seal": m.Seal, "drop": m.Drop,
+		"reload": m.Reload, "cut": m.Cut, "jump": m.Jump, "check": m.Check, "": m.sizes,
 	})
 }
