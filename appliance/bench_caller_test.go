@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -128,9 +129,13 @@ func (t *tally) note(first int, took time.Duration) {
 	}
 }
 
-// ask has a caller ask until a time.
-func (c *caller) ask(until time.Time) (t tally, err error) {
-	for begun := time.Now(); begun.Before(until); begun = time.Now() {
+// ask has a caller ask whenever due returns, until that says no. An answer took as long as it came after the time that due gives.
+func (c *caller) ask(due func() (at time.Time, more bool)) (t tally, err error) {
+	for {
+		at, more := due()
+		if !more {
+			return t, nil
+		}
 		var n int
 		c.out, n = c.next(c.out[:0])
 		status, first, err := c.insist()
@@ -141,20 +146,45 @@ func (c *caller) ask(until time.Time) (t tally, err error) {
 			return t, fmt.Errorf("%d %s, %w\n%.300s", status, c.body, err, c.out)
 		}
 		t.transfers += n
-		t.note(first, time.Since(begun))
+		t.note(first, time.Since(at))
 	}
-	return t, nil
 }
 
-// wave has all callers ask for a second.
-func wave(b testing.TB, callers []*caller) (sum tally) {
+// wave has all callers ask for a second, each as soon as it has its answer.
+func wave(b testing.TB, callers []*caller) tally {
+	b.Helper()
+	end := time.Now().Add(time.Second)
+	return together(b, callers, func() (time.Time, bool) {
+		now := time.Now()
+		return now, now.Before(end)
+	})
+}
+
+// paced has callers ask for a second, rate times in all, each request at its time, whatever became of those before: one that finds all
+// callers busy waits for one of them, and that counts.
+func paced(b testing.TB, callers []*caller, rate float64) tally {
+	b.Helper()
+	begun, every := time.Now(), time.Duration(float64(time.Second)/rate)
+	var asked atomic.Int64
+	return together(b, callers, func() (time.Time, bool) {
+		after := time.Duration(asked.Add(1)-1) * every
+		at := begun.Add(after)
+		if early := time.Until(at); early > 0 && after < time.Second {
+			<-time.After(early)
+		}
+		return at, after < time.Second
+	})
+}
+
+// together has all callers ask when due says so.
+func together(b testing.TB, callers []*caller, due func() (at time.Time, more bool)) (sum tally) {
 	b.Helper()
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	begun := time.Now()
 	for _, c := range callers {
 		all.Go(func() {
-			one, err := c.ask(begun.Add(time.Second))
+			one, err := c.ask(due)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -181,6 +211,8 @@ func (t tally) and(other tally) tally {
 	return t
 }
 
+func (t tally) rate() float64 { return float64(t.transfers) / t.lasted.Seconds() }
+
 // share is the part of all requests that n are, in percent.
 func (t tally) share(n int) float64 { return 100 * float64(n) / float64(len(t.took)) }
 
@@ -193,7 +225,7 @@ func (t tally) ms(f float64) float64 {
 func (t tally) report(b *testing.B, unit string) {
 	slices.Sort(t.took)
 	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(float64(t.transfers)/t.lasted.Seconds(), unit+"/s")
+	b.ReportMetric(t.rate(), unit+"/s")
 	b.ReportMetric(t.ms(.5), "p50-ms")
 	b.ReportMetric(t.ms(.99), "p99-ms")
 	for status, n := range t.again {

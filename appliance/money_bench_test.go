@@ -61,6 +61,7 @@ func BenchmarkMoney(b *testing.B) {
 			}
 		})
 	}
+	b.Run("single/70", benchmarkPaced)
 }
 
 // bank is a node that is paid through.
@@ -100,6 +101,7 @@ func payer(i int) string { return "acct/" + strconv.Itoa(i) }
 // measure runs the waves. While one of them lasts, a stalled node's disk does not answer for two seconds.
 func (k *bank) measure(b *testing.B, unit string, callers []*caller, stalled bool) {
 	sum, written := tally{}, k.written()
+	node, own := k.worked(k.proc), k.worked("/proc/self")
 	_ = os.WriteFile(k.proc+"/clear_refs", []byte("5"), 0) // VmHWM begins anew
 	for b.Loop() {
 		if stalled {
@@ -108,11 +110,27 @@ func (k *bank) measure(b *testing.B, unit string, callers []*caller, stalled boo
 		}
 		sum = sum.and(wave(b, callers))
 	}
+	node, own = k.worked(k.proc)-node, k.worked("/proc/self")-own
 	sum.report(b, unit)
+	b.ReportMetric(float64(node.Microseconds())/float64(len(sum.took)), "node-µs/request") // of the processors
+	b.ReportMetric(float64(own.Microseconds())/float64(len(sum.took)), "callers-µs/request")
 	b.ReportMetric(float64(k.stat("status", "VmHWM:"))/1024, "node-MiB")
 	if unit == "transfers" {
 		b.ReportMetric(float64(k.written()-written)/float64(sum.transfers), "B-written/transfer")
 	}
+}
+
+// worked is how long a process has had a processor.
+func (k *bank) worked(proc string) time.Duration {
+	raw, err := os.ReadFile(proc + "/stat")
+	if err != nil {
+		k.b.Fatal(err)
+	}
+	_, rest, _ := bytes.Cut(raw, []byte(") ")) // behind its name
+	fields := strings.Fields(string(rest))
+	user, _ := strconv.ParseInt(fields[11], 10, 64)
+	system, _ := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * (time.Second / 100) // they are told in hundredths of a second
 }
 
 func (k *bank) written() int64 { return k.stat("io", "write_bytes:") }
