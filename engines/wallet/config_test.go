@@ -1,6 +1,9 @@
 package wallet
 
 import (
+	"fmt"
+	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -9,19 +12,72 @@ import (
 	"ronbox/engines"
 )
 
-func TestDefaultsAreValid(t *testing.T) {
+// Every default is held, and every key is one of these.
+func TestDefaults(t *testing.T) {
+	want := map[string]string{
+		"enabled":                           "true",
+		"workers":                           "0",
+		"worker_burst":                      "256",
+		"limits.max_inflight":               "1024",
+		"limits.rate_per_second":            "1000",
+		"limits.burst":                      "2000",
+		"req_timeout":                       "5s",
+		"drain_deadline":                    "5s",
+		"staleness_window":                  "250ms",
+		"idempotency_ttl":                   "1d",
+		"max_amount_per_op":                 "1" + strings.Repeat("0", 20),
+		"daily_ceiling":                     "1" + strings.Repeat("0", 22),
+		"max_account_total":                 "340282366920938463463374607430768211455",
+		"nonce_start":                       "1",
+		"nonce_mode":                        "strict",
+		"nonce_pipeline":                    "64",
+		"nonce_wait":                        "50ms",
+		"shards":                            "64",
+		"batch_max_ops":                     "4096",
+		"batch_inflight_ops":                "16384",
+		"max_open_holds":                    "1000000",
+		"assets":                            "[ron]",
+		"balance_cache_bytes":               "32MiB",
+		"retry.base":                        "50ms",
+		"retry.max":                         "1s",
+		"retry.factor":                      "2",
+		"retry.jitter":                      "20ms",
+		"retry.tries":                       "3",
+		"retry.rpc_timeout":                 "1s",
+		"circuit_breaker.failure_threshold": "20",
+		"circuit_breaker.window":            "10s",
+		"circuit_breaker.open_duration":     "5s",
+		"circuit_breaker.half_open_max":     "10",
+	}
 	c := DefaultConfig()
 	if err := c.Validate(); err != nil {
-		t.Fatal(err)
+		t.Error(err)
 	}
-	for name, amounts := range map[string][2]string{
-		"max_amount_per_op": {c.MaxAmountPerOp.String(), "1" + strings.Repeat("0", 20)},
-		"daily_ceiling":     {c.DailyCeiling.String(), "1" + strings.Repeat("0", 22)},
-		"max_account_total": {c.MaxAccountTotal.String(), "340282366920938463463374607430768211455"},
-	} {
-		if amounts[0] != amounts[1] {
-			t.Errorf("%s = %s, want %s", name, amounts[0], amounts[1])
+	got := map[string]string{}
+	flatten(got, "", reflect.ValueOf(c))
+	for key, v := range got {
+		if want[key] != v {
+			t.Errorf("%s = %s, want %q", key, v, want[key])
 		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%d keys, want %d: %v", len(got), len(want), got)
+	}
+	if n := workers(c); n != min(max(2, runtime.NumCPU()), maxWorkers) {
+		t.Errorf("%d workers", n)
+	}
+}
+
+// flatten gives the values of a section by their keys.
+func flatten(into map[string]string, prefix string, v reflect.Value) {
+	for i := range v.NumField() {
+		key := prefix + v.Type().Field(i).Tag.Get("toml")
+		field := v.Field(i)
+		if _, text := field.Interface().(fmt.Stringer); field.Kind() == reflect.Struct && !text {
+			flatten(into, key+".", field)
+			continue
+		}
+		into[key] = fmt.Sprint(field.Interface())
 	}
 }
 

@@ -23,67 +23,6 @@ func faulty(f **ledgertest.Faulty) option {
 	})
 }
 
-// A ledger that stands still for 2 s: readiness goes in less than 200 ms, writes are refused, balances are served, and when it moves again
-// what was queued is done and nothing is lost.
-func TestStall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var wire *ledgertest.Faulty
-		r := newRig(t, quick, faulty(&wire)).start()
-		r.fund("alice", 1000)
-		if keys := r.failing(); len(keys) != 0 {
-			t.Fatalf("failing at first: %v", keys)
-		}
-		wire.Pause()
-		began := time.Now()
-		done := make(chan error, 20)
-		for i := range 20 {
-			go func() {
-				_, err := r.post("s"+name(i), transfer("alice", "bo", 1, uint64(i+1)))
-				done <- err
-			}()
-			synctest.Wait()
-		}
-		for r.e.WriteReady() == nil {
-			time.Sleep(time.Millisecond)
-		}
-		if took := time.Since(began); took >= 200*time.Millisecond {
-			t.Errorf("unready after %s", took)
-		}
-		if keys := r.failing(); !slices.Equal(keys, []string{keyLedger}) {
-			t.Errorf("failing: %v", keys)
-		}
-		if n := r.sum("worker_inflight"); n < 1 {
-			t.Errorf("%v workers are at it", n)
-		}
-		var not *NotReadyError
-		if _, err := r.post("x", transfer("alice", "bo", 1, 1)); !errors.As(err, &not) || not.Cause != CauseLedger || CodeOf(err).Status != 503 {
-			t.Errorf("a write meanwhile: %v", err)
-		}
-		asked := time.Now()
-		if b, err := r.e.Balance(context.Background(), alice, "alice", "ron", 0); err != nil || b.Available.String() != "1000" || time.Since(asked) != 0 {
-			t.Errorf("a balance meanwhile: %+v, %v", b, err)
-		}
-		time.Sleep(2*time.Second - time.Since(began))
-		wire.Resume()
-		resumed := time.Now()
-		for r.e.WriteReady() != nil {
-			time.Sleep(time.Millisecond)
-		}
-		if took := time.Since(resumed); took > 1500*time.Millisecond {
-			t.Errorf("ready again after %s", took)
-		}
-		for range 20 {
-			if err := <-done; err != nil {
-				t.Errorf("of those queued: %v", err)
-			}
-		}
-		if got := r.available("bo"); got != "20" {
-			t.Errorf("bo has %s", got)
-		}
-		r.stop()
-	})
-}
-
 // Twenty failed ops within ten seconds open the breaker: for five seconds nothing reaches the ledger, then the watchdog's probes close it,
 // with no request coming.
 func TestBreaker(t *testing.T) {

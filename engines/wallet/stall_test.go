@@ -1,0 +1,122 @@
+package wallet
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"ronbox/engines/ledger/ledgertest"
+)
+
+// A ledger that stands still for 2 s: readiness goes in less than 200 ms, writes are refused, balances are served, and when it moves again
+// what was queued is done and nothing is lost.
+func TestStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var wire *ledgertest.Faulty
+		r := newRig(t, quick, faulty(&wire)).start()
+		r.fund("alice", 1000)
+		if keys := r.failing(); len(keys) != 0 {
+			t.Fatalf("failing at first: %v", keys)
+		}
+		wire.Pause()
+		began := time.Now()
+		done := make(chan error, 20)
+		for i := range 20 {
+			go func() {
+				_, err := r.post("s"+name(i), transfer("alice", "bo", 1, uint64(i+1)))
+				done <- err
+			}()
+			synctest.Wait()
+		}
+		for r.e.WriteReady() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		if took := time.Since(began); took >= 200*time.Millisecond {
+			t.Errorf("unready after %s", took)
+		}
+		if keys := r.failing(); !slices.Equal(keys, []string{keyLedger}) {
+			t.Errorf("failing: %v", keys)
+		}
+		if n := r.sum("worker_inflight"); n < 1 {
+			t.Errorf("%v workers are at it", n)
+		}
+		var not *NotReadyError
+		if _, err := r.post("x", transfer("alice", "bo", 1, 1)); !errors.As(err, &not) || not.Cause != CauseLedger || CodeOf(err).Status != 503 {
+			t.Errorf("a write meanwhile: %v", err)
+		}
+		asked := time.Now()
+		if b, err := r.e.Balance(context.Background(), alice, "alice", "ron", 0); err != nil || b.Available.String() != "1000" || time.Since(asked) != 0 {
+			t.Errorf("a balance meanwhile: %+v, %v", b, err)
+		}
+		time.Sleep(2*time.Second - time.Since(began))
+		wire.Resume()
+		resumed := time.Now()
+		for r.e.WriteReady() != nil {
+			time.Sleep(time.Millisecond)
+		}
+		if took := time.Since(resumed); took > 1500*time.Millisecond {
+			t.Errorf("ready again after %s", took)
+		}
+		for range 20 {
+			if err := <-done; err != nil {
+				t.Errorf("of those queued: %v", err)
+			}
+		}
+		if got := r.available("bo"); got != "20" {
+			t.Errorf("bo has %s", got)
+		}
+		r.stop()
+	})
+}
+
+// What the wallet reports in each millisecond around a stall of 2 s: its readiness goes once and comes back once, at the times that the watchdog's
+// ticks and probes give; all that tells of it says the same; and writes are refused exactly as long.
+func TestReadinessAroundAStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var wire *ledgertest.Faulty
+		r := newRig(t, quick, faulty(&wire)).start()
+		r.fund("alice", 1000)
+		time.Sleep(watchEvery - time.Duration(time.Now().UnixNano())%watchEvery) // a tick of the watchdog
+		synctest.Wait()
+		wire.Pause()
+		began := time.Now()
+		answered := make(chan error, 1)
+		go func() {
+			_, err := r.post("s", transfer("alice", "bo", 1, 1))
+			answered <- err
+		}()
+		var flips []time.Duration
+		for ready := true; time.Since(began) < 3*time.Second; time.Sleep(time.Millisecond) {
+			synctest.Wait()
+			if time.Since(began) == 2*time.Second {
+				wire.Resume()
+			}
+			now := r.e.WriteReady() == nil
+			if now != ready {
+				ready, flips = now, append(flips, time.Since(began))
+			}
+			rep := r.board.Report(service, "")
+			if missing := []string{service + "." + keyLedger}; rep.Ready != now || !rep.ReadReady || !now && (!slices.Equal(rep.Missing, missing) || rep.RetryAfter != 2) {
+				t.Fatalf("after %s: ready %t, reported %+v", time.Since(began), now, rep)
+			}
+			if !now {
+				if _, err := r.post("x", transfer("alice", "bo", 1, 2)); CodeOf(err).Status != 503 || code(err) != "RETRY_LATER" {
+					t.Fatalf("after %s: a write: %v", time.Since(began), err)
+				}
+			}
+			if b, err := r.e.Balance(context.Background(), alice, "alice", "ron", 0); err != nil || b.Available.IsZero() {
+				t.Fatalf("after %s: a balance: %+v, %v", time.Since(began), b, err)
+			}
+		}
+		if err := <-answered; err != nil {
+			t.Error(err)
+		}
+		if want := []time.Duration{150 * time.Millisecond, 2200 * time.Millisecond}; !slices.Equal(flips, want) {
+			t.Errorf("readiness changes after %s, want %s", flips, want)
+		}
+		r.stop()
+	})
+}
