@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"time"
 
 	"ronbox/httpapi/inflate"
 )
@@ -104,7 +103,8 @@ func checkEncoding(r *http.Request) error {
 }
 
 // readBody takes the body in, at most the cap as it is sent and, if it is encoded, as it is after that. The read timeout
-// that account has set is for all of it: one that began anew with each byte would let a drip hold its place for days.
+// that account has set is for all of it: one that began anew with each byte would let a drip hold its place for days. net/http
+// lifts it at the end of the body, when it begins to watch for a client that leaves.
 func readBody(s *Server, b *bound, next handler) handler {
 	return func(c *call) error {
 		body, err := c.take()
@@ -117,10 +117,6 @@ func readBody(s *Server, b *bound, next handler) handler {
 		}
 		if c.r.ContentLength < 0 && b.route.Body == SizedJSON {
 			return errLength
-		}
-		// Without this the connection's own watch for a client that leaves would end the call at the read deadline.
-		if err := c.control().SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
-			return err
 		}
 		c.body = body
 		return next(c)
