@@ -45,8 +45,8 @@ type metrics struct {
 	nonceConflicts func(int)
 	conserved      func(int)
 	notConserved   func(int)
-	canceled       func(int)            // jobs whose callers had left, or which shutdown ended
-	timeouts       map[string]func(int) // by op
+	canceled       func(int) // jobs whose callers had left, or which shutdown ended
+	ledgerTimeouts func(int)
 	upstreamFail   func(int)
 	calls          map[string]*callSeries
 	cache          map[string]func(int) // balance_cache_total by outcome
@@ -81,10 +81,13 @@ func newMetrics(reg *obs.Metrics) *metrics {
 		conserved:      reg.Counter("wallet_conservation_checks_total", service, "outcome", "ok"),
 		notConserved:   reg.Counter("wallet_conservation_checks_total", service, "outcome", "violated"),
 		canceled:       reg.Counter("tasks_canceled_total", service, "kind", taskWorker),
-		timeouts:       series(reg, "io_timeouts_total", "op", "read", "write", "connect", "ledger_rpc"),
+		ledgerTimeouts: reg.Counter("io_timeouts_total", service, "op", "ledger_rpc"),
 		upstreamFail:   reg.Counter("upstream_fail_total", service, "svc", upstream),
 		calls:          map[string]*callSeries{},
 		cache:          series(reg, "balance_cache_total", "outcome", "hit", "miss", "stale", "behind"),
+	}
+	for _, op := range []string{"read", "write", "connect"} { // the front's; the ledger is in this process, so nothing is connected to
+		reg.Counter("io_timeouts_total", service, "op", op)
 	}
 	reg.Counter("bus_lagged_total", service, "bus", busAudit, "consumer", taskAudit) // counted by the bus; shown from the start
 	m.dropped = reg.Counter("queue_dropped_total", service, "queue", "events")
@@ -151,7 +154,7 @@ func (m *metrics) call(op string, err error, took time.Duration) {
 		s.ok(1)
 	case errors.Is(err, context.DeadlineExceeded):
 		s.timeout(1)
-		m.timeouts["ledger_rpc"](1)
+		m.ledgerTimeouts(1)
 	case errors.Is(err, ledger.ErrNotFound), errors.Is(err, ledger.ErrCursor), errors.Is(err, ledger.ErrRange), refusal(err):
 		s.refused(1)
 	default:
