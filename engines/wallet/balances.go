@@ -11,7 +11,7 @@ import (
 // balances are the balances read last, none older than the staleness window, by the monotonic clock. What the ledger has changed since is
 // told apart at once, by marks, however late the cache behind is with its sets.
 type balances struct {
-	kept  *cache[*balance]
+	kept  *cache[string, *balance]
 	seed  maphash.Seed
 	marks [balanceMarks]atomic.Uint64 // newest record known to have touched an account that falls here
 	floor atomic.Uint64               // entries of before this number of fills are void
@@ -32,7 +32,7 @@ type balance struct {
 
 func newBalances(bytes int64) *balances {
 	newer := func(old, v *balance) bool { return v.view.Seq >= old.view.Seq }
-	return &balances{kept: &cache[*balance]{bytes: bytes, entry: balanceCost, newer: newer}, seed: maphash.MakeSeed()}
+	return &balances{kept: &cache[string, *balance]{bytes: bytes, entry: balanceCost, newer: newer}, seed: maphash.MakeSeed()}
 }
 
 // balanceKey is one text for an account in an asset, whose names have no space.

@@ -21,8 +21,7 @@ func (e *Engine) Batch(ctx context.Context, by engines.Actor, key, corrID string
 			return Answer{}, err
 		}
 		return e.do(ctx, &ask{
-			by: by, key: key, corrID: corrID, op: record.OpBatch, print: e.prints.batch(atomic, ops),
-			job: func(ctx context.Context) (*job, error) { return e.newBatchJob(ctx, by, atomic, ops) },
+			by: by, key: key, corrID: corrID, op: record.OpBatch, print: e.prints.batch(atomic, ops), ops: ops, atomic: atomic,
 		})
 	})
 }

@@ -3,6 +3,8 @@ package wallet
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -66,7 +68,13 @@ func TestProbeFails(t *testing.T) {
 	for _, failed := range []int{1, 2, 10} {
 		synctest.Test(t, func(t *testing.T) {
 			var broken atomic.Bool
-			var probed []time.Time // since the ledger failed
+			var mu sync.Mutex
+			var probed []time.Time // since the ledger failed; guarded by mu
+			probes := func() []time.Time {
+				mu.Lock()
+				defer mu.Unlock()
+				return slices.Clone(probed)
+			}
 			r := newRig(t, with(func(c *Config) { c.Retry.Tries = 1 }), over(func(c ledger.Client) ledger.Client {
 				return &hooked{
 					Client: c,
@@ -74,6 +82,8 @@ func TestProbeFails(t *testing.T) {
 						return nil, unavailable(false)
 					},
 					probe: func(context.Context, ledger.Client) error {
+						mu.Lock()
+						defer mu.Unlock()
 						if probed = append(probed, time.Now()); broken.Load() && len(probed) == failed {
 							return unavailable(false)
 						}
@@ -81,28 +91,29 @@ func TestProbeFails(t *testing.T) {
 					},
 				}
 			})).start()
-			synctest.Wait()
-			broken.Store(true)
+			mu.Lock()
 			probed = nil
+			mu.Unlock()
+			broken.Store(true)
 			for i := range 20 {
 				_, _ = r.post("b"+name(i), transfer("alice", "bo", 1, 1))
 			}
 			opened := time.Now()
-			for len(probed) == 0 || r.e.WriteReady() != nil {
+			for len(probes()) == 0 || r.e.WriteReady() != nil {
 				time.Sleep(time.Millisecond)
-				synctest.Wait()
 				if time.Since(opened) > 20*time.Second {
-					t.Fatalf("not ready after %d probes", len(probed))
+					t.Fatalf("not ready after %d probes", len(probes()))
 				}
-				if state := r.e.link.breaker.State(); (state == flow.BreakerClosed) != (len(probed) >= failed+10) {
-					t.Fatalf("%s after %d probes", state, len(probed))
+				if state := r.e.link.breaker.State(); (state == flow.BreakerClosed) != (len(probes()) >= failed+10) {
+					t.Fatalf("%s after %d probes", state, len(probes()))
 				}
 			}
-			if want := failed + 10 + probesNeeded - 1; len(probed) != want { // the last of the ten is the first of those that make it ready
-				t.Errorf("ready after %d probes, want %d", len(probed), want)
+			if want := failed + 10 + probesNeeded - 1; len(probes()) != want { // the last of the ten is the first of those that make it ready
+				t.Errorf("ready after %d probes, want %d", len(probes()), want)
 			}
 			r.want(2, "circuit_open_total", "svc", "ledger")
-			open := []time.Duration{probed[0].Sub(opened), probed[failed].Sub(probed[failed-1])}
+			all := probes()
+			open := []time.Duration{all[0].Sub(opened), all[failed].Sub(all[failed-1])}
 			for _, d := range open {
 				if d < 5*time.Second || d > 5*time.Second+probeEvery+watchEvery {
 					t.Errorf("probed after %s", open)

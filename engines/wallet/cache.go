@@ -21,18 +21,18 @@ func cacheSpec(name, doc string) flow.Spec {
 
 // cache keeps what can be read from the ledger again. A miss is normal: sets are lossy and late. Values are immutable. Before open and after
 // close it finds nothing and keeps nothing.
-type cache[V any] struct {
+type cache[K ristretto.Key, V any] struct {
 	bytes int64               // that it keeps
 	entry int64               // bytes of one, about
 	newer func(old, v V) bool // whether a value may take the place of another one; nil: always
 
-	mu sync.RWMutex                // a leaf: held for reading around calls of r, which panic beside Close and race with Clear
-	r  *ristretto.Cache[string, V] // nil before open and after close; guarded by mu
+	mu sync.RWMutex           // a leaf: held for reading around calls of r, which panic beside Close and race with Clear
+	r  *ristretto.Cache[K, V] // nil before open and after close; guarded by mu
 }
 
 // open starts the cache's own goroutines; close ends them.
-func (c *cache[V]) open() error {
-	r, err := ristretto.NewCache(&ristretto.Config[string, V]{
+func (c *cache[K, V]) open() error {
+	r, err := ristretto.NewCache(&ristretto.Config[K, V]{
 		NumCounters: max(10*c.bytes/c.entry, 1000), MaxCost: c.bytes, BufferItems: 64, IgnoreInternalCost: true, ShouldUpdate: c.newer,
 	})
 	if err != nil {
@@ -45,7 +45,7 @@ func (c *cache[V]) open() error {
 }
 
 // close may come while a caller that was left behind still asks.
-func (c *cache[V]) close() {
+func (c *cache[K, V]) close() {
 	c.mu.Lock()
 	r := c.r
 	c.r = nil
@@ -56,7 +56,7 @@ func (c *cache[V]) close() {
 }
 
 // purge forgets everything. It keeps callers out meanwhile: ristretto clears beside nobody.
-func (c *cache[V]) purge() {
+func (c *cache[K, V]) purge() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.r != nil {
@@ -64,7 +64,7 @@ func (c *cache[V]) purge() {
 	}
 }
 
-func (c *cache[V]) get(key string) (v V, ok bool) {
+func (c *cache[K, V]) get(key K) (v V, ok bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if c.r == nil {
@@ -73,7 +73,7 @@ func (c *cache[V]) get(key string) (v V, ok bool) {
 	return c.r.Get(key)
 }
 
-func (c *cache[V]) set(key string, v V, cost int64) {
+func (c *cache[K, V]) set(key K, v V, cost int64) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if c.r != nil {

@@ -17,7 +17,7 @@ func waiter(t *testing.T, r *rig) (before *job, answer chan error) {
 	t.Helper()
 	make1 := func(key string, nonce uint64) *job {
 		q := transfer("alice", "bo", 1, nonce)
-		j, err := r.e.newJob(context.Background(), alice, &q)
+		j, err := r.e.newJob(context.Background(), &ask{by: alice, one: q})
 		if err != nil {
 			t.Fatal(err)
 		}

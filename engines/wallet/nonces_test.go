@@ -183,10 +183,8 @@ func TestPipeline(t *testing.T) {
 		errs := make([]error, 32)
 		for i := range errs {
 			nonce := uint64(round*len(errs) + i + 1)
-			j := &ask{by: alice, key: "p" + name(int(nonce)), op: record.OpTransfer}
-			q := transfer("alice", "bo", 1, nonce)
-			j.print = r.e.prints.single(&q)
-			j.job = func(ctx context.Context) (*job, error) { return r.e.newJob(ctx, alice, &q) }
+			j := &ask{by: alice, key: "p" + name(int(nonce)), op: record.OpTransfer, one: transfer("alice", "bo", 1, nonce)}
+			j.print = r.e.prints.single(&j.one)
 			c, first, err := r.e.flights.Join(flightKey{"alice", j.key}, j.print)
 			if !first || err != nil {
 				t.Fatal(first, err)

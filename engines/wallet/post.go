@@ -19,7 +19,9 @@ type ask struct {
 	corrID string
 	op     record.Op
 	print  b3.Digest
-	job    func(context.Context) (*job, error) // judges the limits and makes the job
+	one    Request
+	ops    []Request // of a batch, in place of one
+	atomic bool      // likewise
 }
 
 // Post has one operation done, at most once for by and key however often it is called: a repetition gets the first answer. It waits for
@@ -36,9 +38,7 @@ func (e *Engine) Post(ctx context.Context, by engines.Actor, key, corrID string,
 		if err := e.authorize(ctx, by, &r); err != nil {
 			return Answer{}, err
 		}
-		return e.do(ctx, &ask{by: by, key: key, corrID: corrID, op: r.Op, print: e.prints.single(&r), job: func(ctx context.Context) (*job, error) {
-			return e.newJob(ctx, by, &r)
-		}})
+		return e.do(ctx, &ask{by: by, key: key, corrID: corrID, op: r.Op, print: e.prints.single(&r), one: r})
 	})
 }
 
@@ -64,9 +64,13 @@ func (e *Engine) counted(op record.Op, fn func() (Answer, error)) (Answer, error
 	return a, err
 }
 
-// newJob judges what an op is bounded by, and makes its job.
-func (e *Engine) newJob(ctx context.Context, by engines.Actor, r *Request) (*job, error) {
-	op, err := e.newOp(ctx, by, r)
+// newJob judges what a is bounded by, and makes its job.
+func (e *Engine) newJob(ctx context.Context, a *ask) (*job, error) {
+	if a.op == record.OpBatch {
+		return e.newBatchJob(ctx, a.by, a.atomic, a.ops)
+	}
+	r := &a.one
+	op, err := e.newOp(ctx, a.by, r)
 	if err != nil {
 		return nil, err
 	}
@@ -170,16 +174,16 @@ func (e *Engine) begin(ctx context.Context, c *call, a *ask) {
 			c.Fail(errNotBegun) // does nothing after an answer
 		}
 	}()
-	out, found, err := e.find(ctx, a)
+	out, err := e.find(ctx, a)
 	if err != nil {
 		c.Fail(err)
 		return
 	}
-	if found {
-		c.Answer(&out)
+	if out != nil {
+		c.Answer(out)
 		return
 	}
-	j, err := a.job(ctx)
+	j, err := e.newJob(ctx, a)
 	if err != nil {
 		c.Fail(err)
 		return
@@ -215,13 +219,18 @@ type found struct {
 	ok  bool
 }
 
-func (e *Engine) find(ctx context.Context, a *ask) (ledger.Outcome, bool, error) {
+// find gives what was done under a's key, nil if nothing was.
+func (e *Engine) find(ctx context.Context, a *ask) (*ledger.Outcome, error) {
 	k := ledger.DedupeKey{Scope: scopeOf(a.by), Key: a.key}
 	f, err := read(ctx, e.link, opFind, func(ctx context.Context) (f found, err error) {
 		f.out, f.ok, err = e.ledger.Find(ctx, k, a.print, e.oldest())
 		return f, err
 	})
-	return f.out, f.ok, err
+	if err != nil || !f.ok {
+		return nil, err
+	}
+	out := f.out // else f would be on the heap, found or not
+	return &out, nil
 }
 
 // waitError says what a caller that has no answer is to know: nothing happened, or nobody knows yet. What the job was told of the ledger stands,
@@ -236,10 +245,7 @@ func (e *Engine) waitError(ctx context.Context, err error, first bool) error {
 	case !first:
 		return ErrInFlight
 	case errors.Is(err, flow.ErrUnknown):
-		e.m.timeouts["write"](1)
 		return &OutcomeError{Unknown: true, Cause: context.Cause(ctx)}
-	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
-		e.m.timeouts["write"](1)
 	}
 	return leftError(ctx)
 }

@@ -1,6 +1,7 @@
 package wallet
 
 import (
+	"hash/maphash"
 	"time"
 
 	"ronbox/appliance/b3"
@@ -15,7 +16,10 @@ const receiptCost = 256
 
 // receipts are answers that were asked for again, the least likely to be asked for a third time dropped first. An answer enters with its
 // first repetition, so that the path of new requests pays for a look only.
-type receipts struct{ kept *cache[*receipt] }
+type receipts struct {
+	kept *cache[uint64, *receipt]
+	seed maphash.Seed
+}
 
 type receipt struct {
 	scope, key string
@@ -25,14 +29,17 @@ type receipt struct {
 }
 
 func newReceipts() *receipts {
-	return &receipts{&cache[*receipt]{bytes: receiptBytes, entry: receiptCost + receiptRoom}}
+	return &receipts{&cache[uint64, *receipt]{bytes: receiptBytes, entry: receiptCost + receiptRoom}, maphash.MakeSeed()}
 }
 
-func receiptKey(scope, key string) string { return scope + " " + key }
+// place is where the answer under a key is kept; two that share one push each other out.
+func (r *receipts) place(scope, key string) uint64 {
+	return maphash.Comparable(r.seed, flightKey{scope, key})
+}
 
 // replay is the answer under a key that was given for the same question, at oldest or later.
 func (r *receipts) replay(scope, key string, print b3.Digest, oldest int64) (Answer, bool) {
-	hit, ok := r.kept.get(receiptKey(scope, key))
+	hit, ok := r.kept.get(r.place(scope, key))
 	if !ok || hit.scope != scope || hit.key != key || hit.print != print || hit.at <= oldest {
 		return Answer{}, false
 	}
@@ -45,7 +52,7 @@ func (r *receipts) keep(scope, key string, print b3.Digest, out *ledger.Outcome,
 	if at == 0 {
 		return
 	}
-	r.kept.set(receiptKey(scope, key), &receipt{scope, key, print, at, a}, int64(receiptCost+len(a.Body)))
+	r.kept.set(r.place(scope, key), &receipt{scope, key, print, at, a}, int64(receiptCost+len(a.Body)))
 }
 
 // answeredAt is the time of an outcome's record, of the first of a batch; 0 if there is none.
