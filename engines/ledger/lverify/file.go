@@ -102,13 +102,12 @@ func (v *file) step() bool {
 
 // journal checks records, batches and the head.
 func (v *file) journal() {
-	format, begun := tables.GetFormat(v.r)
-	if begun && format != tables.Format {
-		v.rep.found(Finding{Where: "head", Detail: fmt.Sprintf("the format of the tables is %d, this program knows %d", format, tables.Format)})
+	if err := checkFormat(v.r); err != nil {
+		v.rep.found(Finding{Where: "head", Detail: err.Error()})
 		return
 	}
 	head, known := tables.GetHead(v.r)
-	if known && !begun {
+	if _, begun := tables.GetFormat(v.r); known && !begun {
 		v.rep.found(Finding{Where: "head", Detail: "the format of the tables is not there"})
 	}
 	if v.from > 1 && !v.join() {
