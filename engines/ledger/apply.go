@@ -153,25 +153,12 @@ func (x *run) again(a *action) (result, bool) {
 	return replay(seq), true
 }
 
-// party is one side of a move as the books have it. Ref 0 is not known; rows that are not there, or not looked for, are nil.
+// party is one side of a move as the books have it. Ref 0 is not known; cells that are not there, or not looked for, are nil.
 type party struct {
 	ref     uint64
 	account *cell[uint64, tables.Account]
 	state   *cell[tables.StateKey, balance]
-}
-
-// filled is p with its rows. What p has of them already was carried along with the command, to spare a search.
-func (x *run) filled(p party, asset uint32) party {
-	if p.ref == 0 {
-		return p
-	}
-	if !p.account.held() {
-		p.account = x.b.account(x.r, p.ref)
-	}
-	if asset != 0 && !p.state.held() {
-		p.state = x.b.state(x.r, tables.StateKey{Account: p.ref, Asset: asset})
-	}
-	return p
+	rows    *rows // what the cells are made of, if memory lacks them; nil: the file is asked
 }
 
 // side shows a party to the rules.

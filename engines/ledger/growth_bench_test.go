@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,7 +34,8 @@ const (
 // grown is a ledger with many accounts.
 type grown struct {
 	*rig
-	n int
+	n     int
+	begun int // records in the file before the plan: it begins elsewhere each time
 }
 
 func (g *grown) name(i int) string { return fmt.Sprintf("user/%08d", i%g.n) }
@@ -51,7 +52,7 @@ func newGrown(b *testing.B) *grown {
 	if path == "" {
 		path = filepath.Join(b.TempDir(), "ronbox.db")
 	}
-	g := &grown{&rig{t: b, path: path, cfg: ledger.DefaultConfig(), room: growthRoom}, n}
+	g := &grown{rig: &rig{t: b, path: path, cfg: ledger.DefaultConfig(), room: growthRoom}, n: n}
 	if _, err := os.Stat(path); err != nil {
 		id, err := store.NewIdentity(time.Now())
 		if err != nil {
@@ -86,67 +87,81 @@ func (g *grown) fill() {
 	}
 }
 
-// uniform pays from every account before any pays again, in an order that knows no neighbours.
-func (g *grown) uniform(payer int) func() ledger.Op {
-	k := sort.Search(g.n*1000, func(k int) bool { // how many transfers the file has seen
-		v, err := g.l.Account(g.ctx(), g.name(k*growthStride))
-		if err != nil {
-			g.t.Fatal(err)
-		}
-		return v.LastNonce < uint64(k/g.n+1)
-	}) + payer
-	return func() ledger.Op {
-		defer func() { k += growthPayers }()
-		return g.pay(k*growthStride, k*growthStride+1, uint64(k/g.n+1))
-	}
+// payment is who pays whom, and the payer's nonce: what memory of a payment a benchmark can keep without being what it measures.
+type payment struct {
+	from, to, nonce uint32
 }
 
-// skewed pays as people do: a hundredth of the accounts makes and gets nine payments in ten. Each payer has accounts of its own.
-func (g *grown) skewed(payer int) func() ledger.Op {
-	nonces := map[int]uint64{}
+// order plans payments.
+type order func(g *grown, rnd *rand.Rand, i int) (from, to int)
+
+// uniform pays from every account before any pays again, in an order that knows no neighbours.
+func uniform(g *grown, _ *rand.Rand, i int) (from, to int) {
+	return (g.begun + i) * growthStride % g.n, ((g.begun+i)*growthStride + 1) % g.n
+}
+
+// skewed pays as people do: a hundredth of the accounts makes and gets nine payments in ten.
+func skewed(g *grown, rnd *rand.Rand, _ int) (from, to int) {
 	pick := func() int {
-		if rand.IntN(growthBusy) > 0 {
-			return rand.IntN(g.n/growthHot) * growthHot
+		if rnd.IntN(growthBusy) > 0 {
+			return rnd.IntN(g.n/growthHot) * growthHot
 		}
-		return rand.IntN(g.n)
+		return rnd.IntN(g.n)
 	}
-	return func() ledger.Op {
-		from, to := pick(), pick()
-		from = (from/growthPayers*growthPayers + payer) % g.n
-		if to == from {
-			to++
+	if from, to = pick(), pick(); from == to {
+		to = (to + 1) % g.n
+	}
+	return from, to
+}
+
+// plan lists n payments of each payer, whose accounts nobody else pays from.
+func (g *grown) plan(n int, of order) (plans [growthPayers][]payment) {
+	head, err := g.l.Head(g.ctx())
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.begun = int(head.Seq)
+	rnd, last := rand.New(rand.NewPCG(head.Seq, 0)), map[int]uint64{}
+	defer debug.FreeOSMemory() // the plan's own memory is not to be measured
+	for i := 0; len(plans[0]) < n || len(plans[1]) < n; i++ {
+		from, to := of(g, rnd, i)
+		payer := from / growthHot % growthPayers
+		if len(plans[payer]) == n {
+			continue
 		}
-		last, known := nonces[from]
+		nonce, known := last[from]
 		if !known {
 			v, err := g.l.Account(g.ctx(), g.name(from))
 			if err != nil {
 				g.t.Fatal(err)
 			}
-			last = v.LastNonce
+			nonce = v.LastNonce
 		}
-		nonces[from] = last + 1
-		return g.pay(from, to, last+1)
+		last[from] = nonce + 1
+		plans[payer] = append(plans[payer], payment{uint32(from), uint32(to), uint32(nonce + 1)})
 	}
+	return plans
 }
 
-func (g *grown) pay(from, to int, nonce uint64) ledger.Op {
-	o := transfer(g.name(from), g.name(to), 1, nonce)
-	o.Dedupe, o.TTL = ledger.DedupeKey{Scope: "org:alice", Key: fmt.Sprintf("t%d-%d", from%g.n, nonce)}, time.Hour
+func (g *grown) pay(p payment) ledger.Op {
+	o := transfer(g.name(int(p.from)), g.name(int(p.to)), 1, uint64(p.nonce))
+	o.Dedupe, o.TTL = ledger.DedupeKey{Scope: "org:alice", Key: fmt.Sprintf("t%d-%d", p.from, p.nonce)}, time.Hour
 	o.Idem, o.Principal = o.Dedupe.Key, "org:alice"
-	binary.LittleEndian.PutUint64(o.Fingerprint[:], nonce)
+	binary.LittleEndian.PutUint32(o.Fingerprint[:], p.nonce)
 	return o
 }
 
-// wave commits n transfers in bursts, as two workers do, and gives the time that each took.
-func (g *grown) wave(n int, payers []func() ledger.Op) (took []time.Duration) {
+// wave makes the payments from one of each plan on in bursts, as two workers do, and gives the time that each took.
+func (g *grown) wave(plans [growthPayers][]payment, from, n int) (took []time.Duration) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for _, next := range payers {
+	for _, plan := range plans {
 		wg.Go(func() {
-			ops := make([]ledger.Op, growthBurst)
-			for range (n + growthBurst*len(payers) - 1) / (growthBurst * len(payers)) {
-				for i := range ops {
-					ops[i] = next()
+			ops := make([]ledger.Op, 0, growthBurst)
+			for todo := plan[from : from+n]; len(todo) > 0; todo = todo[len(ops):] {
+				ops = ops[:0]
+				for _, p := range todo[:min(growthBurst, len(todo))] {
+					ops = append(ops, g.pay(p))
 				}
 				begun := time.Now()
 				g.accept(ops...)
@@ -162,27 +177,32 @@ func (g *grown) wave(n int, payers []func() ledger.Op) (took []time.Duration) {
 
 // BenchmarkGrowth pays, and tells what the size of the ledger does to it: the rate, the time of a burst and of looking for a
 // key that is new, a boot after a clean stop with nothing of the file in memory, and the memory beside the file's own pages.
+// As many payments as are measured come before, to fill memory with who is busy.
 func BenchmarkGrowth(b *testing.B) {
 	for _, tt := range []struct {
-		name  string
-		payer func(*grown, int) func() ledger.Op
-	}{{"skewed", (*grown).skewed}, {"uniform", (*grown).uniform}} {
+		name string
+		of   order
+	}{{"skewed", skewed}, {"uniform", uniform}} {
 		b.Run(tt.name, func(b *testing.B) {
 			g := newGrown(b)
 			g.open()
 			g.declare("ron").start()
 			g.fill()
+			each := (b.N + growthPayers - 1) / growthPayers
+			plans := g.plan(2*each, tt.of)
 			begun := time.Now()
 			g.reopen()
 			boot := time.Since(begun)
 			g.start()
-			payers := []func() ledger.Op{tt.payer(g, 0), tt.payer(g, 1)}
-			g.wave(b.N, payers) // caches
+			g.wave(plans, 0, each)
 			b.ResetTimer()
+			_, bytes := written(b)
 			begun = time.Now()
-			took := g.wave(b.N, payers)
-			rate := float64(len(took)*growthBurst) / time.Since(begun).Seconds()
+			took := g.wave(plans, each, each)
+			rate := float64(growthPayers*each) / time.Since(begun).Seconds()
 			b.StopTimer()
+			_, after := written(b)
+			b.ReportMetric(float64(after-bytes)/float64(growthPayers*each), "B-written/transfer")
 			slices.Sort(took)
 			b.ReportMetric(rate, "transfers/s")
 			b.ReportMetric(took[len(took)/2].Seconds()*1000, "p50-ms")

@@ -19,7 +19,10 @@ type layer[K comparable, V any] struct {
 	undo    []undo[K, V]      // of the running command; owned by the committer
 	soiled  int               // cells that the running command made dirty; owned by the committer
 	queue   ring[*cell[K, V]] // every cell once, for eviction; owned by the committer
-	dirty   atomic.Int64      // cells that wait to be flushed, as of the last group
+	pinned  int               // cells that their table lags behind, as of the last group; owned by the committer
+	recent  int               // cells that are in the table of recent rows, as of the last group; owned by the committer
+	dirty   atomic.Int64      // cells that wait to be written, as of the last group
+	lost    uint64            // no row that has left memory was changed by a later record; owned by the committer
 }
 
 type layerShard[K comparable, V any] struct {
@@ -37,11 +40,17 @@ type cell[K comparable, V any] struct {
 	gone bool       // eviction has taken it away; owned by the committer
 }
 
-// version is a row's value, and the seq of the first record since the last flush that changed it: 0 for a row that is as in the file.
+// version is a row's value, and how far the file has followed it.
 type version[V any] struct {
 	v     V
-	since uint64
+	since uint64 // seq of the first record that changed it since it was as in its own table; 0: it is
+	at    uint64 // seq of the last record that changed it; 0: none since it came into memory
+	saved uint64 // at, as of when it was written to the table of recent rows; 0: it is not there
+	rests int    // passes since then that found it unchanged
 }
+
+// dirty tells whether the value is nowhere in the file.
+func (v *version[V]) dirty() bool { return v.since != 0 && v.saved != v.at }
 
 type undo[K comparable, V any] struct {
 	c   *cell[K, V]
@@ -85,6 +94,15 @@ func (l *layer[K, V]) enter(k K, v V) *cell[K, V] {
 	return c
 }
 
+// bring is the cell of k, made of a value that was read when the ledger was at seq if memory has none. nil: none was read, or a later record
+// may have changed the row, which has left memory since.
+func (l *layer[K, V]) bring(k K, v V, seq uint64) *cell[K, V] {
+	if c := l.find(k); c != nil || seq == 0 || l.lost > seq {
+		return c
+	}
+	return l.enter(k, v)
+}
+
 // fresh is the cell of a row that the file cannot have.
 func (l *layer[K, V]) fresh(k K) *cell[K, V] {
 	if c := l.find(k); c != nil {
@@ -96,14 +114,22 @@ func (l *layer[K, V]) fresh(k K) *cell[K, V] {
 
 // change opens c to a change by the record seq. The caller sets c.cur.v next.
 func (l *layer[K, V]) change(c *cell[K, V], seq uint64) {
+	l.touch(c)
+	if !c.cur.dirty() {
+		l.soiled++
+	}
+	if c.cur.since == 0 {
+		c.cur.since = seq
+	}
+	c.cur.at = seq
+}
+
+// touch opens c to a change of anything.
+func (l *layer[K, V]) touch(c *cell[K, V]) {
 	l.undo = append(l.undo, undo[K, V]{c, c.cur})
 	if !c.in {
 		c.in = true
 		l.changed = append(l.changed, c)
-	}
-	if c.cur.since == 0 {
-		c.cur.since = seq
-		l.soiled++
 	}
 }
 
@@ -111,16 +137,73 @@ func (l *layer[K, V]) change(c *cell[K, V], seq uint64) {
 func (l *layer[K, V]) redo(c *cell[K, V], v V, seq uint64) {
 	if c.cur.since == 0 {
 		c.cur.since = seq
-		l.dirty.Add(1)
 	}
-	c.cur.v = v
+	c.cur.v, c.cur.at = v, seq
+	l.set(c)
+}
+
+// load enters a row that the table of recent rows has, as of the record seq, at a boot.
+func (l *layer[K, V]) load(k K, v V, seq uint64) {
+	c := l.enter(k, v)
+	c.cur.since, c.cur.at, c.cur.saved = seq, seq, seq
+	l.set(c)
+}
+
+// set shows readers what c is now, at a boot.
+func (l *layer[K, V]) set(c *cell[K, V]) {
+	l.dirty.Add(int64(l.count(c)))
 	c.pub = c.cur
 }
 
-// flushed notes that the value of c is on its way into the file.
+// count books what the group has changed about c, and gives what that adds to dirty.
+func (l *layer[K, V]) count(c *cell[K, V]) (dirty int) {
+	l.pinned += oneMore(c.pub.since != 0, c.cur.since != 0)
+	l.recent += oneMore(c.pub.saved != 0, c.cur.saved != 0)
+	return oneMore(c.pub.dirty(), c.cur.dirty())
+}
+
+// oneMore is what becoming true or untrue adds to a count.
+func oneMore(was, is bool) int {
+	switch {
+	case is && !was:
+		return 1
+	case was && !is:
+		return -1
+	}
+	return 0
+}
+
+// busy tells whether c is to be written to the table of recent rows: it is there and has changed since, or more than one record has changed
+// it, and there is room.
+func (l *layer[K, V]) busy(c *cell[K, V]) bool {
+	v := &c.cur
+	return v.saved != v.at && (v.saved != 0 || v.at != v.since && l.recent < recentMost)
+}
+
+// flushed notes that the value of c is on its way into its own table.
 func (l *layer[K, V]) flushed(c *cell[K, V]) {
-	l.change(c, c.cur.since)
-	c.cur.since = 0
+	l.touch(c)
+	c.cur.since, c.cur.saved = 0, 0
+}
+
+// recentRests is how many passes in a row must find a recent row unchanged before it goes to its own table: who pays a little less often than
+// passes are made would go to and fro.
+const recentRests = 4
+
+// rest keeps c in the table of recent rows for another pass. It is false if it has been there long enough, or is not there.
+func (l *layer[K, V]) rest(c *cell[K, V]) bool {
+	if c.cur.saved == 0 || c.cur.rests == recentRests {
+		return false
+	}
+	l.touch(c)
+	c.cur.rests++
+	return true
+}
+
+// save notes that the value of c is on its way into the table of recent rows.
+func (l *layer[K, V]) save(c *cell[K, V]) {
+	l.touch(c)
+	c.cur.saved, c.cur.rests = c.cur.at, 0
 }
 
 // mark is where the command's changes stand.
@@ -145,11 +228,7 @@ func (l *layer[K, V]) keep() {
 func (l *layer[K, V]) publish() {
 	dirty := 0
 	for _, c := range l.changed {
-		if was, is := c.pub.since != 0, c.cur.since != 0; was != is {
-			if dirty--; is {
-				dirty += 2
-			}
-		}
+		dirty += l.count(c)
 		s := l.shard(c.key)
 		s.mu.Lock()
 		c.pub = c.cur
@@ -202,7 +281,7 @@ func (c *cell[K, V]) held() bool {
 	return true
 }
 
-// dirtyKeys lists the rows that wait to be flushed.
+// dirtyKeys lists the rows that their own table lags behind.
 func (l *layer[K, V]) dirtyKeys() []K {
 	keys := make([]K, 0, l.dirty.Load())
 	for i := range l.shards {
@@ -221,10 +300,10 @@ func (l *layer[K, V]) dirtyKeys() []K {
 // evictSteps bounds what evict looks at in one go.
 const evictSteps = 64
 
-// evict lets go of rows that are as in the file and were not used for a round of the queue, while there are more than most cells beyond the
-// dirty ones. It runs between groups.
+// evict lets go of rows that are as in their table and were not used for a round of the queue, while there are more than most of them. It
+// runs between groups.
 func (l *layer[K, V]) evict(most int) {
-	for steps := evictSteps + l.queue.pushed(); steps > 0 && l.queue.len() > most+int(l.dirty.Load()); steps-- {
+	for steps := evictSteps + l.queue.pushed(); steps > 0 && l.queue.len() > most+l.pinned; steps-- {
 		c := l.queue.pop()
 		if c.used || c.pub.since != 0 {
 			c.used = false
@@ -235,7 +314,7 @@ func (l *layer[K, V]) evict(most int) {
 		s.mu.Lock()
 		delete(s.cells, c.key)
 		s.mu.Unlock()
-		c.gone = true
+		c.gone, l.lost = true, max(l.lost, c.pub.at)
 	}
 }
 

@@ -7,6 +7,17 @@ import (
 
 // Rows that are not in memory are read from the file as the group sees it, once.
 
+// loadRecent takes over the rows that the file keeps apart: they are newer than those of their tables, and stay in memory until they go there.
+func (b *books) loadRecent(r store.Reader) {
+	for k, row := range tables.Recents(r) {
+		if k.Asset == 0 {
+			b.accounts.load(k.Account, row.Account, row.Account.LastSeq)
+		} else {
+			b.states.load(k, balance{Balance: row.Balance}, row.Balance.State.LastSeq)
+		}
+	}
+}
+
 func (b *books) state(r store.Reader, k tables.StateKey) *cell[tables.StateKey, balance] {
 	c := b.states.find(k)
 	if c == nil {

@@ -78,6 +78,7 @@ func (l *Local) readHead(r store.Reader) error {
 		l.useKey(key)
 	}
 	b := l.books
+	b.loadRecent(r) // before what may be damaged: these rows are to be read whatever becomes of the rest
 	b.cur.Head, _ = tables.GetHead(r)
 	b.cur.hand.low = tables.GetFlushed(r)
 	b.cur.log.base = record.LogCount(b.cur.hand.low.Batches)
@@ -101,11 +102,11 @@ func (l *Local) readHead(r store.Reader) error {
 func (l *Local) readAssets(r store.Reader) {
 	for ref, name := range tables.Assets(r) {
 		issuer, known := tables.Ref(r, engines.IssuanceAccount(name))
-		account, opened := tables.GetAccount(r, issuer)
-		if !known || !opened {
+		opened := l.books.account(r, issuer).cur.v.OpenedSeq
+		if !known || opened == 0 {
 			return
 		}
-		l.books.cur.assets = l.books.cur.assets.with(newAsset(ref, name, issuer, account.OpenedSeq+1))
+		l.books.cur.assets = l.books.cur.assets.with(newAsset(ref, name, issuer, opened+1))
 	}
 }
 

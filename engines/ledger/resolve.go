@@ -20,7 +20,8 @@ type resolver struct {
 	key     *hashKey
 	checked uint64
 	assets  *assets
-	at      int64 // the command is stamped later than this, whatever the wall clock does
+	seq     uint64 // every record up to it is in memory or in the file for whoever looks now
+	at      int64  // the command is stamped later than this, whatever the wall clock does
 	size    int
 	touched []AcctAsset
 
@@ -28,7 +29,8 @@ type resolver struct {
 	asset   *asset    // nil: it is not declared
 	who     DedupeKey // whose hashes are at hand: a burst often has one principal
 	whoHash [2][8]byte
-	misses  []miss // names that are not in memory
+	misses  []miss   // names that are not in memory
+	absent  []absent // whose rows are not in memory
 	holds   []*action
 }
 
@@ -38,12 +40,18 @@ type miss struct {
 	ref  *uint64
 }
 
+// absent is a party whose rows are to be read from the file.
+type absent struct {
+	p     *party
+	asset uint32
+}
+
 // opSize is about what an op's record weighs, key and images included, bytes.
 const opSize = 420
 
 func (l *Local) resolver(ctx context.Context) *resolver {
 	checked, v := l.books.idem.Checked(), l.books.view.Load()
-	return &resolver{l: l, ctx: ctx, key: l.keyed.Load(), checked: checked, assets: v.assets, at: v.At}
+	return &resolver{l: l, ctx: ctx, key: l.keyed.Load(), checked: checked, assets: v.assets, seq: v.Seq, at: v.At}
 }
 
 // resolve makes a command's actions of ops.
@@ -56,6 +64,9 @@ func (s *resolver) resolve(ops []Op) ([]action, error) {
 	actions, err := s.each(ops)
 	if err == nil && len(s.misses)+len(s.holds) > 0 {
 		err = s.l.store.View(s.ctx, s.read)
+	}
+	if err == nil && len(s.absent) > 0 {
+		err = s.rows()
 	}
 	return actions, err
 }
@@ -114,11 +125,19 @@ func (s *resolver) side(p *party, name, asset string) {
 		name = engines.IssuanceAccount(asset)
 	}
 	s.touched = append(s.touched, AcctAsset{name, asset})
-	if p.ref == 0 || s.asset == nil {
+	if s.asset == nil {
 		return
 	}
+	if p.ref == 0 || !s.held(p, s.asset.ref) {
+		s.absent = append(s.absent, absent{p, s.asset.ref})
+	}
+}
+
+// held finds the rows of a party in memory, and tells whether they are there.
+func (s *resolver) held(p *party, asset uint32) bool {
 	p.account = s.l.books.accounts.cell(p.ref)
-	p.state = s.l.books.states.cell(tables.StateKey{Account: p.ref, Asset: s.asset.ref})
+	p.state = s.l.books.states.cell(tables.StateKey{Account: p.ref, Asset: asset})
+	return p.account != nil && p.state != nil
 }
 
 func (s *resolver) name(name string, ref *uint64) {
@@ -179,11 +198,7 @@ func (h *hashKey) hash(k DedupeKey) idem.Key {
 
 // read looks into the file for what memory did not have.
 func (s *resolver) read(r store.Reader) error {
-	for _, m := range s.misses {
-		if *m.ref, _ = tables.Ref(r, m.name); *m.ref != 0 {
-			s.l.refs.add(m.name, *m.ref)
-		}
-	}
+	s.readNames(r)
 	var rec record.Record
 	for _, a := range s.holds {
 		if seq := a.op.Hold.Seq(); tables.ReadRecord(r, seq, &rec) && rec.Op == record.OpHold && rec.TxID() == a.op.Hold {
@@ -194,6 +209,21 @@ func (s *resolver) read(r store.Reader) error {
 		}
 	}
 	return nil
+}
+
+func (s *resolver) readNames(r store.Reader) {
+	if s.l.books.wide(len(s.misses)) {
+		names := make([]string, len(s.misses))
+		for i := range s.misses {
+			names[i] = s.misses[i].name
+		}
+		tables.WarmNames(r, names)
+	}
+	for _, m := range s.misses {
+		if *m.ref, _ = tables.Ref(r, m.name); *m.ref != 0 {
+			s.l.refs.add(m.name, *m.ref)
+		}
+	}
 }
 
 // parties notes whom the end of a hold will touch.

@@ -1,0 +1,98 @@
+package ledger
+
+import (
+	"testing"
+
+	"ronbox/engines"
+	"ronbox/engines/ledger/record"
+	"ronbox/engines/ledger/tables"
+	"ronbox/store/storetest"
+)
+
+// forget has memory let go of a row that is as in the file.
+func (s *stage) forget(k tables.StateKey) {
+	for s.b.states.find(k) != nil || s.b.accounts.find(k.Account) != nil {
+		for range 3 {
+			s.b.states.evict(0)
+			s.b.accounts.evict(0)
+		}
+	}
+}
+
+// old are the rows of the payee as the file has them now.
+func (s *stage) old() *rows {
+	r := &rows{accountAt: s.b.cur.Seq, balanceAt: s.b.cur.Seq}
+	r.account, _ = tables.GetAccount(s.tx.Reader(), payee.Account)
+	r.balance, _ = tables.GetBalance(s.tx.Reader(), payee.Account, payee.Asset)
+	return r
+}
+
+// spend has the payee pay 1 of the 1 that it has, its rows being known as given.
+func (s *stage) spend(t *testing.T, nonce uint64, from party) record.Result {
+	t.Helper()
+	most := engines.AmountOf(1, 0)
+	d := draft{ops: []Op{{
+		Code: record.OpTransfer, From: "a", To: "b", Asset: "ron", Amount: engines.AmountOf(0, 1), Nonce: nonce, Limits: &Limits{AccountTotal: most, PerOp: most},
+	}}}
+	c := d.command()
+	c.shares[0].ops[0].from = from
+	out, err := storetest.Do(s.tx, c)
+	if none, ok := err.(refusal); ok {
+		out = none.posted
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	s.end()
+	return out.results[0].code
+}
+
+func newPayee(t *testing.T) *stage {
+	s := newStage(t)
+	s.do(t, draft{ops: []Op{{Code: record.OpAsset, Asset: "ron"}}})
+	s.do(t, issueOf(1))
+	s.end()
+	s.pass(t)
+	return s
+}
+
+// Rows that were read along the way stand for those of the file.
+func TestRowsReadAlongTheWay(t *testing.T) {
+	s := newPayee(t)
+	s.forget(payee)
+	old := s.old()
+	old.account.LastNonce = 6 // to be told from the file's
+	if code := s.spend(t, 7, party{ref: payee.Account, rows: old}); code != record.Accepted {
+		t.Errorf("with rows that are as in the file: %v", code)
+	}
+}
+
+// They are not believed once a later record may have changed them: nothing is spent twice.
+func TestRowsReadBeforeAChange(t *testing.T) {
+	s := newPayee(t)
+	s.forget(payee)
+	old := s.old()
+	if code := s.spend(t, 1, party{}); code != record.Accepted {
+		t.Fatalf("the first: %v", code)
+	}
+	s.pass(t)
+	s.forget(payee)
+	if code := s.spend(t, 1, party{ref: payee.Account, rows: old}); code != record.NonceReused {
+		t.Errorf("spent twice by rows that were out of date: %v", code)
+	}
+}
+
+// Of a row that memory had when they were read the file's is no matter: it may be older, and the cell that was there be gone.
+func TestRowsBesideACell(t *testing.T) {
+	s := newPayee(t)
+	if code := s.spend(t, 1, party{}); code != record.Accepted {
+		t.Fatalf("the first: %v", code)
+	}
+	old := s.old() // as of the pass before
+	old.accountAt, old.balanceAt = 0, 0
+	carried := party{ref: payee.Account, account: s.b.accounts.find(payee.Account), state: s.b.states.find(payee), rows: old}
+	s.pass(t)
+	s.forget(payee)
+	if code := s.spend(t, 2, carried); code != record.InsufficientFunds {
+		t.Errorf("spent twice by a row that was out of date: %v", code)
+	}
+}
