@@ -19,7 +19,7 @@ var (
 	ErrLocked   = errors.New("store: file is in use")
 	ErrCorrupt  = errors.New("store: file is damaged")
 	ErrRestored = errors.New("store: restored, not yet accepted")
-	ErrSchema   = errors.New("store: schema is newer than this program")
+	ErrSchema   = errors.New("store: another release wrote it")
 	ErrInternal = errors.New("store: command failed of a bug")
 	ErrNetwork  = errors.New("store: file is on a network file system")
 	ErrAmnesia  = errors.New("store: amnesia: nothing is written to a disk")

@@ -28,7 +28,7 @@ func taskFamilies() []Family {
 		{Name: "tasks_canceled_total", Type: Counter, Labels: []string{"kind"}, Help: "Tasks and jobs that ended because they were cancelled."},
 		{Name: "tasks_panicked_total", Type: Counter, Labels: []string{"kind"}, Help: "Panics recovered in tasks."},
 		{Name: "service_restarts_total", Type: Counter, Labels: []string{"task"}, Help: "Supervised restarts of a task."},
-		{Name: "io_timeouts_total", Type: Counter, Labels: []string{"op", "peer"}, Help: "Deadlines that passed during an operation."},
+		{Name: "io_timeouts_total", Type: Counter, Labels: []string{"op", "peer"}, Help: "Deadlines that passed during an operation: read a request, write an answer, ledger_rpc a call of the ledger, commit. Nothing connects to the ledger, which is in the process: connect stays 0."},
 		{Name: "backoff_retries_total", Type: Counter, Labels: []string{"op", "svc"}, Help: "Retries made after a delay."},
 		{Name: "storage_backoff_total", Type: Counter, Labels: []string{"op"}, Help: "Waits of callers for the store to take work again."},
 		{Name: "commit_cas_fail_total", Type: Counter, Help: "Commits refused because HEAD had moved."},
