@@ -22,6 +22,7 @@ type ask struct {
 	one    Request
 	ops    []Request // of a batch, in place of one
 	atomic bool      // likewise
+	oldest int64     // Unix ns: what was done up to then under the key does not count
 }
 
 // Post has one operation done, at most once for by and key however often it is called: a repetition gets the first answer. It waits for
@@ -100,7 +101,8 @@ func (e *Engine) do(ctx context.Context, a *ask) (Answer, error) {
 		return Answer{}, err
 	}
 	scope := scopeOf(a.by)
-	if body, ok := e.receipts.replay(scope, a.key, a.print, e.oldest()); ok {
+	a.oldest = e.oldest()
+	if body, ok := e.receipts.replay(scope, a.key, a.print, a.oldest); ok {
 		return body, nil
 	}
 	ctx, cancel := boundedBy(ctx, e.live().ReqTimeout.D())
@@ -223,7 +225,7 @@ type found struct {
 func (e *Engine) find(ctx context.Context, a *ask) (*ledger.Outcome, error) {
 	k := ledger.DedupeKey{Scope: scopeOf(a.by), Key: a.key}
 	f, err := read(ctx, e.link, opFind, func(ctx context.Context) (f found, err error) {
-		f.out, f.ok, err = e.ledger.Find(ctx, k, a.print, e.oldest())
+		f.out, f.ok, err = e.ledger.Find(ctx, k, a.print, a.oldest)
 		return f, err
 	})
 	if err != nil || !f.ok {

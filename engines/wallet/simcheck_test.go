@@ -40,7 +40,7 @@ func (s *sim) check(l *life) {
 
 // posted is the balance of a client, as the ledger has it.
 func (s *sim) posted(c int) uint64 {
-	v, err := s.alive().has.Balance(context.Background(), name(c), "ron", 0)
+	v, err := s.alive("").has.Balance(context.Background(), name(c), "ron", 0)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -70,10 +70,10 @@ var (
 // repeat asks once more for what is known. After the time of its key it is new: what was done then is not done again, since it has used up its
 // nonce or its hold, and of a batch only what was refused may be.
 func (s *sim) repeat(key string, was told) {
-	again, err := s.ask(was.ask)
+	again, err := s.ask(key, was.ask)
 	for n := 0; err != nil && CodeOf(err).Retryable && n < 500; n++ {
 		time.Sleep(100 * time.Millisecond)
-		again, err = s.ask(was.ask)
+		again, err = s.ask(key, was.ask)
 	}
 	at, bad := time.Parse(time.RFC3339, string(stampIn.FindSubmatch(was.body)[1]))
 	if bad != nil {
@@ -124,7 +124,7 @@ func (s *sim) balance() {
 
 // stamps sees that the ledger's time grows with every batch, whatever the clock does.
 func (s *sim) stamps() {
-	roots, err := s.alive().has.Roots(context.Background(), 0, ledger.MaxRoots)
+	roots, err := s.alive("").has.Roots(context.Background(), 0, ledger.MaxRoots)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func (s *sim) times(c int) {
 func (s *sim) history(account string) (all []ledger.Entry) {
 	q := ledger.HistoryQuery{Account: account, Asset: "ron", Limit: ledger.MaxHistory}
 	for {
-		l := s.alive()
+		l := s.alive("")
 		page, err := l.has.History(l.ctx, q)
 		switch {
 		case l.ctx.Err() != nil:

@@ -58,7 +58,7 @@ func (w *wall) mustShow() bool {
 
 // look notes the time of the last batch, which nobody may have asked for: that of a hold's end.
 func (s *sim) look() {
-	l := s.alive()
+	l := s.alive("clock")
 	head, err := l.has.Head(l.ctx)
 	if err == nil {
 		var last []record.Batch

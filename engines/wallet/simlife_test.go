@@ -102,16 +102,17 @@ func (s *sim) mortal(l *life) func(context.Context, ledger.Client, []ledger.Op) 
 			return nil, unavailable(true)
 		}
 		when := s.fate(ops)
-		if when == beforeApply {
+		if when.ends == beforeApply {
 			s.crash(l)
 			return nil, unavailable(true)
 		}
+		time.Sleep(when.takes) // so that of two commands it is the seed that says which is first, and not the scheduler
 		outs, err := next.Commit(ctx, ops)
 		s.wall.saw(outs)
 		switch {
-		case when == beforeAnswer:
+		case when.ends == beforeAnswer:
 			s.crash(l)
-		case when == afterAnswer:
+		case when.ends == afterAnswer:
 			s.later(func() {
 				time.Sleep(1) // until all that the answer sets going has come to rest
 				s.crash(l)
@@ -124,17 +125,28 @@ func (s *sim) mortal(l *life) func(context.Context, ledger.Client, []ledger.Op) 
 	}
 }
 
-// fate is the moment at which the process ends with a command: by how often its first request was sent, so that the order in which requests
-// come does not matter.
-func (s *sim) fate(ops []ledger.Op) moment {
+// fate is what is in store for a command.
+type fate struct {
+	ends  moment
+	takes time.Duration
+}
+
+// fate draws that of a command by how often its first request was sent, so that the order in which requests come does not matter.
+func (s *sim) fate(ops []ledger.Op) (is fate) {
 	key := ops[0].Dedupe.Key
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.calm {
-		return never
-	}
 	s.sent[key]++
-	return s.crashes(key, s.sent[key])
+	is.takes = s.instant("takes "+key, s.sent[key])
+	if !s.calm {
+		is.ends = s.crashes(key, s.sent[key])
+	}
+	return is
+}
+
+// instant is a drawn moment, too short to matter but for what comes first.
+func (s *sim) instant(label string, n int) time.Duration {
+	return time.Duration(1 + s.dice(label, n).Int64N(int64(time.Microsecond)))
 }
 
 // crash ends a process, once. Another one comes up after a while.
@@ -164,8 +176,8 @@ func (s *sim) later(fn func()) {
 	}
 }
 
-// alive is the process that runs, once one does.
-func (s *sim) alive() *life {
+// alive is the process that runs, once one does; of those who wait for it each comes at a moment of its own.
+func (s *sim) alive(who string) *life {
 	for {
 		s.mu.Lock()
 		l, up := s.now, s.up
@@ -174,6 +186,7 @@ func (s *sim) alive() *life {
 			return l
 		}
 		<-up
+		time.Sleep(s.instant("up "+who, 0))
 	}
 }
 
@@ -183,7 +196,7 @@ func (s *sim) settle() *life {
 	s.calm = true
 	s.mu.Unlock()
 	s.after.Wait()
-	return s.alive()
+	return s.alive("")
 }
 
 // dice are those of one question, whatever was asked before it.
