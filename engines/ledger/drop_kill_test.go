@@ -219,7 +219,7 @@ func TestKilledWhileSlotsTurn(t *testing.T) {
 	if err := k.l.Seal(k.ctx()); err != nil {
 		t.Fatal(err)
 	}
-	most := int(slotKillTTL/slotKillPause)/2 + 3 // of keys that count, one at either end, and one that a boot has cut short
+	most := int(slotKillTTL/slotKillPause)/2 + 3  // of keys that count, one at either end, and one that a boot has cut short
 	if got := k.l.Runs(); got < 1 || got > most { // a boot puts what it reads into one slot: few are there after short lives
 		t.Errorf("%d runs are left of %d payments, want 1 to %d", got, len(k.acked), most)
 	}
