@@ -134,7 +134,7 @@ func TestClockBehind(t *testing.T) {
 		r.fund("alice", 10)
 		time.Sleep(2 * time.Second)
 		r.skew.Store(int64(-13 * time.Second))
-		time.Sleep(time.Second)
+		time.Sleep(tickEvery + watchEvery)
 		var not *NotReadyError
 		if _, err := r.post("k", transfer("alice", "bo", 1, 1)); !errors.As(err, &not) || not.Cause != CauseClock {
 			t.Errorf("%v", err)
@@ -143,7 +143,7 @@ func TestClockBehind(t *testing.T) {
 			t.Errorf("failing: %v", keys)
 		}
 		r.skew.Store(0)
-		time.Sleep(time.Second)
+		time.Sleep(tickEvery + watchEvery)
 		r.must("k", transfer("alice", "bo", 1, 1))
 		r.stop()
 	})
@@ -251,13 +251,13 @@ func TestAuthAndPolicy(t *testing.T) {
 		}{{&auth, CauseAuth}, {&policy, CausePolicy}} {
 			err := errTest
 			tt.p.Store(&err)
-			time.Sleep(time.Second)
+			time.Sleep(tickEvery + watchEvery)
 			var not *NotReadyError
 			if _, err := r.post("k", issue("bo", 1, 1)); !errors.As(err, &not) || not.Cause != tt.cause {
 				t.Errorf("%s: %v", tt.cause, err)
 			}
 			tt.p.Store(nil)
-			time.Sleep(time.Second)
+			time.Sleep(tickEvery + watchEvery)
 		}
 		if err := r.e.WriteReady(); err != nil {
 			t.Error(err)
