@@ -5,10 +5,11 @@ import (
 	"math/bits"
 )
 
-// The filter of a run: 12 bits a key and 8 probes let 0.3 % of foreign keys pass.
+// The filter of a run: 18 bits a key and 12 probes let one foreign key in 5,700 pass. Of ten million keys in twenty runs that is one look in 280
+// that reads a page in vain, so that 99 of 100 looks for a new key wait for no disk; the filters take 22 MB.
 const (
-	filterBits   = 12
-	filterHashes = 8
+	filterBits   = 18
+	filterHashes = 12
 )
 
 // filter is a Bloom filter over keys. It is built by one goroutine and immutable from then on.
