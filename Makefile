@@ -13,7 +13,7 @@ SEED     ?=
 LDFLAGS  := -s -w
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check fmt vet staticcheck tidy lockdebug fuzz laws bench sim kill load peers golden clean
+.PHONY: help build run test check fmt vet staticcheck tidy lockdebug fuzz laws bench sim kill load soak peers golden clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ kill: ## kill a node KILLS (1000) times while it commits versions and payments
 
 load: ## pay at saturation for SECONDS (300), one request in a hundred twice, and hold receipts, balances and records against it; SEED repeats one
 	LOAD_SECONDS=$(SECONDS) LOAD_SEED=$(SEED) $(GO) test ./appliance -run '^TestLoadWithDuplicates$$' -count=1 -timeout 6h -v
+
+soak: ## a mixed load with restarts for SECONDS (300; a day is 86400): memory, goroutines and open files must not grow
+	SOAK_SECONDS=$(SECONDS) $(GO) test ./appliance -run '^TestSoak$$' -count=1 -timeout 48h -v
 
 peers: ## measure the wallet beside PostgreSQL (Debian's package) on this machine
 	testdata/bench/wallet.sh
