@@ -114,7 +114,7 @@ func (s *sim) mortal(l *life) func(context.Context, ledger.Client, []ledger.Op) 
 			s.crash(l)
 		case when.ends == afterAnswer:
 			s.later(func() {
-				time.Sleep(1) // until all that the answer sets going has come to rest
+				time.Sleep(time.Nanosecond) // until all that the answer sets going has come to rest
 				s.crash(l)
 			})
 		}
