@@ -62,11 +62,19 @@ func (l *Local) noticed(err error) {
 	}
 }
 
-// Flush writes everything behind, until nothing is left or ctx ends. Without it the next open has more to redo, no more than that.
+// Flush writes everything behind, until the file lacks nothing or ctx ends. Without it the next open has more to redo, no more than that.
+// Recent rows stay where they are.
 func (l *Local) Flush(ctx context.Context) error {
-	for {
+	for l.lacking() {
 		if done, err := l.flushSlice(ctx); done || err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// lacking tells whether the tables in the file are behind the journal.
+func (l *Local) lacking() bool {
+	v := l.books.view.Load()
+	return v.hand.low.Seq != v.Seq || l.books.dirty() > 0
 }

@@ -78,7 +78,7 @@ func (d *derived) account(ref uint64) {
 	if a.LastNonceSeq == 0 && a.LastNonce == 0 {
 		return
 	}
-	if err := d.past.read(a.LastNonceSeq); err != nil || d.past.rec.From != ref || d.past.rec.Nonce != a.LastNonce {
+	if err := d.past.read(a.LastNonceSeq); err != nil || a.LastNonce == 0 || d.past.rec.From != ref || d.past.rec.Nonce != a.LastNonce {
 		d.table("state", a.LastNonceSeq, "account %d: the record did not use nonce %d", ref, a.LastNonce)
 	}
 }
