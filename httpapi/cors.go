@@ -18,7 +18,7 @@ type cors struct {
 const (
 	corsAllow  = "Access-Control-Allow-Origin"
 	corsMaxAge = "600" // seconds that a browser may remember a permission; a reload is then known everywhere
-	corsExpose = "Etag, Retry-After, X-Corr-Id, Idempotent-Replayed, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset"
+	corsExpose = "Etag, Retry-After, X-Corr-Id, Idempotent-Replayed, RateLimit"
 )
 
 func newCORS(c front.CORS) *cors {

@@ -25,9 +25,8 @@ func assetParam() openapi.Param {
 // rateHeaders are what the answers of the wallet tell of the caller's own rate, where it has one.
 func rateHeaders() []openapi.Param {
 	return []openapi.Param{
-		{Name: rateLimitHeader, Doc: "requests that may come at once", Sample: uint64(0)},
-		{Name: rateLeftHeader, Doc: "of them, those left now", Sample: uint64(0)},
-		{Name: rateResetHeader, Doc: "seconds until all are there again", Sample: uint64(0)},
+		{Name: rateHeader, Doc: "limit, requests that may come at once; remaining, those left now; reset, seconds until all are there again",
+			Pattern: `^limit=\d+, remaining=\d+, reset=\d+$`},
 	}
 }
 
