@@ -13,7 +13,7 @@ import (
 // of the disk that are in no memory after a start, and a second should do.
 const (
 	tailBatches = 1024
-	tailRecords = 1 << 15
+	tailRecords = 1 << 14
 )
 
 // verify goes over the journal as the configuration asks: records, images, roots, chain; with VerifyFull also what is derived from them.
