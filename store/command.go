@@ -80,7 +80,7 @@ func submit[R any](ctx context.Context, s *Store, l Lane, c Command[R], wait boo
 	}
 	out, err := q.reply.Wait(ctx)
 	if err != nil {
-		return none, s.outcome(ctx, &q.head, err, q.reply.Canceled())
+		return none, s.Waited(ctx, q.kind, err, q.reply.Canceled())
 	}
 	s.metrics.waited(l, q.claimed-q.queued)
 	return out, nil
@@ -125,14 +125,15 @@ func (s *Store) enqueue(ctx context.Context, q job, wait bool) (err error) {
 	return fmt.Errorf("lane %s: %w", l, err)
 }
 
-// outcome words a failed wait. What came from Apply passes as it is.
-func (s *Store) outcome(ctx context.Context, h *head, err error, left bool) error {
+// Waited words and counts why waiting for a command of a kind has failed; left tells whether ctx ended before the command was taken. What came
+// from Apply passes as it is.
+func (s *Store) Waited(ctx context.Context, kind string, err error, left bool) error {
 	switch {
 	case left:
 		return s.late(ctx)
 	case err == flow.ErrUnknown:
 		s.metrics.timeout(1)
-		return fmt.Errorf("commit %s: %w", h.kind, ErrUnknown)
+		return fmt.Errorf("commit %s: %w", kind, ErrUnknown)
 	}
 	return err
 }

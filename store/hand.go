@@ -5,7 +5,7 @@ import "context"
 // Hand has c applied and synced as Commit does, and does not wait for it: ended is told how it ended, once, by the committer where it would
 // answer a caller, or by whoever turns the lane away. It must not wait. Hand itself waits for a place in the lane until ctx ends, and if it
 // gives an error, one of Commit's, ended is not told. Once c has its place nothing takes it back, whatever becomes of ctx.
-// Who waits for ended counts the times that he has waited too long himself.
+// Who waits for ended has Waited say how that failed.
 func Hand[R any](ctx context.Context, s *Store, l Lane, c Command[R], ended func(R, error)) error {
 	if err := s.admit(ctx, l); err != nil {
 		return err

@@ -120,12 +120,8 @@ func (l *Local) submit(ctx context.Context, s *share) (*posted, error) {
 		l.m.count(s, out)
 		return out, nil
 	}
-	switch {
-	case errors.Is(err, store.ErrUnknown):
+	if errors.Is(err, store.ErrUnknown) {
 		l.left.add(s)
-		err = fmt.Errorf("commit: %w", err)
-	case err == context.DeadlineExceeded: // before its turn came
-		err = fmt.Errorf("%w: %w", store.ErrTimeout, err)
 	}
 	return nil, l.unavailable(err)
 }
@@ -145,7 +141,11 @@ func (l *Local) wait(ctx context.Context, s *share, alone bool) (*posted, error)
 			l.joint.open(c)
 		}
 	}
-	return s.reply.Wait(ctx)
+	out, err := s.reply.Wait(ctx)
+	if err != nil {
+		err = l.store.Waited(ctx, (*post).Kind(nil), err, s.reply.Canceled())
+	}
+	return out, err
 }
 
 // unavailable words an error of the store for the ledger's callers.

@@ -109,14 +109,17 @@ func TestHalfSealed(t *testing.T) {
 }
 
 // panics is how many commands have panicked.
-func (r *rig) panics() (n float64) {
+func (r *rig) panics() float64 { return r.counted("store_command_panics_total") }
+
+// counted is the sum of a counter's series.
+func (r *rig) counted(name string) (n float64) {
 	r.t.Helper()
 	families, err := r.metrics.Registry().Gather()
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	for _, f := range families {
-		if f.GetName() != "store_command_panics_total" {
+		if f.GetName() != name {
 			continue
 		}
 		for _, m := range f.GetMetric() {

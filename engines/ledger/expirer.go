@@ -16,8 +16,7 @@ const maxExpire = 256
 
 // expire is the command that ends holds whose time is over, in the order in which it ran out.
 type expire struct {
-	holds   []uint64
-	ids     []record.TxID // of the holds
+	holds   []record.TxID
 	seed    uint64
 	touched []AcctAsset
 }
@@ -37,9 +36,9 @@ func (c *expire) Apply(r store.Reader, at store.Stamp, w *store.Writes) (int, er
 	}
 	o := &Op{Code: record.OpExpire}
 	var ended []record.TxID
-	for i, seq := range c.holds {
-		if res := x.move(&action{op: o, hold: seq}, plain); res.code == record.Accepted {
-			ended = append(ended, c.ids[i])
+	for _, id := range c.holds {
+		if res := x.move(&action{op: o, hold: id.Seq()}, plain); res.code == record.Accepted {
+			ended = append(ended, id)
 		}
 	}
 	if len(x.raws) == 0 {
@@ -99,12 +98,11 @@ func (l *Local) due(ctx context.Context, c *expire) error {
 		slices.SortFunc(ends, func(a, b tables.HoldEnd) int {
 			return cmp.Or(cmp.Compare(a.Expires, b.Expires), cmp.Compare(a.Seq, b.Seq))
 		})
-		c.holds, c.ids, c.touched = c.holds[:0], c.ids[:0], c.touched[:0]
+		c.holds, c.touched = c.holds[:0], c.touched[:0]
 		for _, end := range slices.Compact(ends) {
 			if len(c.holds) == maxExpire {
 				return nil
 			}
-			c.holds = append(c.holds, end.Seq)
 			if err := l.touch(r, end.Seq, c); err != nil {
 				return err
 			}
@@ -127,13 +125,13 @@ func (l *Local) dueInFile(r store.Reader, now int64) (ends []tables.HoldEnd) {
 	return ends
 }
 
-// touch adds to c what is told of the end of a hold: its id, and whose balances change.
+// touch adds a hold to c: its id, and whose balances its end changes.
 func (l *Local) touch(r store.Reader, seq uint64, c *expire) error {
 	rec, known := tables.Record(r, seq)
 	if !known {
 		return ErrNotFound
 	}
-	c.ids = append(c.ids, rec.TxID())
+	c.holds = append(c.holds, rec.TxID())
 	n, err := l.namesOf(r, &rec)
 	c.touched = append(c.touched, AcctAsset{n.From, n.Asset}, AcctAsset{n.To, n.Asset})
 	return err

@@ -134,6 +134,9 @@ func TestRejoinPoisoned(t *testing.T) {
 	<-second.in
 	cancel()
 	waitFor(t, func() bool { return r.l.Pending() == 1 })
+	if n := r.counted("io_timeouts_total"); n != 1 {
+		t.Errorf("%v waits that were too long are counted, want 1", n)
+	}
 	ended := make(chan error, 2)
 	again := func() {
 		_, err := r.l.Commit(r.ctx(), []ledger.Op{op})
