@@ -19,7 +19,7 @@ type layer[K comparable, V any] struct {
 	undo    []undo[K, V]      // of the running command; owned by the committer
 	soiled  int               // cells that the running command made dirty; owned by the committer
 	queue   ring[*cell[K, V]] // every cell once, for eviction; owned by the committer
-	pinned  int               // cells that their table lags behind, as of the last group; owned by the committer
+	pinned  atomic.Int64      // cells that their table lags behind, as of the last group
 	recent  int               // cells that are in the table of recent rows, as of the last group; owned by the committer
 	dirty   atomic.Int64      // cells that wait to be written, as of the last group
 	lost    uint64            // no row that has left memory was changed by a later record; owned by the committer
@@ -157,7 +157,7 @@ func (l *layer[K, V]) set(c *cell[K, V]) {
 
 // count books what the group has changed about c, and gives what that adds to dirty.
 func (l *layer[K, V]) count(c *cell[K, V]) (dirty int) {
-	l.pinned += oneMore(c.pub.since != 0, c.cur.since != 0)
+	l.pinned.Add(int64(oneMore(c.pub.since != 0, c.cur.since != 0)))
 	l.recent += oneMore(c.pub.saved != 0, c.cur.saved != 0)
 	return oneMore(c.pub.dirty(), c.cur.dirty())
 }
@@ -283,7 +283,11 @@ func (c *cell[K, V]) held() bool {
 
 // dirtyKeys lists the rows that their own table lags behind.
 func (l *layer[K, V]) dirtyKeys() []K {
-	keys := make([]K, 0, l.dirty.Load())
+	n := l.pinned.Load()
+	if n == 0 {
+		return nil // a node at rest does not go through all that it keeps in memory at every tick
+	}
+	keys := make([]K, 0, n)
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.RLock()
@@ -303,7 +307,8 @@ const evictSteps = 64
 // evict lets go of rows that are as in their table and were not used for a round of the queue, while there are more than most of them. It
 // runs between groups.
 func (l *layer[K, V]) evict(most int) {
-	for steps := evictSteps + l.queue.pushed(); steps > 0 && l.queue.len() > most+l.pinned; steps-- {
+	most += int(l.pinned.Load())
+	for steps := evictSteps + l.queue.pushed(); steps > 0 && l.queue.len() > most; steps-- {
 		c := l.queue.pop()
 		if c.used || c.pub.since != 0 {
 			c.used = false

@@ -76,7 +76,7 @@ func TestBusyRowsLieTogether(t *testing.T) {
 	if home, recent := s.where(payee); home != again || recent != 0 {
 		t.Fatalf("after its rest: it is at home as of %d, recent as of %d", home, recent)
 	}
-	if s.b.newPass() != nil || s.b.states.pinned != 0 || s.b.states.recent != 0 || s.b.accounts.recent != 0 {
+	if s.b.newPass() != nil || s.b.states.pinned.Load() != 0 || s.b.states.recent != 0 || s.b.accounts.recent != 0 {
 		t.Error("something is still to be done")
 	}
 }
