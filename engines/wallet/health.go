@@ -38,8 +38,8 @@ type gates struct {
 	safeMode                    atomic.Bool // the ledger takes no writes until it was verified and the node started again
 }
 
-// gate is whether a key holds, and whether it ever did.
-type gate struct{ ok, was atomic.Bool }
+// gate is whether a key holds, and whether anybody has looked.
+type gate struct{ ok, seen atomic.Bool }
 
 func (e *Engine) probes() []obs.Probe {
 	var rows []obs.Probe
@@ -71,7 +71,10 @@ func (e *Engine) WriteReady() error {
 func (e *Engine) flip(key string, g *gate, cause error) {
 	e.board.Set(service, key, cause)
 	changed := g.ok.Swap(cause == nil) != (cause == nil)
-	if was := g.was.Swap(cause == nil || g.was.Load()); !changed || !was {
+	if first := !g.seen.Swap(true); first {
+		changed = cause != nil
+	}
+	if !changed {
 		return
 	}
 	reason := "ok"

@@ -12,7 +12,6 @@ import (
 
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/ledgertest"
-	"ronbox/engines/ledger/record"
 )
 
 // faulty puts a wire between wallet and model that a test can stop.
@@ -125,68 +124,6 @@ func TestStallOnASlowDisk(t *testing.T) {
 	if p.measure(); p.stall(least) != time.Second {
 		t.Errorf("%s", p.stall(least))
 	}
-}
-
-// A wall clock more than ten seconds behind the ledger's takes no writes.
-func TestClockBehind(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).start()
-		r.fund("alice", 10)
-		time.Sleep(2 * time.Second)
-		r.skew.Store(int64(-13 * time.Second))
-		time.Sleep(tickEvery + watchEvery)
-		var not *NotReadyError
-		if _, err := r.post("k", transfer("alice", "bo", 1, 1)); !errors.As(err, &not) || not.Cause != CauseClock {
-			t.Errorf("%v", err)
-		}
-		if keys := r.failing(); !slices.Equal(keys, []string{keyClock}) {
-			t.Errorf("failing: %v", keys)
-		}
-		r.skew.Store(0)
-		time.Sleep(tickEvery + watchEvery)
-		r.must("k", transfer("alice", "bo", 1, 1))
-		r.stop()
-	})
-}
-
-// speechless is a ledger that does not tell of its batches.
-type speechless struct {
-	ledger.Client
-	so atomic.Bool
-}
-
-func (c *speechless) Roots(ctx context.Context, since uint64, n int) ([]record.Batch, error) {
-	if c.so.Load() {
-		return nil, unavailable(false)
-	}
-	return c.Client.Roots(ctx, since, n)
-}
-
-// As long as the time of the ledger cannot be read, nobody knows whether the wall clock is behind it, and no write is taken.
-func TestClockUnknown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := new(speechless)
-		c.so.Store(true)
-		r := newRig(t, over(func(inner ledger.Client) ledger.Client { c.Client = inner; return c }))
-		r.fund("alice", 10)
-		r.skew.Store(int64(-13 * time.Second))
-		r.sup.Start(r.e.Tasks()...)
-		for _, speaks := range []bool{false, true} {
-			c.so.Store(!speaks)
-			time.Sleep(1500 * time.Millisecond)
-			var not *NotReadyError
-			if _, err := r.post("k", transfer("alice", "bo", 1, 1)); !errors.As(err, &not) || not.Cause != CauseClock {
-				t.Errorf("speaks %t: %v", speaks, err)
-			}
-			if keys := r.failing(); !slices.Equal(keys, []string{keyClock}) {
-				t.Errorf("speaks %t: failing: %v", speaks, keys)
-			}
-		}
-		r.skew.Store(0)
-		time.Sleep(1500 * time.Millisecond)
-		r.must("k", transfer("alice", "bo", 1, 1))
-		r.stop()
-	})
 }
 
 // A ledger in safe mode takes no writes: the first refusal shows, and nothing is unknown about it.

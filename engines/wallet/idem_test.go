@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"ronbox/appliance/b3"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
@@ -210,6 +211,67 @@ func TestAfterTTL(t *testing.T) {
 		}
 		r.stop()
 	})
+}
+
+// A key counts to the last nanosecond of its time, and no longer, whether its answer is in the cache or not.
+func TestLastMomentOfAKey(t *testing.T) {
+	for _, cached := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, with(func(c *Config) { c.IdempotencyTTL = seconds(60) })).start()
+			r.fund("alice", 100)
+			q := transfer("alice", "bo", 1, 1)
+			first := r.must("k", q)
+			synctest.Wait()
+			over := time.Unix(0, int64(r.e.ledgerTime.Load())).Add(r.cfg.IdempotencyTTL.D())
+			if cached {
+				r.must("k", q)
+				r.e.receipts.kept.r.Wait()
+			}
+			asked := r.sum("upstream_calls_total", "op", opFind)
+			time.Sleep(time.Until(over) - time.Nanosecond)
+			if a, err := r.post("k", q); err != nil || !a.Replayed {
+				t.Errorf("cached %t, in its last moment: %+v, %v", cached, a, err)
+			}
+			if here := r.sum("upstream_calls_total", "op", opFind) == asked; here != cached {
+				t.Errorf("cached %t, and the ledger was not asked: %t", cached, here)
+			}
+			r.want(1, "upstream_calls_total", "op", opCommit, "outcome", "ok")
+			time.Sleep(time.Nanosecond)
+			var reject *ledger.Reject
+			if a, err := r.post("k", q); !errors.As(err, &reject) || reject.Code != record.NonceReused || reject.Committed != first.id(t) {
+				t.Errorf("cached %t, after its time: %s, %v", cached, a.Body, err)
+			}
+			r.stop()
+		})
+	}
+}
+
+// Two keys that share a place in the cache are not taken for each other, nor are two questions under one key.
+func TestReceiptsApart(t *testing.T) {
+	c := newReceipts()
+	if err := c.kept.open(); err != nil {
+		t.Fatal(err)
+	}
+	defer c.kept.close()
+	mine := receipt{scope: "alice", key: "k", print: b3.Sum(nil), at: 2, answer: Answer{Status: 200}}
+	for _, tt := range []struct {
+		name  string
+		spoil func(*receipt)
+		found bool
+	}{
+		{"the same", func(*receipt) {}, true},
+		{"another principal", func(r *receipt) { r.scope = "bo" }, false},
+		{"another key", func(r *receipt) { r.key = "l" }, false},
+		{"another question", func(r *receipt) { r.print = b3.Sum([]byte("x")) }, false},
+	} {
+		kept := mine
+		tt.spoil(&kept)
+		c.kept.set(c.place(mine.scope, mine.key), &kept, 1)
+		c.kept.r.Wait()
+		if _, found := c.replay(mine.scope, mine.key, mine.print, mine.at-1); found != tt.found {
+			t.Errorf("%s: found %t", tt.name, found)
+		}
+	}
 }
 
 // A key lives by the ledger's time: on a wall clock that was set back, within what is let pass, it is not given another while.

@@ -163,7 +163,7 @@ func TestLinearizable(t *testing.T) {
 	for seed := range uint64(linearHistories) {
 		synctest.Test(t, func(t *testing.T) {
 			f := linearFaults(seed)
-			h := &linearRun{late: f.Late > 0, r: newRig(t, with(func(c *Config) { c.BalanceCacheBytes = 1 << 20 }), over(func(c ledger.Client) ledger.Client {
+			h := &linearRun{late: f.Late > 0, r: newRig(t, over(func(c ledger.Client) ledger.Client {
 				return ledgertest.NewFaulty(c, f)
 			})).start()}
 			h.ledger = h.r.model

@@ -51,6 +51,7 @@ func (n *node) boot(t testing.TB, opts ...option) {
 	n.rig = &rig{t: t, cfg: DefaultConfig(), metrics: obs.NewMetrics(), model: ledgertest.NewModel(nil)}
 	r := n.rig
 	r.cfg.ReqTimeout, r.cfg.Retry.RPCTimeout, r.cfg.NoncePipeline = seconds(60), seconds(10), 1024
+	r.cfg.BalanceCacheBytes = 1 << 20
 	r.board, r.now = obs.NewBoard(r.metrics), time.Now
 	r.catalog = flow.NewCatalog(r.metrics, nil)
 	now := func() time.Time { return r.now() } // which an option may change

@@ -68,7 +68,7 @@ func answeredAt(out *ledger.Outcome) int64 {
 	return 0
 }
 
-// ledgerClock is the newest time of the ledger that was seen.
+// sawLedgerTime notes a time of the ledger.
 func (e *Engine) sawLedgerTime(at int64) {
 	if at > 0 {
 		raise(&e.ledgerTime, uint64(at))

@@ -64,7 +64,7 @@ func by(now func() time.Time) option { return func(r *rig) { r.now = now } }
 func newRig(t testing.TB, opts ...option) *rig {
 	t.Helper()
 	r := &rig{t: t, cfg: DefaultConfig(), metrics: obs.NewMetrics(), stall: time.Minute}
-	r.cfg.Workers = 2
+	r.cfg.Workers, r.cfg.BalanceCacheBytes = 2, 1<<20
 	r.model = ledgertest.NewModel(nil)
 	if err := r.model.Declare(context.Background(), "ron", "eur"); err != nil {
 		t.Fatal(err)
@@ -83,6 +83,7 @@ func newRig(t testing.TB, opts ...option) *rig {
 		Catalog: r.catalog, Ledger: r.client, Metrics: r.metrics, Board: r.board, Log: r.log,
 		StallAfter: func() time.Duration { return r.stall }, Now: r.now,
 	})
+	r.e.receipts.kept.bytes = 1 << 18 // caches as large as a node's take longer to make than most tests
 	if err := r.e.Open(); err != nil {
 		t.Fatal(err)
 	}

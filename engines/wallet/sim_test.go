@@ -83,7 +83,7 @@ func newSim(t *testing.T, seed uint64, ops int) *sim {
 
 // configure is the wallet's configuration: a day's ceiling that is met now and then, and no chance that is not of the seed.
 func (s *sim) configure(r *rig) {
-	r.cfg.BalanceCacheBytes, r.cfg.Retry.Jitter = 1<<20, 0
+	r.cfg.Retry.Jitter = 0
 	r.cfg.MaxAmountPerOp, r.cfg.DailyCeiling = amountOf(200), amountOf(simDaily)
 }
 

@@ -2,6 +2,7 @@ package wallet
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"ronbox/engines/ledger/record"
@@ -53,8 +54,12 @@ func (e *Engine) readLedgerTime(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for i := range last {
-		e.sawLedgerTime(last[i].At)
+	if len(last) == 0 {
+		return errNoBatch
 	}
+	e.sawLedgerTime(last[0].At)
 	return nil
 }
+
+// errNoBatch: the ledger has batches and does not show the last one, which only a bug can do.
+var errNoBatch = errors.New("the ledger does not show its last batch")
