@@ -23,6 +23,8 @@ type books struct {
 	onces    *layer[tables.OnceKey, tables.Once]
 	idem     *idem.Index
 
+	broken map[tables.StateKey]error // recent rows that do not decode; immutable once a boot has read them, and a ledger that has any writes nothing
+
 	cur    tip                 // with the running group
 	before tip                 // as the running command found it
 	view   atomic.Pointer[tip] // what readers see

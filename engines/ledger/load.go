@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"cmp"
+
 	"ronbox/engines/ledger/tables"
 	"ronbox/store"
 )
@@ -8,21 +10,49 @@ import (
 // Rows that are not in memory are read from the file as the group sees it, once.
 
 // loadRecent takes over the rows that the file keeps apart: they are newer than those of their tables, and stay in memory until they go there.
-func (b *books) loadRecent(r store.Reader) {
-	for k, row := range tables.Recents(r) {
+// The error is of a row that does not decode: the others are taken over, and nobody reads what it stood before.
+func (b *books) loadRecent(r store.Reader) (err error) {
+	fault := func(k tables.StateKey, wrong error) {
+		if b.broken == nil {
+			b.broken = map[tables.StateKey]error{}
+		}
+		b.broken[k], err = wrong, cmp.Or(err, wrong)
+	}
+	for k, row := range tables.Recents(r, fault) {
 		if k.Asset == 0 {
 			b.accounts.load(k.Account, row.Account, row.Account.LastSeq)
 		} else {
 			b.states.load(k, balance{Balance: row.Balance}, row.Balance.State.LastSeq)
 		}
 	}
+	return err
+}
+
+// fileBalance is a balance as its table in the file has it, for whoever did not find it in memory.
+func (b *books) fileBalance(r store.Reader, k tables.StateKey) tables.Balance {
+	b.mustHold(k)
+	v, _ := tables.GetBalance(r, k.Account, k.Asset)
+	return v
+}
+
+// fileAccount is an account as its table in the file has it, for whoever did not find it in memory.
+func (b *books) fileAccount(r store.Reader, ref uint64) tables.Account {
+	b.mustHold(tables.StateKey{Account: ref})
+	v, _ := tables.GetAccount(r, ref)
+	return v
+}
+
+// mustHold ends the view if the newest row of k is damaged: its table has an older one.
+func (b *books) mustHold(k tables.StateKey) {
+	if err := b.broken[k]; err != nil {
+		panic(err)
+	}
 }
 
 func (b *books) state(r store.Reader, k tables.StateKey) *cell[tables.StateKey, balance] {
 	c := b.states.find(k)
 	if c == nil {
-		v, _ := tables.GetBalance(r, k.Account, k.Asset)
-		c = b.states.enter(k, balance{Balance: v})
+		c = b.states.enter(k, balance{Balance: b.fileBalance(r, k)})
 	}
 	return c
 }
@@ -30,10 +60,18 @@ func (b *books) state(r store.Reader, k tables.StateKey) *cell[tables.StateKey, 
 func (b *books) account(r store.Reader, ref uint64) *cell[uint64, tables.Account] {
 	c := b.accounts.find(ref)
 	if c == nil {
-		v, _ := tables.GetAccount(r, ref)
-		c = b.accounts.enter(ref, v)
+		c = b.accounts.enter(ref, b.fileAccount(r, ref))
 	}
 	return c
+}
+
+// opened is the record that opened an account, 0 if the file does not know.
+func (b *books) opened(r store.Reader, ref uint64) uint64 {
+	if c := b.accounts.find(ref); c != nil {
+		return c.cur.v.OpenedSeq
+	}
+	a, _ := tables.GetAccount(r, ref)
+	return a.OpenedSeq
 }
 
 func (b *books) hold(r store.Reader, seq uint64) *cell[uint64, tables.Hold] {

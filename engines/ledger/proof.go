@@ -44,11 +44,10 @@ func (s source) Opened(ref uint64) (uint64, error) {
 	if a, ok := s.l.books.accounts.read(ref); ok && a.OpenedSeq != 0 {
 		return a.OpenedSeq, nil
 	}
-	a, known := tables.GetAccount(s.r, ref)
-	if !known {
-		return 0, errStale
+	if a := s.l.books.fileAccount(s.r, ref); a.OpenedSeq != 0 {
+		return a.OpenedSeq, nil
 	}
-	return a.OpenedSeq, nil
+	return 0, errStale
 }
 
 // Declared is the seq of the record that declared an asset.

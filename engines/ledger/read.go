@@ -131,7 +131,7 @@ func (l *Local) balanceOf(ctx context.Context, k tables.StateKey) (b balance, er
 		return b, nil
 	}
 	err = l.view(ctx, func(r store.Reader) error {
-		b.Balance, _ = tables.GetBalance(r, k.Account, k.Asset)
+		b.Balance = l.books.fileBalance(r, k)
 		return nil
 	})
 	return b, l.readError(err)
@@ -142,7 +142,7 @@ func (l *Local) accountOf(ctx context.Context, ref uint64) (a tables.Account, er
 		return a, nil
 	}
 	err = l.view(ctx, func(r store.Reader) error {
-		a, _ = tables.GetAccount(r, ref)
+		a = l.books.fileAccount(r, ref)
 		return nil
 	})
 	return a, l.readError(err)

@@ -27,7 +27,7 @@ func (s *stage) where(k tables.StateKey) (home, recent uint64) {
 	if b, ok := tables.GetBalance(s.tx.Reader(), k.Account, k.Asset); ok {
 		home = b.State.LastSeq
 	}
-	for at, row := range tables.Recents(s.tx.Reader()) {
+	for at, row := range tables.Recents(s.tx.Reader(), nil) {
 		if at == k {
 			recent = row.Balance.State.LastSeq
 		}

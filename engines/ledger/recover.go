@@ -78,7 +78,7 @@ func (l *Local) readHead(r store.Reader) error {
 		l.useKey(key)
 	}
 	b := l.books
-	b.loadRecent(r) // before what may be damaged: these rows are to be read whatever becomes of the rest
+	broken := b.loadRecent(r) // before what may be damaged: these rows are to be read whatever becomes of the rest
 	b.cur.Head, _ = tables.GetHead(r)
 	b.cur.hand.low = tables.GetFlushed(r)
 	b.cur.log.base = record.LogCount(b.cur.hand.low.Batches)
@@ -94,19 +94,24 @@ func (l *Local) readHead(r store.Reader) error {
 	if h, known := tables.Batch(r, b.cur.Batches); b.cur.Batches != 0 && (!known || h.Root() != b.cur.LastRoot) {
 		return damage("the root of batch %d is not the one of its head", b.cur.Batches)
 	}
-	return nil
+	return broken
 }
 
 // readAssets takes over the assets that were flushed; what declares an asset follows on what opens its issuance account. An asset whose
-// account is not in the file yet is redone, and so is every one after it.
+// account is not in the file yet is redone, and so is every one after it. Where the account's only row is damaged nobody knows what
+// declared the asset, and its balances are read all the same.
 func (l *Local) readAssets(r store.Reader) {
 	for ref, name := range tables.Assets(r) {
 		issuer, known := tables.Ref(r, engines.IssuanceAccount(name))
-		opened := l.books.account(r, issuer).cur.v.OpenedSeq
-		if !known || opened == 0 {
+		opened := l.books.opened(r, issuer)
+		if !known || opened == 0 && l.books.broken[tables.StateKey{Account: issuer}] == nil {
 			return
 		}
-		l.books.cur.assets = l.books.cur.assets.with(newAsset(ref, name, issuer, opened+1))
+		seq := opened + 1
+		if opened == 0 {
+			seq = 0
+		}
+		l.books.cur.assets = l.books.cur.assets.with(newAsset(ref, name, issuer, seq))
 	}
 }
 

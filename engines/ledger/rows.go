@@ -37,11 +37,11 @@ func (s *resolver) rows() error {
 		for i, a := range cold {
 			a.p.rows = &read[i]
 			if a.p.account == nil {
-				read[i].account, _ = tables.GetAccount(r, a.p.ref)
+				read[i].account = s.l.books.fileAccount(r, a.p.ref)
 				read[i].accountAt = s.seq
 			}
 			if a.p.state == nil {
-				read[i].balance, _ = tables.GetBalance(r, a.p.ref, a.asset)
+				read[i].balance = s.l.books.fileBalance(r, tables.StateKey{Account: a.p.ref, Asset: a.asset})
 				read[i].balanceAt = s.seq
 			}
 		}

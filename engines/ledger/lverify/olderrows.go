@@ -26,7 +26,7 @@ type olderAccount struct{ row, now tables.Account }
 // recents checks that rows of ledger/recent are newer than those of ledger/state, and keeps what they stand before.
 func (d *derived) recents() {
 	d.older = olderRows{balances: map[tables.StateKey]olderBalance{}, accounts: map[uint64]olderAccount{}}
-	for k, row := range tables.Recents(d.r) {
+	for k, row := range tables.Recents(d.r, nil) {
 		seq, before := row.Balance.State.LastSeq, uint64(0)
 		if k.Asset == 0 {
 			seq = row.Account.LastSeq
@@ -102,7 +102,7 @@ func (d *derived) newest() iter.Seq2[tables.StateKey, tables.Row] {
 				return
 			}
 		}
-		for k, row := range tables.Recents(d.r) {
+		for k, row := range tables.Recents(d.r, nil) {
 			if !yield(k, row) {
 				return
 			}

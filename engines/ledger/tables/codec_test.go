@@ -136,7 +136,7 @@ func TestKeysAreStrict(t *testing.T) {
 		"a recent account that says it is a balance": func(_ store.Reader, w *store.Writes) func(store.Reader) {
 			w.Put(bRecent, make([]byte, 12), append([]byte{balanceV1}, make([]byte, balanceSize)...))
 			return func(r store.Reader) {
-				for range Recents(r) {
+				for range Recents(r, nil) {
 				}
 			}
 		},

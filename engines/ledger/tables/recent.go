@@ -26,5 +26,8 @@ func PutRecentAccount(w *store.Writes, account uint64, a Account) {
 // DropRecent takes a row out of those that change often: ledger/state has one as new, or gets it by the same command.
 func DropRecent(w *store.Writes, k StateKey) { recentBalances.Delete(w, k) }
 
-// Recents walks the rows that change often, in the order of the file.
-func Recents(r store.Reader) iter.Seq2[StateKey, Row] { return stateRows(r, bRecent, StateKey{}) }
+// Recents walks the rows that change often, in the order of the file. One that does not decode is told to fault and passed over: what it stood
+// before is not to be believed. Without fault it ends the view.
+func Recents(r store.Reader, fault func(StateKey, error)) iter.Seq2[StateKey, Row] {
+	return stateRows(r, bRecent, StateKey{}, fault)
+}

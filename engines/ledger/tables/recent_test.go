@@ -37,7 +37,7 @@ func TestRecentRows(t *testing.T) {
 		both: {Balance: at(7)}, {both.Account, 0}: {Account: account(8)}, alone: {Balance: at(6)}, {alone.Account, 0}: {Account: account(6)},
 	}
 	got, last := map[StateKey]Row{}, StateKey{}
-	for k, row := range Recents(tx.Reader()) {
+	for k, row := range Recents(tx.Reader(), nil) {
 		if got[k] = row; !last.Less(k) {
 			t.Errorf("%v comes after %v", k, last)
 		}
@@ -51,7 +51,7 @@ func TestRecentRows(t *testing.T) {
 			DropRecent(w, k)
 		}
 	})
-	for k := range Recents(tx.Reader()) {
+	for k := range Recents(tx.Reader(), nil) {
 		t.Errorf("%v is still there", k)
 	}
 	if stored.Balance(both) != at(5) || stored.Account(both.Account) != account(5) || stored.Balance(alone) != (Balance{}) {

@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"bytes"
 	"encoding/binary"
 	"iter"
 
@@ -73,23 +74,26 @@ func PutAccount(w *store.Writes, account uint64, a Account) {
 
 // States walks accounts and balances as ledger/state has them, in the order of the file, from a key on.
 func States(r store.Reader, from StateKey) iter.Seq2[StateKey, Row] {
-	return stateRows(r, bState, from)
+	return stateRows(r, bState, from, nil)
 }
 
-// stateRows walks the rows of a bucket that has both kinds.
-func stateRows(r store.Reader, b *store.Bucket, from StateKey) iter.Seq2[StateKey, Row] {
+// stateRows walks the rows of a bucket that has both kinds. One that does not decode is told to fault and passed over; without fault it ends the
+// view.
+func stateRows(r store.Reader, b *store.Bucket, from StateKey, fault func(StateKey, error)) iter.Seq2[StateKey, Row] {
 	return func(yield func(StateKey, Row) bool) {
 		keys := stateKeys()
 		for raw, value := range r.Range(b, keys.Append(nil, from), nil) {
 			k, err := keys.Decode(raw)
-			var row Row
-			if err == nil {
-				row, err = decodeRow(k, value)
-			}
 			if err != nil {
 				panic(wrong(b, raw, "%w", err))
 			}
-			if !yield(k, row) {
+			row, err := decodeRow(k, value)
+			switch {
+			case err != nil && fault == nil:
+				panic(wrong(b, raw, "%w", err))
+			case err != nil:
+				fault(k, wrong(b, bytes.Clone(raw), "%w", err))
+			case !yield(k, row):
 				return
 			}
 		}
