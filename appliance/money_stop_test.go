@@ -169,10 +169,10 @@ func (s *siege) inTheMiddle(raw string) (first <-chan answer, release func()) {
 	h, done := hold{make(chan struct{}), make(chan struct{})}, make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = store.Commit(context.WithoutCancel(s.t.Context()), s.store, store.Bulk, store.Command[struct{}](h))
+		_, _ = store.Commit(context.WithoutCancel(s.t.Context()), s.store, store.Work, store.Command[struct{}](h))
 	}()
-	s.await("the next hold to wait", func() bool { return s.depth("bulk") == 1 })
-	before() // the committer takes both into one group, what is in bulk last
+	s.inHand(2)
+	before() // the committer takes both into one group, in their order
 	<-h.in
 	release = sync.OnceFunc(func() { close(h.out); <-done })
 	s.t.Cleanup(release)
