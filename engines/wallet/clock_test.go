@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,12 +81,12 @@ func TestClockBehindFromTheStart(t *testing.T) {
 // speechless is a ledger that does not tell of its batches: it fails, or has none to show.
 type speechless struct {
 	ledger.Client
-	so  bool
+	so  atomic.Bool
 	err error
 }
 
 func (c *speechless) Roots(ctx context.Context, since uint64, n int) ([]record.Batch, error) {
-	if c.so {
+	if c.so.Load() {
 		return nil, c.err
 	}
 	return c.Client.Roots(ctx, since, n)
@@ -99,17 +100,18 @@ func TestClockUnknown(t *testing.T) {
 			r := newRig(t, over(func(inner ledger.Client) ledger.Client { c.Client = inner; return c }))
 			r.fund("alice", 10)
 			r.skew.Store(int64(-13 * time.Second))
-			for _, c.so = range []bool{true, false} {
-				if c.so {
-					r.sup.Start(r.e.Tasks()...)
-				}
+			c.so.Store(true)
+			r.hasty = true
+			r.start()
+			for _, speaks := range []bool{false, true} {
+				c.so.Store(!speaks)
 				time.Sleep(1500 * time.Millisecond)
 				var not *NotReadyError
 				if _, err := r.post("k", transfer("alice", "bo", 1, 1)); !errors.As(err, &not) || not.Cause != CauseClock {
-					t.Errorf("speechless %t, %v: %v", c.so, c.err, err)
+					t.Errorf("speaks %t, %v: %v", speaks, c.err, err)
 				}
 				if keys := r.failing(); !slices.Equal(keys, []string{keyClock}) {
-					t.Errorf("speechless %t, %v: failing: %v", c.so, c.err, keys)
+					t.Errorf("speaks %t, %v: failing: %v", speaks, c.err, keys)
 				}
 			}
 			r.skew.Store(0)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"testing"
 
 	"ronbox/appliance/flow"
@@ -63,6 +64,19 @@ func TestCodes(t *testing.T) {
 		c := CodeOf(tt.err)
 		if c.Name != tt.name || c.Status != tt.status || c.Retryable != tt.retryable {
 			t.Errorf("%v: %+v, want %s %d %v", tt.err, c, tt.name, tt.status, tt.retryable)
+		}
+	}
+}
+
+// Who is told that an outcome is not known is told how to find out; who may ask again is told that.
+func TestOutcomeSaysWhatNext(t *testing.T) {
+	for want, err := range map[string]error{
+		"outcome unknown: the same request with the same key finds out": &OutcomeError{Unknown: true, Cause: flow.ErrUnknown},
+		"nothing was done": &OutcomeError{Cause: errOpen},
+		"ask again":        ErrInFlight,
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q does not say %q", err, want)
 		}
 	}
 }

@@ -156,6 +156,7 @@ func runScript(t *testing.T, seed uint64, boundary int) (told []string, journal 
 // At whatever boundary of whatever command the process ends: a client that goes on asking is told what it would have been told, and the journal is
 // what it would have been, but for the time.
 func TestCrashAtEachBoundary(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(crashSeeds) {
 		told, journal, commands := runScript(t, seed, -1)
 		if commands < crashScript/2 {

@@ -133,6 +133,7 @@ func (m *mix) check(drained bool) {
 // Whatever comes early, in batches, twice, from callers who leave, while the settings change and the ledger fails: everybody is answered in time,
 // each nonce is used once, and nothing is left.
 func TestEarlyMix(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := drawMix(rt)
 		workers, most := rapid.IntRange(1, 4).Draw(rt, "workers"), rapid.IntRange(1, 9).Draw(rt, "burst")

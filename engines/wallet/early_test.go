@@ -262,6 +262,7 @@ func (r *rig) sendAs(ctx context.Context, who string, nonce uint64) chan heard {
 // In whatever order the nonces of some accounts come, within what may wait: all are done, in their order, each once, whatever the workers,
 // their bursts, and the pace of the ledger.
 func TestAnyOrderIsDone(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		accounts := rapid.IntRange(1, 3).Draw(rt, "accounts")
 		var order []uint64 // account and nonce
@@ -315,6 +316,7 @@ func TestAnyOrderIsDone(t *testing.T) {
 // Over a wire that stalls, loses, repeats and delays, each client's requests come in any order and are asked again until they are done: each is
 // done once, by its own nonce.
 func TestAnyOrderOverABadWire(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(fromEnv(t, "WALLET_SIM_SEEDS", 30)) {
 		synctest.Test(t, func(t *testing.T) {
 			const requests, clients = 20, 3

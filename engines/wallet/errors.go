@@ -11,7 +11,7 @@ var (
 	// ErrNotFound: there is no such record, or the caller may not see it; nobody is told which.
 	ErrNotFound = errors.New("wallet: not found")
 	// ErrInFlight: the same key is still being worked on, or too many wait for it. Ask again.
-	ErrInFlight = errors.New("wallet: a request with this key is in flight")
+	ErrInFlight = errors.New("wallet: a request with this key is in flight: ask again")
 	// ErrForbidden: the caller is known and may not do this.
 	ErrForbidden = errors.New("wallet: forbidden")
 	// ErrSystemAccount is an ErrForbidden that no other token would change.
@@ -52,16 +52,12 @@ type OutcomeError struct {
 	Cause   error
 }
 
-// Outcome is "none" or "unknown", as problems carry it.
-func (e *OutcomeError) Outcome() string {
-	if e.Unknown {
-		return "unknown"
-	}
-	return "none"
-}
-
 func (e *OutcomeError) Error() string {
-	return fmt.Sprintf("wallet: no answer from the ledger, outcome %s: %v", e.Outcome(), e.Cause)
+	next := "nothing was done"
+	if e.Unknown {
+		next = "outcome unknown: the same request with the same key finds out"
+	}
+	return fmt.Sprintf("wallet: no answer from the ledger, %s: %v", next, e.Cause)
 }
 
 // Unwrap gives the cause.

@@ -177,7 +177,7 @@ func TestUnknownThenAgain(t *testing.T) {
 			r.fund("alice", 100)
 			_, err := r.post("k", transfer("alice", "bo", 10, 1))
 			var out *OutcomeError
-			if !errors.As(err, &out) || out.Outcome() != "unknown" || CodeOf(err).Status != 503 {
+			if !errors.As(err, &out) || !out.Unknown || CodeOf(err).Status != 503 {
 				t.Fatalf("first: %v", err)
 			}
 			failing = false

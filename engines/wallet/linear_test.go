@@ -158,6 +158,7 @@ func linearFaults(seed uint64) ledgertest.Faults {
 
 // Whatever the wire does, what clients are told is what one wallet would have told them, one request after the other.
 func TestLinearizable(t *testing.T) {
+	t.Parallel()
 	model := porcupine.Model{Step: linearStep}
 	undecided := 0
 	for seed := range uint64(linearHistories) {

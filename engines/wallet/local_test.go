@@ -156,6 +156,7 @@ func TestReplayAfterRestart(t *testing.T) {
 
 // The whole engine on the real ledger, without faults but with all the races there are.
 func TestLinearizableOnTheRealLedger(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	for round := range 20 {
 		start := linearState{}
