@@ -27,7 +27,10 @@ func PutRecentAccount(w *store.Writes, account uint64, a Account) {
 func DropRecent(w *store.Writes, k StateKey) { recentBalances.Delete(w, k) }
 
 // Recents walks the rows that change often, in the order of the file. One that does not decode is told to fault and passed over: what it stood
-// before is not to be believed. Without fault it ends the view.
+// before is not to be believed. Without fault it ends the view. The disk is asked for all of them at once: a boot waits for them.
 func Recents(r store.Reader, fault func(StateKey, error)) iter.Seq2[StateKey, Row] {
-	return stateRows(r, bRecent, StateKey{}, fault)
+	return func(yield func(StateKey, Row) bool) {
+		store.WarmRange(r, bRecent, nil, nil)
+		stateRows(r, bRecent, StateKey{}, fault)(yield)
+	}
 }

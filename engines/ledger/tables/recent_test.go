@@ -1,7 +1,9 @@
 package tables
 
 import (
+	"errors"
 	"maps"
+	"slices"
 	"testing"
 
 	"ronbox/engines/ledger/record"
@@ -56,5 +58,38 @@ func TestRecentRows(t *testing.T) {
 	}
 	if stored.Balance(both) != at(5) || stored.Account(both.Account) != account(5) || stored.Balance(alone) != (Balance{}) {
 		t.Error("dropped rows are read")
+	}
+}
+
+// A row that does not decode is told and passed over, and those around it are walked; who does not want to be told is ended by it.
+func TestRecentsPassOverFaults(t *testing.T) {
+	tx := storetest.NewTx(t, Buckets()...)
+	do(t, tx, func(_ store.Reader, w *store.Writes) {
+		for ref := range uint64(4) {
+			PutRecentBalance(w, StateKey{ref + 1, 1}, Balance{Postings: ref + 1})
+		}
+		w.Put(bRecent, stateKeys().Append(nil, StateKey{2, 1}), []byte("damaged"))
+		w.Put(bRecent, stateKeys().Append(nil, StateKey{4, 1}), nil)
+	})
+	var walked, faults []uint64
+	fault := func(k StateKey, err error) {
+		if faults = append(faults, k.Account); !errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("%v: %v", k, err)
+		}
+	}
+	for k, row := range Recents(tx.Reader(), fault) {
+		if walked = append(walked, k.Account); row.Balance.Postings != k.Account {
+			t.Errorf("%v is %+v", k, row)
+		}
+	}
+	if !slices.Equal(walked, []uint64{1, 3}) || !slices.Equal(faults, []uint64{2, 4}) {
+		t.Errorf("walked %v, told of %v", walked, faults)
+	}
+	_, err := storetest.Do(tx, write(func(r store.Reader, _ *store.Writes) {
+		for range Recents(r, nil) {
+		}
+	}))
+	if !errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("nobody is told: %v", err)
 	}
 }
