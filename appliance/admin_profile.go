@@ -2,7 +2,6 @@ package appliance
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -10,7 +9,6 @@ import (
 	"runtime/trace"
 	"time"
 
-	"ronbox/appliance/obs"
 	"ronbox/httpapi"
 )
 
@@ -24,14 +22,15 @@ const (
 )
 
 // Profile writes one of Go's profiles, an execution trace, or the last seconds that the flight recorder holds. One that
-// watches the node does so for d, or until ctx ends; there is one at a time.
+// watches the node does so for d, or until ctx ends; there is one at a time. A flight recorder that rests is started for
+// the length of its window, but for no more than d.
 func (n *Node) Profile(ctx context.Context, name string, d time.Duration, w io.Writer) error {
 	d = min(max(d, 0), maxProfile)
 	switch name {
 	case "heap", "allocs", "goroutine", "threadcreate":
 		return pprof.Lookup(name).WriteTo(w, 0)
 	case "flight":
-		return n.writeFlight(w)
+		return n.writeFlight(ctx, d, w)
 	case "block", "mutex", "profile", "trace":
 	default:
 		return httpapi.ErrNoSuch
@@ -62,12 +61,8 @@ func watch(ctx context.Context, name string, d time.Duration, w io.Writer) error
 	case "mutex":
 		defer runtime.SetMutexProfileFraction(runtime.SetMutexProfileFraction(mutexFraction))
 	}
-	over := time.NewTimer(d)
-	defer over.Stop()
-	select {
-	case <-over.C:
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if err := pass(ctx, d); err != nil {
+		return err
 	}
 	if name == "block" || name == "mutex" {
 		return pprof.Lookup(name).WriteTo(w, 0)
@@ -75,12 +70,28 @@ func watch(ctx context.Context, name string, d time.Duration, w io.Writer) error
 	return nil
 }
 
-func (n *Node) writeFlight(w io.Writer) error {
-	_, err := n.flight.WriteTo(w)
-	if errors.Is(err, obs.ErrNotRecording) {
-		return &httpapi.ConflictError{Reason: "the flight recorder does not run in this process"}
+// pass waits for d, or until ctx ends.
+func pass(ctx context.Context, d time.Duration) error {
+	over := time.NewTimer(d)
+	defer over.Stop()
+	select {
+	case <-over.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	if err != nil {
+}
+
+// writeFlight writes the window of the flight recorder as soon as it is whole, or d long.
+func (n *Node) writeFlight(ctx context.Context, d time.Duration, w io.Writer) error {
+	if err := n.flight.Start(); err != nil {
+		return &httpapi.ConflictError{Reason: "the flight recorder does not run: " + err.Error()}
+	}
+	defer n.flight.Stop()
+	if err := pass(ctx, min(d, n.flight.Lacks())); err != nil {
+		return err
+	}
+	if _, err := n.flight.WriteTo(w); err != nil {
 		return fmt.Errorf("flight recorder: %w", err)
 	}
 	return nil

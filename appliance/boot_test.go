@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"ronbox/appliance/flow"
 	"ronbox/engines/ledger"
@@ -84,37 +82,4 @@ func TestFullLogPipe(t *testing.T) {
 	if code := r.end(); code != ExitClean {
 		t.Errorf("exit %d", code)
 	}
-}
-
-// A slow commit leaves a dump of what happened around it, and no more dumps than are kept.
-func TestSlowCommitIsKept(t *testing.T) {
-	cfg, _ := devConfig(t)
-	r := start(t, cfg)
-	r.await("the recorder", r.flight.Recording)
-	r.commitWasSlow("commit", 3*time.Second)
-	dir := cfg.Path(flightDir)
-	r.await("the dump", func() bool { return len(dumps(dir)) == 1 })
-	r.commitWasSlow("commit", 3*time.Second)
-	r.await("the next one to be looked at", func() bool { return r.slow.Len() == 0 })
-	r.commitWasSlow("commit", 3*time.Second)
-	r.await("the last one to be looked at", func() bool { return r.slow.Len() == 0 })
-	if got := dumps(dir); len(got) != 1 {
-		t.Errorf("a disk that is slow was given %d dumps to write within a moment", len(got))
-	}
-	for range flightFiles {
-		_, err := r.keepFlight(dir, slowCommit{})
-		must(t, err)
-	}
-	if got := dumps(dir); len(got) != flightFiles {
-		t.Errorf("%d dumps are kept, want %d: %v", len(got), flightFiles, got)
-	}
-	if _, err := r.keepFlight("/proc/nowhere", slowCommit{}); err == nil {
-		t.Error("a dump into a folder that cannot be")
-	}
-	r.halt()
-}
-
-func dumps(dir string) []string {
-	found, _ := filepath.Glob(filepath.Join(dir, "flight-*.trace"))
-	return found
 }

@@ -27,6 +27,9 @@ func (n *Node) declare() {
 	n.chime = flow.Every(n.catalog, flow.Spec{
 		Service: ownService, Name: "janitor_tick", Consumers: []string{"janitor"}, Doc: "looks for what is due",
 	}, chimeEach)
+	n.glance = flow.Every(n.catalog, flow.Spec{
+		Service: ownService, Name: "recorder_tick", Consumers: []string{"flight_recorder"}, Doc: "looks how long the commit that runs has taken",
+	}, lookEach)
 	n.catalog.DeclareTask(flow.Task{
 		Service: ownService, Name: "supervisor", Count: 1, Restart: flow.Never, Doc: "starts, restarts and joins all tasks; the lifecycle",
 	})

@@ -26,8 +26,9 @@
 //
 // Tasks of the node: supervisor (Run itself), log_writer (empties the ring of log lines, first to start), health_gate
 // (samples the probe table each 250 ms, feeds the watchdog), reloader, janitor (expiry, key rotation, scheduled snapshots,
-// purges; one chore at a time), flight_recorder (keeps what the scheduler did around a commit over 2 s); the last three are
-// cancelled as soon as the node drains. http and admin_http are the server's, committer the store's.
+// purges; one chore at a time), flight_recorder (looks each 250 ms how long the commit that runs has taken, records from one of
+// 250 ms until a minute after the last such look, and keeps what the scheduler did around a commit over 2 s); the last three
+// are cancelled as soon as the node drains. http and admin_http are the server's, committer the store's.
 //
 // Cells: node.lifecycle, which is registry.shutdown_rx and wallet.shutdown_rx too, is written by the supervisor alone, node.readiness by the
 // health gate, node.cfg by the reloader. Queues: registry.cfg_reload_tx (collapse) into the reloader, node.slow_commits

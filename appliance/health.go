@@ -72,7 +72,7 @@ func (n *Node) tasks() []flow.Task {
 		task("health_gate", "samples the probe table", false, n.runHealthGate),
 		task("reloader", "puts new configurations in force", true, n.runReloader),
 		task("janitor", "expiry, key rotation, scheduled snapshots, purges", true, n.runJanitor),
-		task("flight_recorder", "keeps what the scheduler did around a slow commit", true, n.runFlightRecorder),
+		task("flight_recorder", "records while commits take long, and keeps what the scheduler did around a slow one", true, n.runFlightRecorder),
 	}
 }
 

@@ -74,6 +74,7 @@ type Node struct {
 	audited *flow.Broadcast[wire.AuditRow]
 	pulse   *flow.Ticker // of the health gate
 	chime   *flow.Ticker // of the janitor
+	glance  *flow.Ticker // of the flight recorder
 
 	store    *store.Store
 	registry *registry.Engine // nil: it is off

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"ronbox/appliance/flow"
+	"ronbox/appliance/obs"
 )
 
 // Bounds of the dumps that are kept: each is at most some MiB.
@@ -19,6 +19,45 @@ const (
 	flightFiles = 8
 	flightEach  = time.Minute // between two: a disk that is slow already is not to be filled with dumps
 )
+
+// When the recorder runs: it takes a tenth of what a busy node has of its processors.
+const (
+	lookEach   = 250 * time.Millisecond
+	longCommit = 250 * time.Millisecond // far more than a sync takes, and early enough for most of one that will be kept
+	calmAfter  = time.Minute            // slow commits seldom come alone
+)
+
+// lookout has the recorder run while commits take long. It is owned by runFlightRecorder.
+type lookout struct {
+	flight *obs.Flight
+	long   time.Time // of the last look that saw a long commit
+	on     bool
+}
+
+// look starts the recorder once a commit has been running for long, and stops it when there was none for a while.
+func (l *lookout) look(now time.Time, age time.Duration) error {
+	switch {
+	case age < longCommit:
+		if now.Sub(l.long) >= calmAfter {
+			l.rest()
+		}
+		return nil
+	case !l.on:
+		if err := l.flight.Start(); err != nil {
+			return err
+		}
+		l.on = true
+	}
+	l.long = now
+	return nil
+}
+
+func (l *lookout) rest() {
+	if l.on {
+		l.flight.Stop()
+		l.on = false
+	}
+}
 
 // slowCommit is a commit that took over 2 s.
 type slowCommit struct {
@@ -29,32 +68,51 @@ type slowCommit struct {
 // commitWasSlow is told by the committer; it does not wait for the disk that is slow.
 func (n *Node) commitWasSlow(op string, took time.Duration) { _ = n.slow.TrySend(slowCommit{op, took}) }
 
-// runFlightRecorder keeps what the scheduler did around a slow commit. In memory mode nothing is kept.
+// runFlightRecorder records while commits take long, and keeps what the scheduler did around one that was slow.
 func (n *Node) runFlightRecorder(ctx context.Context) error {
-	if err := n.flight.Start(); err != nil {
-		n.log.Debug("flight recorder does not run", "reason", err.Error()) // another node of this process has it
-	}
-	defer n.flight.Stop()
+	defer n.glance.Stop()
+	out := lookout{flight: n.flight}
+	defer out.rest()
 	var last time.Time
 	for {
-		slow, err := n.slow.Recv(ctx)
-		if errors.Is(err, flow.ErrClosed) {
-			return nil // drained
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-n.glance.C():
+			n.lookOut(&out)
+		case slow, ok := <-n.slow.C():
+			if !ok || ctx.Err() != nil {
+				return context.Cause(ctx) // nil: drained
+			}
+			if n.keeps() && (last.IsZero() || time.Since(last) >= flightEach) {
+				last = time.Now()
+				n.keepSlow(slow)
+			}
 		}
-		if err != nil {
-			return err
-		}
-		if n.boot.Amnesia.Enabled || !n.flight.Recording() || !last.IsZero() && time.Since(last) < flightEach {
-			continue
-		}
-		last = time.Now()
-		path, err := n.keepFlight(n.boot.Path(flightDir), slow)
-		if err != nil {
-			n.log.Warn("flight_not_kept", "reason", err.Error())
-			continue
-		}
-		n.log.Warn("flight_kept", "file", path, "op", slow.op, "took_ms", slow.took.Milliseconds(), "next", "look at it with `go tool trace`")
 	}
+}
+
+// lookOut looks at the commit that runs. In memory mode nothing would be kept.
+func (n *Node) lookOut(out *lookout) {
+	if n.boot.Amnesia.Enabled {
+		return
+	}
+	if err := out.look(time.Now(), n.store.CommitAge()); err != nil {
+		n.log.Debug("flight recorder does not run", "reason", err.Error()) // another node of this process has it
+	}
+}
+
+// keeps tells whether there is a window to keep, and where to.
+func (n *Node) keeps() bool { return n.flight.Recording() && !n.boot.Amnesia.Enabled }
+
+// keepSlow keeps the window around a slow commit, and says so.
+func (n *Node) keepSlow(slow slowCommit) {
+	path, err := n.keepFlight(n.boot.Path(flightDir), slow)
+	if err != nil {
+		n.log.Warn("flight_not_kept", "reason", err.Error())
+		return
+	}
+	n.log.Warn("flight_kept", "file", path, "op", slow.op, "took_ms", slow.took.Milliseconds(), "next", "look at it with `go tool trace`")
 }
 
 // keepFlight writes a dump and lets the oldest go.

@@ -20,7 +20,7 @@
 // Ring.Run is one task of service node, to be listed and started by whoever builds the logger. It drains the ring of log lines, which is
 // bounded in bytes and drops the newest, and once a second lets the sums out that are due. Behind a tracer that is on stand the tracing
 // library's batcher, a goroutine and a queue of 2,048 spans that drops the newest; the Tracer owns and Close joins it. A Flight that
-// records has a goroutine of the runtime, until Stop. The package starts nothing else.
+// records has a goroutine of the runtime, until the last Stop. The package starts nothing else.
 //
 // # Lock order
 //

@@ -9,11 +9,13 @@ import (
 	"time"
 )
 
-// Flight keeps the last seconds of what the Go scheduler did, for a look back after something was slow. The runtime has one recorder
-// for the process. It is safe for concurrent use.
+// Flight keeps the last seconds of what the Go scheduler did, for a look back after something was slow. It records while anyone wants it
+// to. The runtime has one recorder for the process. It is safe for concurrent use.
 type Flight struct {
-	mu  sync.Mutex
-	rec *trace.FlightRecorder // nil while stopped; guarded by mu
+	mu    sync.Mutex
+	rec   *trace.FlightRecorder // nil while stopped; guarded by mu
+	users int                   // who have started it and not stopped it; guarded by mu
+	began time.Time             // when rec was started; guarded by mu
 }
 
 // The window of a Flight: long enough to hold a commit that was slow for two seconds. The bytes are a hint to the runtime, which drops
@@ -31,18 +33,19 @@ func NewFlight() *Flight {
 	return new(Flight)
 }
 
-// Start begins to record. A Flight that records already goes on.
+// Start begins to record. A Flight that records already goes on, until each who has started it has called Stop. After an error, which
+// tells that another Flight of the process records, there is nothing to stop.
 func (f *Flight) Start() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.rec != nil {
-		return nil
+	if f.rec == nil {
+		rec := trace.NewFlightRecorder(trace.FlightRecorderConfig{MinAge: flightAge, MaxBytes: flightBytes})
+		if err := rec.Start(); err != nil {
+			return err
+		}
+		f.rec, f.began = rec, time.Now()
 	}
-	rec := trace.NewFlightRecorder(trace.FlightRecorderConfig{MinAge: flightAge, MaxBytes: flightBytes})
-	if err := rec.Start(); err != nil {
-		return err
-	}
-	f.rec = rec
+	f.users++
 	return nil
 }
 
@@ -51,6 +54,16 @@ func (f *Flight) Recording() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.rec != nil
+}
+
+// Lacks is for how long it has to go on until the window is whole.
+func (f *Flight) Lacks() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.rec == nil {
+		return flightAge
+	}
+	return max(0, flightAge-time.Since(f.began))
 }
 
 // WriteTo writes the window in the form that "go tool trace" reads, as it was when it was called.
@@ -72,11 +85,14 @@ func (f *Flight) copyTo(window *bytes.Buffer) error {
 	return err
 }
 
-// Stop ends recording and drops the window.
+// Stop takes one Start back. The last one ends recording and drops the window.
 func (f *Flight) Stop() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.rec != nil {
+	if f.users == 0 {
+		panic("obs: a flight recorder is stopped that nobody has started")
+	}
+	if f.users--; f.users == 0 {
 		f.rec.Stop()
 		f.rec = nil
 	}

@@ -17,10 +17,21 @@ func TestFlight(t *testing.T) {
 		t.Errorf("a window before the start: %v", err)
 	}
 	for range 2 {
-		for range 2 { // a second start does nothing
+		if lacks := f.Lacks(); lacks != flightAge || f.Recording() {
+			t.Errorf("at rest a window lacks %s", lacks)
+		}
+		for range 2 {
 			if err := f.Start(); err != nil {
 				t.Fatal(err)
 			}
+		}
+		f.Stop() // the other one goes on
+		if lacks := f.Lacks(); lacks <= 0 || lacks >= flightAge {
+			t.Errorf("a window that has begun lacks %s", lacks)
+		}
+		f.began = f.began.Add(-flightAge)
+		if lacks := f.Lacks(); lacks != 0 {
+			t.Errorf("a whole window lacks %s", lacks)
 		}
 		trace.Log(t.Context(), "mark", "slow commit")
 		out.Reset()
@@ -32,27 +43,54 @@ func TestFlight(t *testing.T) {
 			t.Errorf("%d bytes that are no trace of it", n)
 		}
 		f.Stop()
-		f.Stop()
 	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a stop without a start is taken")
+		}
+	}()
+	f.Stop()
 }
 
-// Those who look at once all see a whole window.
-func TestFlightConcurrently(t *testing.T) {
-	f := NewFlight()
-	if err := f.Start(); err != nil {
+// One that the runtime does not let record has nothing to stop, and may record once the other is done.
+func TestSecondFlight(t *testing.T) {
+	f, other := NewFlight(), NewFlight()
+	if err := other.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer f.Stop()
+	if err := f.Start(); err == nil || f.Recording() {
+		t.Errorf("two recorders: %v", err)
+	}
+	other.Stop()
+	if err := f.Start(); err != nil {
+		t.Error(err)
+	}
+	f.Stop()
+}
+
+// Those who start, look and stop at once all see a whole window, and the last one ends it.
+func TestFlightConcurrently(t *testing.T) {
+	f := NewFlight()
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
-			var out bytes.Buffer
-			if _, err := f.WriteTo(&out); err != nil || !strings.HasPrefix(out.String(), "go 1.") {
-				t.Errorf("%d bytes, %v", out.Len(), err)
+			for range 3 {
+				if err := f.Start(); err != nil {
+					t.Error(err)
+					return
+				}
+				var out bytes.Buffer
+				if _, err := f.WriteTo(&out); err != nil || !strings.HasPrefix(out.String(), "go 1.") {
+					t.Errorf("%d bytes, %v", out.Len(), err)
+				}
+				f.Stop()
 			}
 		})
 	}
 	all.Wait()
+	if f.Recording() {
+		t.Error("it goes on, and nobody wants it to")
+	}
 }
 
 // What recording costs a program that does little but hand work from one goroutine to another.

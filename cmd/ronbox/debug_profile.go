@@ -20,6 +20,7 @@ type recording struct {
 	seconds int
 	out     string
 	ending  string // of the file's name
+	upTo    string // "up to " if the node may need less time
 }
 
 const maxRecording = 300 // seconds; the node's own limit
@@ -73,18 +74,24 @@ what has just happened there is ` + "`ronbox debug flight`" + `.`,
 }
 
 func (a *app) flightCmd() *cobra.Command {
-	r := recording{name: "flight", ending: ".trace"}
+	r := recording{name: "flight", ending: ".trace", upTo: "up to "}
 	cmd := &cobra.Command{
 		Use:   "flight",
 		Short: "Fetch the node's flight recorder: what it executed in the last seconds",
 		Long: `Fetch the node's flight recorder, for ` + "`go tool trace`" + `: what it executed in the last
-seconds before now. The node keeps one by itself when a commit takes over two seconds.`,
+five seconds. The recorder runs once a commit takes a quarter of a second, until a minute
+after the last such one, and the node keeps what it holds when one takes over two seconds.
+Else it rests, since it costs a busy node a tenth of its time: it is started then, and the
+answer comes five seconds later, or after --seconds.`,
 		Example: `  ronbox debug flight && go tool trace ronbox-flight-*.trace
-  ronbox debug flight --out f.trace --json`,
+  ronbox debug flight --seconds 1 --out f.trace --json`,
 		Args: exactly(0, "no arguments"),
 	}
-	cmd.Flags().StringVar(&r.out, "out", "", "write to this new `file`, or - for stdout (default a new file here, named by the time)")
-	cmd.RunE = a.online(func(ctx context.Context, c *client.Client, _ []string) error { return a.record(ctx, c, r) })
+	a.recordingFlags(cmd, &r, "how long to record at most, if the recorder rests (default 5)")
+	cmd.RunE = a.online(func(ctx context.Context, c *client.Client, _ []string) error {
+		r.seconds = cmp.Or(r.seconds, 5)
+		return a.record(ctx, c, r)
+	})
 	return cmd
 }
 
@@ -116,7 +123,7 @@ func (a *app) record(ctx context.Context, c *client.Client, r recording) error {
 	}
 	doc := recordDoc{Name: r.name, File: cmp.Or(r.out, "ronbox-"+r.name+"-"+a.now().UTC().Format("20060102T150405Z")+r.ending)}
 	if r.seconds > 1 {
-		a.say("recording for %d s", r.seconds)
+		a.say("recording for %s%d s", r.upTo, r.seconds)
 	}
 	err := produceFile(doc.File, 0o600, func(w io.Writer) error {
 		counted := &counter{w: w}

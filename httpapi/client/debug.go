@@ -40,9 +40,9 @@ const (
 )
 
 // Profile writes a profile of the node to w: heap, allocs, goroutine or threadcreate as they stand, block, mutex, profile or
-// trace of the next d, flight of the seconds just past. d is in whole seconds, rounded up; 0 leaves it to the node. Over
-// the admin socket only. The client's timeout does not count: the call may take d and half a minute. After an error w
-// holds a part.
+// trace of the next d, flight of the five seconds just past, or of those to come, at most d, if nothing has recorded them. d is
+// in whole seconds, rounded up; 0 leaves it to the node. Over the admin socket only. The client's timeout does not count: the
+// call may take d and half a minute. After an error w holds a part.
 func (c *Client) Profile(ctx context.Context, name string, d time.Duration, w io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, max(d, profileTime)+profileGrace)
 	defer cancel()
