@@ -83,8 +83,8 @@ func TestMetaIsInline(t *testing.T) {
 		}
 		most = max(most, size)
 	}
-	if most > store.PageSize/4 {
-		t.Errorf("it takes %d bytes", most)
+	if most > store.PageSize/4 || most+record.BatchSize <= store.PageSize/4 {
+		t.Errorf("it takes %d bytes of %d, another header %d", most, store.PageSize/4, record.BatchSize)
 	}
 }
 
