@@ -289,6 +289,10 @@ func TestRateIsTold(t *testing.T) {
 	if w := r.do("POST", "/v1/transfer", someTransfer, header{"Authorization": "Bearer good bob"}); w.Code != 200 {
 		t.Errorf("another caller: %d", w.Code)
 	}
+	read := r.do("GET", "/v1/balance?account=a&asset=ron", "", header{"Authorization": "Bearer good carol"}).Header()
+	if read.Get("RateLimit") == "" || len(read) > 8 {
+		t.Errorf("a read has %d headers, which are more than a map holds before it grows: %v", len(read), read)
+	}
 	if w := newRig(t).do("POST", "/v1/transfer", someTransfer, writer); w.Header().Get("RateLimit") != "" {
 		t.Errorf("without a rate: %v", w.Header())
 	}
