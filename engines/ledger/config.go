@@ -12,7 +12,7 @@ import (
 // Values of Config.VerifyOnOpen.
 const (
 	VerifyNone = "none"
-	VerifyTail = "tail" // the newest 1024 batches
+	VerifyTail = "tail" // the newest 1024 batches, of 16,384 records together at most
 	VerifyFull = "full"
 )
 

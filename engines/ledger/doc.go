@@ -15,10 +15,12 @@
 //  4. Every op debits what it credits, in one asset; only an issuance account may owe. An op for which that is not so never gets out of Apply.
 //  5. A key is answered with the outcome it had while it counts, whatever happened in between; a permanent id for ever.
 //  6. What a group changed is seen by readers after its sync and before its callers are answered, or never.
-//  7. A changed row leaves memory only after the commit that wrote it. A view begun after a miss in memory is never older than memory.
+//  7. A changed row leaves memory only after the commit that wrote it into its own table: what is in the table of recent rows alone is in memory,
+//     always. A view begun after a miss in memory is never older than memory.
 //  8. When rows are flushed changes no record, no root, no balance and no hash of the truth.
 //  9. An op is queued once: a retry of one that is still on its way waits for it.
 //  10. A journal that does not follow itself is read and never written.
+//  11. A row that a caller has read is believed only if no row that has left memory was changed by a record later than the caller had seen.
 //
 // # Tasks and queues
 //

@@ -29,7 +29,7 @@ type hand struct {
 	low  tables.Flushed // where the last whole pass was
 }
 
-// len is how many rows the pass writes, beside the nodes of the log.
+// len is how many rows the pass goes over, beside the nodes of the log. Those at rest are not written.
 func (p *flushPass) len() int {
 	return len(p.assets) + len(p.states) + len(p.names) + len(p.holds) + len(p.onces)
 }

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -21,9 +22,10 @@ func (l *Local) History(ctx context.Context, q HistoryQuery) (Page, error) {
 		return Page{}, &OpError{Field: "limit", Reason: fmt.Sprintf("must be 1 to %d", MaxHistory)}
 	}
 	ref, err := l.lookUp(ctx, q.Account)
-	declared := l.books.view.Load().assets.get(q.Asset)
+	v := l.books.view.Load()
+	declared := v.assets.get(q.Asset)
 	if err != nil || ref == 0 || declared == nil {
-		return emptyPage(q, err)
+		return emptyPage(q, cmp.Or(err, v.unread()))
 	}
 	of := tables.StateKey{Account: ref, Asset: declared.ref}
 	top, err := l.balanceOf(ctx, of)

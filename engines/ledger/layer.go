@@ -212,7 +212,11 @@ func (l *layer[K, V]) mark() int { return len(l.undo) }
 // back undoes the command's changes down to mark.
 func (l *layer[K, V]) back(mark int) {
 	for i := len(l.undo) - 1; i >= mark; i-- {
-		l.undo[i].c.cur = l.undo[i].was
+		u := &l.undo[i]
+		if !u.was.dirty() && u.c.cur.dirty() {
+			l.soiled--
+		}
+		u.c.cur = u.was
 	}
 	clear(l.undo[mark:])
 	l.undo = l.undo[:mark]

@@ -77,7 +77,7 @@ func (l *Local) Balance(ctx context.Context, account, asset string, minSeq uint6
 	out.Known = true
 	declared := v.assets.get(asset)
 	if declared == nil {
-		return out, nil
+		return out, v.unread()
 	}
 	state, err := l.balanceOf(ctx, tables.StateKey{Account: ref, Asset: declared.ref})
 	out.show(&state.State)
@@ -184,7 +184,11 @@ func (l *Local) Assets(ctx context.Context) ([]AssetView, error) {
 		return nil, err
 	}
 	var out []AssetView
-	for _, a := range l.books.view.Load().assets.byRef {
+	now := l.books.view.Load()
+	if err := now.unread(); err != nil {
+		return nil, err
+	}
+	for _, a := range now.assets.byRef {
 		state, err := l.balanceOf(ctx, tables.StateKey{Account: a.issuer, Asset: a.ref})
 		if err != nil {
 			return nil, err

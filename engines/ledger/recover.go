@@ -50,7 +50,15 @@ func damage(format string, args ...any) error { return &damageError{fmt.Errorf(f
 
 // recover takes all steps, after damage too: what can be read is served. The error is the first one.
 func (l *Local) recover(ctx context.Context) error {
-	err := l.store.View(ctx, l.readHead)
+	err := l.store.View(ctx, l.readFormat)
+	for _, read := range []func(store.Reader) error{l.books.loadRecent, l.readAssets, l.readHead} { // a damaged row of one hides nothing of the others
+		if err != nil && !damaged(err) {
+			return err
+		}
+		if e := l.store.View(ctx, read); err == nil || e != nil && !damaged(e) {
+			err = e
+		}
+	}
 	if err == nil && l.keyed.Load() == nil {
 		if err := l.found(ctx); err != nil {
 			l.log.Warn("not_begun", "reason", err.Error()) // a file without room: the first write tries again
@@ -64,25 +72,30 @@ func (l *Local) recover(ctx context.Context) error {
 		if e := step(ctx); err == nil || e != nil && !damaged(e) {
 			err = e
 		}
+		l.books.barred.Store(err != nil)
 	}
 	l.m.redo(time.Since(begun).Seconds())
 	return err
 }
 
-// readHead takes over where the file says that the journal ends.
-func (l *Local) readHead(r store.Reader) error {
+// readFormat takes over what the ledger began with.
+func (l *Local) readFormat(r store.Reader) error {
 	if f, known := tables.GetFormat(r); known && f != tables.Format {
 		return fmt.Errorf("the ledger has the format %d, this program knows %d: %w", f, tables.Format, store.ErrSchema)
 	}
 	if key, known := tables.GetStoreKey(r); known {
 		l.useKey(key)
 	}
+	return nil
+}
+
+// readHead takes over where the file says that the journal ends.
+func (l *Local) readHead(r store.Reader) error {
 	b := l.books
-	broken := b.loadRecent(r) // before what may be damaged: these rows are to be read whatever becomes of the rest
+	b.cur.Seq = tables.LastSeq(r) // for readers, if there is no more to be had
 	b.cur.Head, _ = tables.GetHead(r)
 	b.cur.hand.low = tables.GetFlushed(r)
 	b.cur.log.base = record.LogCount(b.cur.hand.low.Batches)
-	l.readAssets(r)
 	if seq, no := tables.LastSeq(r), tables.LastBatch(r); seq != b.cur.Seq || no != b.cur.Batches {
 		err := damage("it ends with record %d and batch %d, its head says %d and %d", seq, no, b.cur.Seq, b.cur.Batches)
 		b.cur.Seq, b.cur.Batches = seq, no
@@ -94,18 +107,18 @@ func (l *Local) readHead(r store.Reader) error {
 	if h, known := tables.Batch(r, b.cur.Batches); b.cur.Batches != 0 && (!known || h.Root() != b.cur.LastRoot) {
 		return damage("the root of batch %d is not the one of its head", b.cur.Batches)
 	}
-	return broken
+	return nil
 }
 
 // readAssets takes over the assets that were flushed; what declares an asset follows on what opens its issuance account. An asset whose
 // account is not in the file yet is redone, and so is every one after it. Where the account's only row is damaged nobody knows what
 // declared the asset, and its balances are read all the same.
-func (l *Local) readAssets(r store.Reader) {
+func (l *Local) readAssets(r store.Reader) error {
 	for ref, name := range tables.Assets(r) {
 		issuer, known := tables.Ref(r, engines.IssuanceAccount(name))
 		opened := l.books.opened(r, issuer)
 		if !known || opened == 0 && l.books.broken[tables.StateKey{Account: issuer}] == nil {
-			return
+			return nil
 		}
 		seq := opened + 1
 		if opened == 0 {
@@ -113,6 +126,7 @@ func (l *Local) readAssets(r store.Reader) {
 		}
 		l.books.cur.assets = l.books.cur.assets.with(newAsset(ref, name, issuer, seq))
 	}
+	return nil
 }
 
 func (l *Local) useKey(key tables.StoreKey) {
@@ -154,6 +168,7 @@ const keysAhead = 4 * keysSlice
 // loadKeys reads the idempotency index: what is sealed, then the journal behind it as far as its keys may still count.
 func (l *Local) loadKeys(ctx context.Context) error {
 	b := l.books
+	b.show() // a command that comes to nothing goes back to what is shown
 	loader := b.idem.Loader()
 	for done := false; !done; {
 		if err := l.store.View(ctx, func(r store.Reader) error { done = loader.Step(r); return nil }); err != nil {
@@ -161,6 +176,9 @@ func (l *Local) loadKeys(ctx context.Context) error {
 		}
 	}
 	for _, first := range loader.Half() {
+		if b.barred.Load() {
+			break // nothing is written to a ledger that does not check
+		}
 		if _, err := store.Commit(ctx, l.store, store.Bulk, drop{first}); err != nil {
 			l.log.Warn("half_sealed", "first_seq", first, "reason", err.Error()) // sealing it anew drops it too
 		}
@@ -179,7 +197,7 @@ func (l *Local) loadKeys(ctx context.Context) error {
 			at = b.idem.Read(r, at, end, keysSlice, oldest)
 			return nil
 		})
-		if err == nil && b.idem.Closed() > 1 {
+		if err == nil && b.idem.Closed() > 1 && !b.barred.Load() {
 			if e := l.seal(ctx); e != nil {
 				l.log.Warn("not_sealed", "reason", e.Error()) // they stay in memory; the sealer tries again
 			}

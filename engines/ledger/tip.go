@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"fmt"
+
 	"ronbox/appliance/b3"
 	"ronbox/engines"
 	"ronbox/engines/ledger/record"
@@ -15,6 +17,14 @@ type tip struct {
 	assets *assets
 	log    logTail
 	hand   hand
+}
+
+// unread is why an asset that is not among the assets may have been declared all the same: a boot that met damage did not come to all of them.
+func (t *tip) unread() error {
+	if len(t.assets.byRef) == int(t.Assets) {
+		return nil
+	}
+	return fmt.Errorf("%d of %d assets are known: %w", len(t.assets.byRef), t.Assets, store.ErrCorrupt)
 }
 
 // logTail are the nodes of the log that are not flushed: those from the position base on.

@@ -1,0 +1,224 @@
+package ledger
+
+import (
+	"maps"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// row is a value and the record that made it.
+type lawRow struct{ v, seq uint64 }
+
+// carried is what a caller read beside the committer.
+type lawCarried struct {
+	k    uint64
+	row  lawRow
+	seq  uint64
+	cell *cell[uint64, uint64]
+}
+
+// twoTables is a file with the two tables, as of the last group and with the running one.
+type twoTables struct{ home, recent map[uint64]lawRow }
+
+func (f twoTables) clone() twoTables { return twoTables{maps.Clone(f.home), maps.Clone(f.recent)} }
+
+type lawLayer struct {
+	l                      *layer[uint64, uint64]
+	was, is                twoTables
+	cmd                    twoTables // with the running command
+	truth                  map[uint64]lawRow
+	group                  map[uint64]lawRow
+	running                map[uint64]lawRow
+	seq                    uint64 // synced
+	next                   uint64 // of the group
+	runNext                uint64
+	begun, looked, carried []lawCarried
+	believed               int
+}
+
+const lawKeys = 6
+
+func (m *lawLayer) cell(t *rapid.T, k uint64) *cell[uint64, uint64] {
+	var c *cell[uint64, uint64]
+	for i := range m.carried {
+		if r := m.carried[i]; r.k == k {
+			m.carried = append(m.carried[:i:i], m.carried[i+1:]...)
+			if c = r.cell; !c.held() {
+				had := m.l.find(k)
+				if c = m.l.bring(k, r.row.v, r.seq); c != nil && had == nil {
+					m.believed++
+				}
+			}
+			break
+		}
+	}
+	if c == nil {
+		if c = m.l.find(k); c == nil {
+			c = m.l.enter(k, m.cmd.home[k].v)
+		}
+	}
+	if want := m.running[k]; c.cur.v != want.v {
+		t.Fatalf("key %d: the committer sees %d, want %d of record %d", k, c.cur.v, want.v, want.seq)
+	}
+	return c
+}
+
+func (m *lawLayer) change(t *rapid.T, k uint64) {
+	c := m.cell(t, k)
+	m.runNext++
+	m.l.change(c, m.runNext)
+	c.cur.v = rapid.Uint64Range(1, 1000).Draw(t, "v")
+	m.running[k] = lawRow{c.cur.v, m.runNext}
+}
+
+func (m *lawLayer) flush(k uint64) {
+	c := m.l.find(k)
+	switch {
+	case c == nil || c.cur.since == 0:
+	case m.l.busy(c):
+		m.cmd.recent[k] = lawRow{c.cur.v, c.cur.at}
+		m.l.save(c)
+	case m.l.rest(c):
+	default:
+		m.cmd.home[k] = lawRow{c.cur.v, c.cur.at}
+		if c.cur.saved != 0 {
+			delete(m.cmd.recent, k)
+		}
+		m.l.flushed(c)
+	}
+}
+
+// steps lets callers go on: one takes the seq, one looks into memory, one reads what a view sees that begins now.
+func (m *lawLayer) steps(t *rapid.T, file twoTables) {
+	for range rapid.IntRange(0, 3).Draw(t, "begins") {
+		m.begun = append(m.begun, lawCarried{k: rapid.Uint64Range(0, lawKeys-1).Draw(t, "key"), seq: m.seq})
+	}
+	for rapid.Bool().Draw(t, "look") && len(m.begun) > 0 {
+		c := m.begun[0]
+		m.begun = m.begun[1:]
+		if c.cell = m.l.cell(c.k); c.cell != nil {
+			c.seq = 0
+		}
+		m.looked = append(m.looked, c)
+	}
+	for rapid.Bool().Draw(t, "view") && len(m.looked) > 0 {
+		c := m.looked[0]
+		m.looked = m.looked[1:]
+		if c.cell == nil {
+			c.row = file.home[c.k]
+		}
+		m.carried = append(m.carried, c)
+	}
+}
+
+func (m *lawLayer) begin() {
+	m.cmd, m.running, m.runNext = m.is.clone(), maps.Clone(m.group), m.next
+}
+
+func (m *lawLayer) check(t *rapid.T) {
+	l := m.l
+	pinned, recent, dirty, cells := 0, 0, 0, 0
+	for i := range l.shards {
+		for k, c := range l.shards[i].cells {
+			cells++
+			v := &c.pub
+			pinned += oneMore(false, v.since != 0)
+			recent += oneMore(false, v.saved != 0)
+			dirty += oneMore(false, v.since != 0 && v.saved != v.at)
+			if c.gone || c.in || c.key != k || v.v != m.truth[k].v || c.cur != c.pub {
+				t.Fatalf("key %d: %+v, want %+v", k, c, m.truth[k])
+			}
+			if _, is := m.was.recent[k]; is != (v.saved != 0) {
+				t.Fatalf("key %d: saved %d, in the table %v", k, v.saved, is)
+			}
+			if v.since == 0 && m.was.home[k].v != v.v {
+				t.Fatalf("key %d: clean and not as at home", k)
+			}
+			if v.since != 0 && v.saved == v.at && m.was.recent[k].v != v.v {
+				t.Fatalf("key %d: saved and not as recent", k)
+			}
+		}
+	}
+	if pinned != int(l.pinned.Load()) || recent != l.recent || dirty != int(l.dirty.Load()) || cells != l.queue.len() {
+		t.Fatalf("pinned %d is %d, recent %d is %d, dirty %d is %d, %d cells, %d in the queue", l.pinned.Load(), pinned, l.recent, recent, l.dirty.Load(), dirty, cells, l.queue.len())
+	}
+	for k := range uint64(lawKeys) {
+		r, is := m.was.recent[k]
+		if v, ok := l.read(k); ok && v != m.truth[k].v || !ok && (is || m.was.home[k].v != m.truth[k].v) {
+			t.Fatalf("key %d: in memory %v, %d; home %+v, recent %+v, truth %+v", k, ok, v, m.was.home[k], r, m.truth[k])
+		}
+		if is && r.seq <= m.was.home[k].seq {
+			t.Fatalf("key %d: recent %+v, home %+v", k, r, m.was.home[k])
+		}
+	}
+	if len(l.changed) != 0 || len(l.undo) != 0 {
+		t.Fatal("something is left of the group")
+	}
+}
+
+// A layer over a file of two tables: whoever reads, reads the newest value that was published when he looked, or a later one; what he carries is
+// believed only while it is that; the counts are those of the cells; and a boot finds what memory had.
+func TestLayerLaws(t *testing.T) {
+	total := 0
+	rapid.Check(t, func(t *rapid.T) {
+		empty := twoTables{map[uint64]lawRow{}, map[uint64]lawRow{}}
+		m := &lawLayer{l: newLayer[uint64, uint64](same), was: empty, is: empty.clone(), truth: map[uint64]lawRow{}, group: map[uint64]lawRow{}}
+		key := func() uint64 { return rapid.Uint64Range(0, lawKeys-1).Draw(t, "key") }
+		for range rapid.IntRange(1, 40).Draw(t, "groups") {
+			m.steps(t, m.was)
+			for range rapid.IntRange(1, 3).Draw(t, "commands") {
+				m.begin()
+				for range rapid.IntRange(0, 3).Draw(t, "ops") {
+					mark, saved, next := m.l.mark(), maps.Clone(m.running), m.runNext
+					m.change(t, key())
+					if rapid.IntRange(0, 4).Draw(t, "back") == 0 {
+						m.l.back(mark)
+						m.running, m.runNext = saved, next
+					}
+				}
+				for range rapid.IntRange(0, 4).Draw(t, "flushes") {
+					m.flush(key())
+				}
+				if rapid.IntRange(0, 4).Draw(t, "fails") == 0 {
+					m.l.back(0)
+					continue
+				}
+				m.l.keep()
+				m.is, m.group, m.next = m.cmd, m.running, m.runNext
+			}
+			if rapid.IntRange(0, 4).Draw(t, "aborts") == 0 {
+				m.l.drop()
+				m.is, m.group, m.next = m.was.clone(), maps.Clone(m.truth), m.seq
+			} else {
+				m.steps(t, m.is)
+				m.l.publish()
+				m.was, m.truth, m.seq = m.is.clone(), maps.Clone(m.group), m.next
+			}
+			m.l.evict(rapid.IntRange(0, 3).Draw(t, "most"))
+			m.check(t)
+			if rapid.IntRange(0, 9).Draw(t, "boot") == 0 {
+				l := newLayer[uint64, uint64](same)
+				for k, r := range m.was.recent {
+					l.load(k, r.v, r.seq)
+				}
+				for k, r := range m.truth {
+					c := l.find(k)
+					at := m.was.home[k]
+					if c == nil {
+						c = l.enter(k, at.v)
+					} else {
+						at = m.was.recent[k]
+					}
+					if r.seq > at.seq {
+						l.redo(c, r.v, r.seq)
+					}
+				}
+				m.l, m.carried, m.begun, m.looked = l, nil, nil, nil
+				m.check(t)
+			}
+		}
+		total += m.believed
+	})
+	t.Log(total, "carried rows were believed")
+}
