@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -195,6 +196,8 @@ func FuzzBatchState(f *testing.F) {
 	f.Add(`{"no":0,"rows":[[0,3]],"nonces":{"alice":7}}` + "\n" + `{"no":0,"settled":true,"refused":[{"row":1}],"again":[[2,2]]}` + "\n" + `{"no":1,"reopened":[[1,1]]}`)
 	f.Add(`{"no":0,"reopened":[[0,0]]}`) // a row that waits anyhow
 	f.Add(`{"no":0,"rows":[[3,9]]}` + "\n" + `{"no":0,"settled":true}`)
+	f.Add(`{"no":0,"rows":[[0,3]]}` + "\n" + `{"no":0,"settled":true,"refused":[{"row":1},{"row":1}]}`)
+	f.Add(`{"no":0,"rows":[[0,3]]}` + "\n" + `{"no":0,"settled":true,"refused":[{"row":1}],"again":[[1,1]]}`)
 	plan := batchPlan{Version: 1, Mode: modeIndependent, Rows: 4}
 	first, err := encode(plan)
 	if err != nil {
@@ -218,6 +221,10 @@ func FuzzBatchState(f *testing.F) {
 			if row < 0 || row >= plan.Rows || k > 0 && row <= b.pending[k-1] {
 				t.Fatalf("rows %v wait", b.pending)
 			}
+		}
+		refused := refusedRows(b.out.Refused)
+		if len(set(refused)) != len(refused) || len(set(slices.Concat(refused, b.pending))) != len(refused)+len(b.pending) {
+			t.Fatalf("rows %v were refused, rows %v wait", refused, b.pending)
 		}
 	})
 }

@@ -261,7 +261,8 @@ func (b *batchRun) settle(step, end *batchStep) error {
 		return err
 	}
 	again, err := rowsOf(end.Again, len(b.rows))
-	if err == nil && (!within(rows, b.pending) || !within(again, rows) || !within(refusedRows(end.Refused), rows)) {
+	ended := slices.Concat(again, refusedRows(end.Refused)) // once each
+	if err == nil && (!within(rows, b.pending) || !within(ended, rows) || len(set(ended)) != len(ended)) {
 		err = fmt.Errorf("%w: request %d is of rows that do not wait, or its end tells of others", errNoState, step.No)
 	}
 	if err != nil {
