@@ -23,7 +23,10 @@ type books struct {
 	onces    *layer[tables.OnceKey, tables.Once]
 	idem     *idem.Index
 
-	broken map[tables.StateKey]error // recent rows that do not decode; immutable once a boot has read them, and a ledger that has any writes nothing
+	broken map[tables.StateKey]error // recent rows that do not decode; a ledger that has any writes nothing. Immutable after a boot, as the next three are
+	nobody error                     // a recent row of which nobody knows whose it is
+	rows   uint64                    // up to which record a boot has brought the rows
+	keys   bool                      // a boot has read all idempotency keys that count
 
 	cur    tip                 // with the running group
 	before tip                 // as the running command found it

@@ -88,7 +88,7 @@ func (l *Local) expireDue(ctx context.Context) (more bool, err error) {
 func (l *Local) due(ctx context.Context, c *expire) error {
 	now := l.now().UnixNano()
 	var fresh []tables.HoldEnd
-	for _, seq := range l.books.holds.dirtyKeys() {
+	for _, seq := range l.books.holds.pinnedKeys() {
 		if h, _ := l.books.holds.read(seq); h.From != 0 && h.Open() && h.Expires <= now {
 			fresh = append(fresh, tables.HoldEnd{Expires: h.Expires, Seq: seq})
 		}

@@ -43,11 +43,11 @@ func (b *books) newPass() *flushPass {
 			p.assets = append(p.assets, a)
 		}
 	}
-	for _, ref := range b.accounts.dirtyKeys() {
+	for _, ref := range b.accounts.pinnedKeys() {
 		p.states = append(p.states, tables.StateKey{Account: ref})
 	}
-	p.states = append(p.states, b.states.dirtyKeys()...)
-	p.names, p.holds, p.onces = b.names.dirtyKeys(), b.holds.dirtyKeys(), b.onces.dirtyKeys()
+	p.states = append(p.states, b.states.pinnedKeys()...)
+	p.names, p.holds, p.onces = b.names.pinnedKeys(), b.holds.pinnedKeys(), b.onces.pinnedKeys()
 	if p.len() == 0 && v.hand.low.Seq == v.Seq {
 		return nil
 	}

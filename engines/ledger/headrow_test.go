@@ -1,13 +1,22 @@
 package ledger_test
 
 import (
+	"errors"
 	"testing"
 
+	"ronbox/engines/ledger"
 	"ronbox/store"
 )
 
-// A row that says where the ledger stands and does not decode puts it into safe mode; nobody is said to have nothing.
+// A row that says where the ledger stands and does not decode puts it into safe mode; nobody is said to have less than he has, no key to be new
+// that was used, and the ledger not to be empty.
 func TestSafeModeOfAHeadThatDoesNotDecode(t *testing.T) {
+	for _, late := range []uint64{0, 1} {
+		safeModeOfAHead(t, late)
+	}
+}
+
+func safeModeOfAHead(t *testing.T, late uint64) {
 	for _, row := range []spoil{{2, []byte("head"), 0}, {2, []byte("format"), 0}, {2, []byte("store_key"), 0}, {12, []byte("low_seq"), 0}} {
 		r := newRig(t, nil).declare("ron")
 		for n := range uint64(4) {
@@ -15,6 +24,9 @@ func TestSafeModeOfAHeadThatDoesNotDecode(t *testing.T) {
 		}
 		if err := r.l.Flush(r.ctx()); err != nil {
 			t.Fatal(err)
+		}
+		for n := range late {
+			r.accept(keyed(issue("alice", 10, n+5), "late"), issue("bob", 10, n+6))
 		}
 		if _, err := store.Commit[struct{}](r.ctx(), r.store, store.Work, row); err != nil {
 			t.Fatal(err)
@@ -29,13 +41,36 @@ func TestSafeModeOfAHeadThatDoesNotDecode(t *testing.T) {
 		if r.l.SafeMode() == "" {
 			t.Errorf("%s: not in safe mode", row.key)
 		}
-		if b, err := r.l.Balance(r.ctx(), "alice", "ron", 0); err == nil && b.Posted != amount(40) {
+		if b, err := r.l.Balance(r.ctx(), "alice", "ron", 0); err == nil && b.Posted != amount(40+10*late) {
 			t.Errorf("%s: alice is said to have %v", row.key, b.Posted)
 		}
-		if a, err := r.l.Assets(r.ctx()); err == nil && (len(a) != 1 || a[0].Issued != amount(40)) {
+		if a, err := r.l.Assets(r.ctx()); err == nil && (len(a) != 1 || a[0].Issued != amount(40+20*late)) {
 			t.Errorf("%s: the assets are said to be %+v", row.key, a)
+		}
+		if b, err := r.l.Balance(r.ctx(), "bob", "ron", 0); err == nil && b.Posted != amount(10*late) {
+			t.Errorf("%s: bob is said to have %v", row.key, b.Posted)
+		}
+		if _, found, err := r.l.Find(r.ctx(), ledger.DedupeKey{Scope: "alice", Key: "late"}, [32]byte{}, 0); err == nil && !found && late > 0 {
+			t.Errorf("%s: a key is said to be new", row.key)
+		}
+		if h, err := r.l.Head(r.ctx()); err == nil && h.Batches == 0 {
+			t.Errorf("%s: the ledger is said to be empty", row.key)
+		}
+		if p, err := r.l.History(r.ctx(), ledger.HistoryQuery{Account: "alice", Asset: "ron", Limit: 10}); err == nil && len(p.Entries) != int(4+late) {
+			t.Errorf("%s: %d postings of alice", row.key, len(p.Entries))
 		}
 		t.Logf("%s: %s", row.key, r.l.SafeMode())
 		r.stop()
+	}
+}
+
+// What does not come any more is not waited for.
+func TestSafeModeWaitsForNoRecord(t *testing.T) {
+	r := newRig(t, nil).declare("ron")
+	r.accept(issue("alice", 10, 1))
+	r.l.Bar()
+	r.safe = true
+	if _, err := r.l.Balance(r.ctx(), "alice", "ron", 1000); !errors.Is(err, ledger.ErrSafeMode) {
+		t.Errorf("balance after a record that never comes: %v", err)
 	}
 }

@@ -21,9 +21,15 @@ func (l *Local) History(ctx context.Context, q HistoryQuery) (Page, error) {
 	if q.Limit < 1 || q.Limit > MaxHistory {
 		return Page{}, &OpError{Field: "limit", Reason: fmt.Sprintf("must be 1 to %d", MaxHistory)}
 	}
+	v, key := l.books.view.Load(), l.keyed.Load()
+	if v.lack != nil {
+		return Page{}, v.lack
+	}
 	ref, err := l.lookUp(ctx, q.Account)
-	v := l.books.view.Load()
 	declared := v.assets.get(q.Asset)
+	if key == nil && v.Seq != 0 {
+		err = cmp.Or(err, errKeys)
+	}
 	if err != nil || ref == 0 || declared == nil {
 		return emptyPage(q, cmp.Or(err, v.unread()))
 	}
@@ -36,7 +42,7 @@ func (l *Local) History(ctx context.Context, q HistoryQuery) (Page, error) {
 		return Page{}, err
 	}
 	walk, err := tables.NewWalk(tables.Query{
-		Of: of, Top: top.Balance, Oldest: !q.NewestFirst, Limit: q.Limit, Since: q.Since, Until: q.Until, Cursor: q.Cursor, Key: l.keyed.Load().StoreKey,
+		Of: of, Top: top.Balance, Oldest: !q.NewestFirst, Limit: q.Limit, Since: q.Since, Until: q.Until, Cursor: q.Cursor, Key: key.StoreKey,
 		Mark: top.mark,
 	})
 	for done := false; !done && err == nil; {

@@ -285,8 +285,8 @@ func (c *cell[K, V]) held() bool {
 	return true
 }
 
-// dirtyKeys lists the rows that their own table lags behind.
-func (l *layer[K, V]) dirtyKeys() []K {
+// pinnedKeys lists the rows that their own table lags behind.
+func (l *layer[K, V]) pinnedKeys() []K {
 	n := l.pinned.Load()
 	if n == 0 {
 		return nil // a node at rest does not go through all that it keeps in memory at every tick

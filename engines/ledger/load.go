@@ -13,10 +13,15 @@ import (
 // The error is of a row that does not decode: the others are taken over, and nobody reads what it stood before.
 func (b *books) loadRecent(r store.Reader) (err error) {
 	fault := func(k tables.StateKey, wrong error) {
+		err = cmp.Or(err, wrong)
+		if k == (tables.StateKey{}) {
+			b.nobody = wrong
+			return
+		}
 		if b.broken == nil {
 			b.broken = map[tables.StateKey]error{}
 		}
-		b.broken[k], err = wrong, cmp.Or(err, wrong)
+		b.broken[k] = wrong
 	}
 	for k, row := range tables.Recents(r, fault) {
 		if k.Asset == 0 {
@@ -42,9 +47,9 @@ func (b *books) fileAccount(r store.Reader, ref uint64) tables.Account {
 	return v
 }
 
-// mustHold ends the view if the newest row of k is damaged: its table has an older one.
+// mustHold ends the view if the newest row of k is damaged, or may be: its table has an older one.
 func (b *books) mustHold(k tables.StateKey) {
-	if err := b.broken[k]; err != nil {
+	if err := cmp.Or(b.nobody, b.broken[k]); err != nil {
 		panic(err)
 	}
 }

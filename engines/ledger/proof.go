@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"fmt"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/ledger/record"
@@ -64,6 +65,9 @@ func (l *Local) prove(ctx context.Context, fn func(source) error) error {
 		return err
 	}
 	v := l.books.view.Load()
+	if v.Seq != 0 && v.Batches == 0 {
+		return fmt.Errorf("the head could not be read: %w", store.ErrCorrupt)
+	}
 	return l.readError(l.view(ctx, func(r store.Reader) error { return fn(source{l, v, r}) }))
 }
 

@@ -28,10 +28,16 @@ func (l *Local) Find(ctx context.Context, k DedupeKey, fingerprint b3.Digest, no
 		return out, false, err
 	}
 	key := l.keyed.Load()
-	if key == nil || k.Key == "" {
+	switch {
+	case k.Key == "" || key == nil && l.books.keys:
 		return out, false, nil
+	case key == nil:
+		return out, false, errKeys
 	}
 	seq, found, err := l.books.idem.Find(key.hash(k), notBefore, func(fn func(store.Reader) error) error { return l.view(ctx, fn) })
+	if err == nil && !found && !l.books.keys {
+		err = errKeys
+	}
 	if err != nil || !found {
 		return out, false, l.readError(err)
 	}
@@ -52,6 +58,9 @@ func (l *Local) Find(ctx context.Context, k DedupeKey, fingerprint b3.Digest, no
 	return out, found, l.readError(err)
 }
 
+// errKeys says that a boot that met damage did not read all keys: one that is not found may have been used.
+var errKeys = fmt.Errorf("not all idempotency keys could be read: %w", store.ErrCorrupt)
+
 // readError words an error of a view for the ledger's callers.
 func (l *Local) readError(err error) error {
 	if errors.Is(err, errStale) {
@@ -69,6 +78,9 @@ func (l *Local) Balance(ctx context.Context, account, asset string, minSeq uint6
 		return BalanceView{}, err
 	}
 	v := l.books.view.Load() // before the row: the row is at least as new
+	if v.lack != nil {
+		return BalanceView{}, v.lack
+	}
 	out := BalanceView{Account: account, Asset: asset, At: v.At, Seq: v.Seq}
 	ref, err := l.lookUp(ctx, account)
 	if err != nil || ref == 0 {
@@ -88,6 +100,9 @@ func (l *Local) Balance(ctx context.Context, account, asset string, minSeq uint6
 func (l *Local) reach(ctx context.Context, seq uint64) error {
 	if l.books.view.Load().Seq >= seq {
 		return nil
+	}
+	if l.safe.Load() != nil {
+		return ErrSafeMode // it will not come
 	}
 	news := l.bus.Subscribe("balance")
 	defer news.Close()
@@ -154,6 +169,9 @@ func (l *Local) Account(ctx context.Context, account string) (AccountView, error
 	if err := l.readable(ctx); err != nil {
 		return out, err
 	}
+	if err := l.books.view.Load().lack; err != nil {
+		return out, err
+	}
 	ref, err := l.lookUp(ctx, account)
 	if err != nil || ref == 0 {
 		return out, err
@@ -189,6 +207,9 @@ func (l *Local) Assets(ctx context.Context) ([]AssetView, error) {
 		return nil, err
 	}
 	for _, a := range now.assets.byRef {
+		if a.seq == 0 {
+			return nil, fmt.Errorf("nobody knows which record declared %s: %w", a.name, store.ErrCorrupt)
+		}
 		state, err := l.balanceOf(ctx, tables.StateKey{Account: a.issuer, Asset: a.ref})
 		if err != nil {
 			return nil, err

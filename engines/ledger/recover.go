@@ -48,10 +48,10 @@ func (e *damageError) Unwrap() error { return e.cause }
 
 func damage(format string, args ...any) error { return &damageError{fmt.Errorf(format, args...)} }
 
-// recover takes all steps, after damage too: what can be read is served. The error is the first one.
+// recover takes all steps, after damage too: what can be read is served. The error is the first one, or one that ends the boot.
 func (l *Local) recover(ctx context.Context) error {
 	err := l.store.View(ctx, l.readFormat)
-	for _, read := range []func(store.Reader) error{l.books.loadRecent, l.readAssets, l.readHead} { // a damaged row of one hides nothing of the others
+	for _, read := range []func(store.Reader) error{l.readKey, l.books.loadRecent, l.readAssets, l.readEnd, l.readHead} { // damage of one hides no other
 		if err != nil && !damaged(err) {
 			return err
 		}
@@ -75,27 +75,41 @@ func (l *Local) recover(ctx context.Context) error {
 		l.books.barred.Store(err != nil)
 	}
 	l.m.redo(time.Since(begun).Seconds())
+	if cur := &l.books.cur; l.books.rows != cur.Seq {
+		cur.lack = fmt.Errorf("balances are known up to record %d of %d: %w", l.books.rows, cur.Seq, store.ErrCorrupt)
+	}
 	return err
 }
 
-// readFormat takes over what the ledger began with.
+// readFormat refuses tables that are laid out as this program does not know.
 func (l *Local) readFormat(r store.Reader) error {
 	if f, known := tables.GetFormat(r); known && f != tables.Format {
 		return fmt.Errorf("the ledger has the format %d, this program knows %d: %w", f, tables.Format, store.ErrSchema)
 	}
+	return nil
+}
+
+func (l *Local) readKey(r store.Reader) error {
 	if key, known := tables.GetStoreKey(r); known {
 		l.useKey(key)
 	}
 	return nil
 }
 
+// readEnd takes over where journal and rows end, as far as it can be told without the head.
+func (l *Local) readEnd(r store.Reader) error {
+	b := l.books
+	b.cur.Seq = tables.LastSeq(r)
+	b.cur.hand.low = tables.GetFlushed(r)
+	b.cur.log.base = record.LogCount(b.cur.hand.low.Batches)
+	b.rows = b.cur.hand.low.Seq
+	return nil
+}
+
 // readHead takes over where the file says that the journal ends.
 func (l *Local) readHead(r store.Reader) error {
 	b := l.books
-	b.cur.Seq = tables.LastSeq(r) // for readers, if there is no more to be had
 	b.cur.Head, _ = tables.GetHead(r)
-	b.cur.hand.low = tables.GetFlushed(r)
-	b.cur.log.base = record.LogCount(b.cur.hand.low.Batches)
 	if seq, no := tables.LastSeq(r), tables.LastBatch(r); seq != b.cur.Seq || no != b.cur.Batches {
 		err := damage("it ends with record %d and batch %d, its head says %d and %d", seq, no, b.cur.Seq, b.cur.Batches)
 		b.cur.Seq, b.cur.Batches = seq, no
@@ -119,6 +133,9 @@ func (l *Local) readAssets(r store.Reader) error {
 		opened := l.books.opened(r, issuer)
 		if !known || opened == 0 && l.books.broken[tables.StateKey{Account: issuer}] == nil {
 			return nil
+		}
+		if err := l.books.cur.assets.next(ref); err != nil {
+			return err
 		}
 		seq := opened + 1
 		if opened == 0 {
@@ -203,5 +220,6 @@ func (l *Local) loadKeys(ctx context.Context) error {
 			}
 		}
 	}
+	b.keys = err == nil && (l.keyed.Load() != nil || b.cur.Seq == 0)
 	return err
 }

@@ -38,6 +38,7 @@ func (l *Local) redo(ctx context.Context) error {
 				return nil
 			})
 		})
+		b.rows = walk.next - 1
 		if err != nil {
 			return err
 		}
@@ -147,6 +148,11 @@ func (b *books) again(r store.Reader, rec *record.Record, h *record.Batch) error
 	var c tables.Changes
 	if err := c.Derive(rec, former{b, r}); err != nil {
 		return damage("%w", err)
+	}
+	if n := c.Name; n.Asset && b.cur.assets.of(uint32(n.Ref)) == nil {
+		if err := b.cur.assets.next(uint32(n.Ref)); err != nil {
+			return err
+		}
 	}
 	b.take(r, rec, &c)
 	return nil

@@ -17,14 +17,16 @@ type tip struct {
 	assets *assets
 	log    logTail
 	hand   hand
+	lack   error // why the rows do not follow the journal to its end, after a boot that met damage; nil: they do
 }
 
-// unread is why an asset that is not among the assets may have been declared all the same: a boot that met damage did not come to all of them.
+// unread is why rows may be older than the journal, or an asset that is not among the assets be declared all the same: a boot that met damage did
+// not come to all of them.
 func (t *tip) unread() error {
-	if len(t.assets.byRef) == int(t.Assets) {
-		return nil
+	if t.lack == nil && t.Batches != 0 && len(t.assets.byRef) != int(t.Assets) {
+		return fmt.Errorf("%d of %d assets are known: %w", len(t.assets.byRef), t.Assets, store.ErrCorrupt)
 	}
-	return fmt.Errorf("%d of %d assets are known: %w", len(t.assets.byRef), t.Assets, store.ErrCorrupt)
+	return t.lack
 }
 
 // logTail are the nodes of the log that are not flushed: those from the position base on.
@@ -81,6 +83,14 @@ func (a *assets) of(ref uint32) *asset {
 		return nil
 	}
 	return a.byRef[ref-1]
+}
+
+// next refuses a ref that is not the one behind the others: a row of one between them is missing.
+func (a *assets) next(ref uint32) error {
+	if n := len(a.byRef); int(ref) != n+1 {
+		return damage("it has asset %d behind asset %d", ref, n)
+	}
+	return nil
 }
 
 // with is a and one more.

@@ -77,17 +77,17 @@ func States(r store.Reader, from StateKey) iter.Seq2[StateKey, Row] {
 	return stateRows(r, bState, from, nil)
 }
 
-// stateRows walks the rows of a bucket that has both kinds. One that does not decode is told to fault and passed over; without fault it ends the
-// view.
+// stateRows walks the rows of a bucket that has both kinds. One that does not decode is told to fault and passed over, under the zero key if its
+// own does not decode; without fault it ends the view.
 func stateRows(r store.Reader, b *store.Bucket, from StateKey, fault func(StateKey, error)) iter.Seq2[StateKey, Row] {
 	return func(yield func(StateKey, Row) bool) {
 		keys := stateKeys()
 		for raw, value := range r.Range(b, keys.Append(nil, from), nil) {
 			k, err := keys.Decode(raw)
-			if err != nil {
-				panic(wrong(b, raw, "%w", err))
+			var row Row
+			if err == nil {
+				row, err = decodeRow(k, value)
 			}
-			row, err := decodeRow(k, value)
 			switch {
 			case err != nil && fault == nil:
 				panic(wrong(b, raw, "%w", err))
