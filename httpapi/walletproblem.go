@@ -100,7 +100,7 @@ func walletRows() []row {
 		{is: outcomeIs(false), coded: true, title: "The ledger does not answer", wait: waitDegraded,
 			hint: "nothing was done; send the same request again", more: outcome("none")},
 		{is: is(ledger.ErrSafeMode), coded: true, title: "The ledger takes no writes", wait: waitDegraded, more: outcome("none"),
-			hint: "nothing was done; reads go on; `ronbox ledger verify` says what is wrong"},
+			hint: "nothing was done; what is sound is read as ever; `ronbox ledger verify` says what is wrong"},
 		{is: is(ledger.ErrFull), coded: true, title: "Storage is full", wait: waitDegraded, hint: "nothing was written; reads go on"},
 		{is: is(ledger.ErrNotFound), coded: true, title: "Not found", hint: "there is no such record, or it is not yours to see"},
 		{is: either(as[*wallet.NotReadyError], is(ledger.ErrLoading)), coded: true, title: "Not ready", wait: waitDegraded,

@@ -66,7 +66,7 @@ func (l *Local) prove(ctx context.Context, fn func(source) error) error {
 	}
 	v := l.books.view.Load()
 	if v.Seq != 0 && v.Batches == 0 {
-		return fmt.Errorf("the head could not be read: %w", store.ErrCorrupt)
+		return fmt.Errorf("%w: %w: the head could not be read", ErrSafeMode, store.ErrCorrupt)
 	}
 	return l.readError(l.view(ctx, func(r store.Reader) error { return fn(source{l, v, r}) }))
 }

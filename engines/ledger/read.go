@@ -59,7 +59,7 @@ func (l *Local) Find(ctx context.Context, k DedupeKey, fingerprint b3.Digest, no
 }
 
 // errKeys says that a boot that met damage did not read all keys: one that is not found may have been used.
-var errKeys = fmt.Errorf("not all idempotency keys could be read: %w", store.ErrCorrupt)
+var errKeys = fmt.Errorf("%w: %w: not all idempotency keys could be read", ErrSafeMode, store.ErrCorrupt)
 
 // readError words an error of a view for the ledger's callers.
 func (l *Local) readError(err error) error {
@@ -208,7 +208,7 @@ func (l *Local) Assets(ctx context.Context) ([]AssetView, error) {
 	}
 	for _, a := range now.assets.byRef {
 		if a.seq == 0 {
-			return nil, fmt.Errorf("nobody knows which record declared %s: %w", a.name, store.ErrCorrupt)
+			return nil, fmt.Errorf("%w: %w: nobody knows which record declared %s", ErrSafeMode, store.ErrCorrupt, a.name)
 		}
 		state, err := l.balanceOf(ctx, tables.StateKey{Account: a.issuer, Asset: a.ref})
 		if err != nil {

@@ -76,7 +76,7 @@ func (l *Local) recover(ctx context.Context) error {
 	}
 	l.m.redo(time.Since(begun).Seconds())
 	if cur := &l.books.cur; l.books.rows != cur.Seq {
-		cur.lack = fmt.Errorf("balances are known up to record %d of %d: %w", l.books.rows, cur.Seq, store.ErrCorrupt)
+		cur.lack = fmt.Errorf("%w: %w: balances are known up to record %d of %d", ErrSafeMode, store.ErrCorrupt, l.books.rows, cur.Seq)
 	}
 	return err
 }

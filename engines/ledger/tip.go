@@ -24,7 +24,7 @@ type tip struct {
 // not come to all of them.
 func (t *tip) unread() error {
 	if t.lack == nil && t.Batches != 0 && len(t.assets.byRef) != int(t.Assets) {
-		return fmt.Errorf("%d of %d assets are known: %w", len(t.assets.byRef), t.Assets, store.ErrCorrupt)
+		return fmt.Errorf("%w: %w: %d of %d assets are known", ErrSafeMode, store.ErrCorrupt, len(t.assets.byRef), t.Assets)
 	}
 	return t.lack
 }
