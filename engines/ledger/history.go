@@ -27,8 +27,12 @@ func (l *Local) History(ctx context.Context, q HistoryQuery) (Page, error) {
 	}
 	ref, err := l.lookUp(ctx, q.Account)
 	declared := v.assets.get(q.Asset)
-	if key == nil && v.Seq != 0 {
-		err = cmp.Or(err, errKeys)
+	switch {
+	case err != nil || key != nil || v.Seq == 0:
+	case l.books.keys: // of an import, into a file that has no room for it
+		err = fmt.Errorf("%w: cursors have no key yet", ErrFull)
+	default:
+		err = errKeys
 	}
 	if err != nil || ref == 0 || declared == nil {
 		return emptyPage(q, cmp.Or(err, v.unread()))

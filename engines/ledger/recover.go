@@ -89,10 +89,12 @@ func (l *Local) readFormat(r store.Reader) error {
 	return nil
 }
 
+// readKey takes over the key of the keys' hashes. A ledger that has none, newly imported, has no keys either.
 func (l *Local) readKey(r store.Reader) error {
 	if key, known := tables.GetStoreKey(r); known {
 		l.useKey(key)
 	}
+	l.books.keys = true
 	return nil
 }
 
@@ -220,6 +222,6 @@ func (l *Local) loadKeys(ctx context.Context) error {
 			}
 		}
 	}
-	b.keys = err == nil && (l.keyed.Load() != nil || b.cur.Seq == 0)
+	b.keys = b.keys && err == nil
 	return err
 }
