@@ -155,7 +155,8 @@ type Consistency struct {
 // ErrInconsistent says that one log is not shown to be how the other began: either the proof is damaged, or history was rewritten.
 var ErrInconsistent = errors.New("the later log is not shown to begin as the earlier one")
 
-// Verify says whether c shows what it claims, with ErrInconsistent if not.
+// Verify says whether c shows what it claims, with ErrInconsistent if not. A root does not say of how many batches it is, and logs of some sizes,
+// five and seven, have proofs of one shape: whoever checks holds both heads against heads that he knows, sizes too.
 func (c *Consistency) Verify() error {
 	if !CheckLogConsistency(c.From.Batches, c.To.Batches, c.From.Root, c.To.Root, c.Path) {
 		return ErrInconsistent
