@@ -15,7 +15,7 @@
 //  7. No answer that decides about money comes from a cache. A cached balance is at most staleness_window old and says how old it is.
 //  8. The closing of the breaker does not depend on traffic: while the ledger is not ready the watchdog probes it.
 //  9. A key ages by the ledger's time. While that is not known, or the wall clock is more than 10 s behind it at the last look, which is a
-//     second ago at the most, no write is taken.
+//     second ago or so, no write is taken.
 //
 // # Tasks and queues
 //

@@ -89,8 +89,8 @@ func (e *Engine) flip(key string, g *gate, cause error) {
 
 // full notes a job that did not fit into work_tx.
 func (e *Engine) full(err error) {
-	if errors.Is(err, flow.ErrBusy) && e.queueOK.ok.CompareAndSwap(true, false) {
-		e.board.Set(service, keyQueue, errQueueFull)
+	if errors.Is(err, flow.ErrBusy) && e.queueOK.ok.Load() {
+		e.flip(keyQueue, &e.queueOK, errQueueFull)
 	}
 }
 

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"ronbox/appliance/flow"
 	"ronbox/engines/ledger"
@@ -15,7 +18,8 @@ import (
 // With no worker the queue takes 512 requests and refuses the next; every one is counted, and every one gets its answer in the end.
 func TestBackpressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).startBut(taskWorker)
+		out := &shared{}
+		r := newRig(t, func(r *rig) { r.log = hclog.New(&hclog.LoggerOptions{Output: out, Level: hclog.Info}) }).startBut(taskWorker)
 		r.fund("alice", 10_000)
 		answers := make(chan error, workCap)
 		for i := range workCap {
@@ -58,6 +62,11 @@ func TestBackpressure(t *testing.T) {
 			t.Errorf("bo has %s", got)
 		}
 		r.stop()
+		for _, line := range []string{"not ready: probe=" + keyQueue, "ready again: probe=" + keyQueue} {
+			if n := strings.Count(out.String(), line); n != 1 {
+				t.Errorf("%d times %q in\n%s", n, line, out)
+			}
+		}
 	})
 }
 
