@@ -68,6 +68,10 @@ func TestStall(t *testing.T) {
 		if got := r.available("bo"); got != "20" {
 			t.Errorf("bo has %s", got)
 		}
+		synctest.Wait()
+		if n := r.sum("worker_inflight"); n != 0 {
+			t.Errorf("%v workers are at it when all is done", n)
+		}
 		r.stop()
 	})
 }
