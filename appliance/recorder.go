@@ -36,13 +36,13 @@ type lookout struct {
 
 // look starts the recorder once a commit has been running for long, and stops it when there was none for a while.
 func (l *lookout) look(now time.Time, age time.Duration) error {
-	switch {
-	case age < longCommit:
+	if age < longCommit {
 		if now.Sub(l.long) >= calmAfter {
 			l.rest()
 		}
 		return nil
-	case !l.on:
+	}
+	if !l.on {
 		if err := l.flight.Start(); err != nil {
 			return err
 		}

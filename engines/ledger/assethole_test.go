@@ -29,7 +29,7 @@ func TestMissingAssetIsNoOther(t *testing.T) {
 		}
 	}
 	b.cur.assets = (&assets{}).with(b.cur.assets.of(1)) // the row of gold is missing
-	walk := &journalWalk{next: b.rows + 1, no: b.cur.hand.low.Batches + 1}
+	walk := &journalWalk{next: b.rowsTo + 1, no: b.cur.hand.low.Batches + 1}
 	var damage *damageError
 	if err := walk.step(r, b.cur.Batches, 10, b.again); !errors.As(err, &damage) || b.cur.assets.of(2) != nil {
 		t.Errorf("redone over a hole: %v, asset 2 is %+v", err, b.cur.assets.of(2))

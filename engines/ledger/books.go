@@ -23,10 +23,11 @@ type books struct {
 	onces    *layer[tables.OnceKey, tables.Once]
 	idem     *idem.Index
 
-	broken map[tables.StateKey]error // recent rows that do not decode; a ledger that has any writes nothing. Immutable after a boot, as the next three are
-	nobody error                     // a recent row of which nobody knows whose it is
-	rows   uint64                    // up to which record a boot has brought the rows
-	keys   bool                      // a boot has read all idempotency keys that count, and the key of their hashes
+	// What a boot found; immutable after it.
+	broken   map[tables.StateKey]error // recent rows that do not decode; a ledger that has any writes nothing
+	nobody   error                     // a recent row of which nobody knows whose it is
+	rowsTo   uint64                    // the record up to which the rows were brought
+	keysRead bool                      // all idempotency keys that count, and the key of their hashes
 
 	cur    tip                 // with the running group
 	before tip                 // as the running command found it

@@ -143,7 +143,7 @@ func (l *Local) wait(ctx context.Context, s *share, alone bool) (*posted, error)
 	}
 	out, err := s.reply.Wait(ctx)
 	if err != nil {
-		err = l.store.Waited(ctx, (*post).Kind(nil), err, s.reply.Canceled())
+		err = l.store.Waited(ctx, (*post)(nil).Kind(), err, s.reply.Canceled())
 	}
 	return out, err
 }

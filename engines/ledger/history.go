@@ -27,12 +27,11 @@ func (l *Local) History(ctx context.Context, q HistoryQuery) (Page, error) {
 	}
 	ref, err := l.lookUp(ctx, q.Account)
 	declared := v.assets.get(q.Asset)
-	switch {
-	case err != nil || key != nil || v.Seq == 0:
-	case l.books.keys: // of an import, into a file that has no room for it
-		err = fmt.Errorf("%w: cursors have no key yet", ErrFull)
-	default:
+	if err == nil && key == nil && v.Seq != 0 {
 		err = errKeys
+		if l.books.keysRead { // an import, into a file that has no room for a key
+			err = fmt.Errorf("%w: cursors have no key yet", ErrFull)
+		}
 	}
 	if err != nil || ref == 0 || declared == nil {
 		return emptyPage(q, cmp.Or(err, v.unread()))

@@ -29,13 +29,13 @@ func (l *Local) Find(ctx context.Context, k DedupeKey, fingerprint b3.Digest, no
 	}
 	key := l.keyed.Load()
 	switch {
-	case k.Key == "" || key == nil && l.books.keys:
+	case k.Key == "" || key == nil && l.books.keysRead:
 		return out, false, nil
 	case key == nil:
 		return out, false, errKeys
 	}
 	seq, found, err := l.books.idem.Find(key.hash(k), notBefore, func(fn func(store.Reader) error) error { return l.view(ctx, fn) })
-	if err == nil && !found && !l.books.keys {
+	if err == nil && !found && !l.books.keysRead {
 		err = errKeys
 	}
 	if err != nil || !found {

@@ -50,7 +50,7 @@ func damage(format string, args ...any) error { return &damageError{fmt.Errorf(f
 
 // recover takes all steps, after damage too: what can be read is served. The error is the first one, or one that ends the boot.
 func (l *Local) recover(ctx context.Context) error {
-	err := l.store.View(ctx, l.readFormat)
+	err := l.store.View(ctx, tables.CheckFormat)
 	for _, read := range []func(store.Reader) error{l.readKey, l.books.loadRecent, l.readAssets, l.readEnd, l.readHead} { // damage of one hides no other
 		if err != nil && !damaged(err) {
 			return err
@@ -75,18 +75,10 @@ func (l *Local) recover(ctx context.Context) error {
 		l.books.barred.Store(err != nil)
 	}
 	l.m.redo(time.Since(begun).Seconds())
-	if cur := &l.books.cur; l.books.rows != cur.Seq {
-		cur.lack = fmt.Errorf("%w: %w: balances are known up to record %d of %d", ErrSafeMode, store.ErrCorrupt, l.books.rows, cur.Seq)
+	if cur := &l.books.cur; l.books.rowsTo != cur.Seq {
+		cur.lack = fmt.Errorf("%w: %w: balances are known up to record %d of %d", ErrSafeMode, store.ErrCorrupt, l.books.rowsTo, cur.Seq)
 	}
 	return err
-}
-
-// readFormat refuses tables that are laid out as this program does not know.
-func (l *Local) readFormat(r store.Reader) error {
-	if f, known := tables.GetFormat(r); known && f != tables.Format {
-		return fmt.Errorf("the ledger has the format %d, this program knows %d: %w", f, tables.Format, store.ErrSchema)
-	}
-	return nil
 }
 
 // readKey takes over the key of the keys' hashes. A ledger that has none, newly imported, has no keys either.
@@ -94,7 +86,7 @@ func (l *Local) readKey(r store.Reader) error {
 	if key, known := tables.GetStoreKey(r); known {
 		l.useKey(key)
 	}
-	l.books.keys = true
+	l.books.keysRead = true
 	return nil
 }
 
@@ -104,7 +96,7 @@ func (l *Local) readEnd(r store.Reader) error {
 	b.cur.Seq = tables.LastSeq(r)
 	b.cur.hand.low = tables.GetFlushed(r)
 	b.cur.log.base = record.LogCount(b.cur.hand.low.Batches)
-	b.rows = b.cur.hand.low.Seq
+	b.rowsTo = b.cur.hand.low.Seq
 	return nil
 }
 
@@ -136,7 +128,7 @@ func (l *Local) readAssets(r store.Reader) error {
 		if !known || opened == 0 && l.books.broken[tables.StateKey{Account: issuer}] == nil {
 			return nil
 		}
-		if err := l.books.cur.assets.next(ref); err != nil {
+		if err := l.books.cur.assets.follows(ref); err != nil {
 			return err
 		}
 		seq := opened + 1
@@ -212,7 +204,7 @@ func (l *Local) loadKeys(ctx context.Context) error {
 		l.progress("read idempotency keys", int64(at), int64(end))
 		err = l.store.View(ctx, func(r store.Reader) error {
 			tables.WarmRecords(r, warm, min(at+keysAhead, end))
-			warm = at + keysAhead
+			warm = min(at+keysAhead, end)
 			at = b.idem.Read(r, at, end, keysSlice, oldest)
 			return nil
 		})
@@ -222,6 +214,6 @@ func (l *Local) loadKeys(ctx context.Context) error {
 			}
 		}
 	}
-	b.keys = b.keys && err == nil
+	b.keysRead = b.keysRead && err == nil
 	return err
 }

@@ -38,7 +38,7 @@ func (l *Local) redo(ctx context.Context) error {
 				return nil
 			})
 		})
-		b.rows = walk.next - 1
+		b.rowsTo = walk.next - 1
 		if err != nil {
 			return err
 		}
@@ -150,7 +150,7 @@ func (b *books) again(r store.Reader, rec *record.Record, h *record.Batch) error
 		return damage("%w", err)
 	}
 	if n := c.Name; n.Asset && b.cur.assets.of(uint32(n.Ref)) == nil {
-		if err := b.cur.assets.next(uint32(n.Ref)); err != nil {
+		if err := b.cur.assets.follows(uint32(n.Ref)); err != nil {
 			return err
 		}
 	}

@@ -66,7 +66,7 @@ func (s *resolver) resolve(ops []Op) ([]action, error) {
 		err = s.l.store.View(s.ctx, s.read)
 	}
 	if err == nil && len(s.absent) > 0 {
-		err = s.rows()
+		err = s.readRows()
 	}
 	return actions, err
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // rows are an account and a balance that memory did not have, read from the file in their caller's goroutine, beside those of other callers:
-// the committer need not wait for a disk. Each is what the ledger had when it was at a seq; 0: memory had it, so it was not read.
+// the committer need not wait for a disk. Captures, releases and changes of flags have none: they are few, and the committer reads for them. Each is what the ledger had when it was at a seq; 0: memory had it, so it was not read.
 type rows struct {
 	account   tables.Account
 	accountAt uint64
@@ -14,8 +14,8 @@ type rows struct {
 	balanceAt uint64
 }
 
-// rows reads those of the parties that memory still lacks. The view begins after memory was asked, so it is no older.
-func (s *resolver) rows() error {
+// readRows reads those of the parties that memory still lacks. The view begins after memory was asked, so it is no older.
+func (s *resolver) readRows() error {
 	cold := s.absent[:0]
 	for _, a := range s.absent {
 		if a.p.ref != 0 && !s.held(a.p, a.asset) { // who is not known has none
@@ -61,20 +61,16 @@ func (x *run) filled(p party, asset uint32) party {
 		return p
 	}
 	if !p.account.held() {
-		if p.account = nil; p.rows != nil {
-			p.account = x.b.accounts.bring(p.ref, p.rows.account, p.rows.accountAt)
+		if p.rows != nil {
+			x.b.accounts.bring(p.ref, p.rows.account, p.rows.accountAt)
 		}
-		if p.account == nil {
-			p.account = x.b.account(x.r, p.ref)
-		}
+		p.account = x.b.account(x.r, p.ref)
 	}
 	if k := (tables.StateKey{Account: p.ref, Asset: asset}); asset != 0 && !p.state.held() {
-		if p.state = nil; p.rows != nil {
-			p.state = x.b.states.bring(k, balance{Balance: p.rows.balance}, p.rows.balanceAt)
+		if p.rows != nil {
+			x.b.states.bring(k, balance{Balance: p.rows.balance}, p.rows.balanceAt)
 		}
-		if p.state == nil {
-			p.state = x.b.state(x.r, k)
-		}
+		p.state = x.b.state(x.r, k)
 	}
 	return p
 }

@@ -85,8 +85,8 @@ func (a *assets) of(ref uint32) *asset {
 	return a.byRef[ref-1]
 }
 
-// next refuses a ref that is not the one behind the others: a row of one between them is missing.
-func (a *assets) next(ref uint32) error {
+// follows refuses a ref that is not the one behind the others: a row of one between them is missing.
+func (a *assets) follows(ref uint32) error {
 	if n := len(a.byRef); int(ref) != n+1 {
 		return damage("it has asset %d behind asset %d", ref, n)
 	}

@@ -102,7 +102,7 @@ func (v *file) step() bool {
 
 // journal checks records, batches and the head.
 func (v *file) journal() {
-	if err := checkFormat(v.r); err != nil {
+	if err := tables.CheckFormat(v.r); err != nil {
 		v.rep.found(Finding{Where: "head", Detail: err.Error()})
 		return
 	}

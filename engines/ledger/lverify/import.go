@@ -38,7 +38,7 @@ func Import(ctx context.Context, s *store.Store, in io.Reader, o ImportOptions) 
 	}
 	m := &importer{ctx: ctx, s: s, o: o, x: newExport(in, o.Options)}
 	err := s.View(ctx, func(r store.Reader) error {
-		if err := checkFormat(r); err != nil {
+		if err := tables.CheckFormat(r); err != nil {
 			return err
 		}
 		m.had, _ = tables.GetHead(r)

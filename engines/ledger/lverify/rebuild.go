@@ -19,7 +19,7 @@ import (
 // the idempotency index are dropped too: the next open makes them of the journal. The journal is believed; Verify it before. s is open, its
 // committer runs and its ledger does not. After an error, a crash too, Rebuild it again.
 func Rebuild(ctx context.Context, s *store.Store, o Options) error {
-	if err := s.View(ctx, checkFormat); err != nil {
+	if err := s.View(ctx, tables.CheckFormat); err != nil {
 		return fmt.Errorf("rebuild: %w", err)
 	}
 	for _, b := range tables.DerivedBuckets() {

@@ -1,6 +1,8 @@
 package tables
 
 import (
+	"fmt"
+
 	"ronbox/appliance/b3"
 	"ronbox/engines/ledger/record"
 	"ronbox/store"
@@ -57,6 +59,14 @@ func PutHead(w *store.Writes, h Head) { heads.Put(w, keyHead, h) }
 
 // GetFormat reads the layout the ledger began with.
 func GetFormat(r store.Reader) (uint64, bool) { return formats.Get(r, keyFormat) }
+
+// CheckFormat refuses tables that are laid out as this program does not know. A ledger that has not begun has none.
+func CheckFormat(r store.Reader) error {
+	if f, begun := GetFormat(r); begun && f != Format {
+		return fmt.Errorf("the format of the ledger's tables is %d, this program knows %d: %w", f, Format, store.ErrSchema)
+	}
+	return nil
+}
 
 // GetStoreKey reads the key of the idempotency keys' hashes.
 func GetStoreKey(r store.Reader) (StoreKey, bool) { return storeKeys.Get(r, keyStoreKey) }

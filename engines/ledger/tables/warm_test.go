@@ -2,9 +2,7 @@ package tables
 
 import (
 	"bytes"
-	"cmp"
 	"slices"
-	"strings"
 	"testing"
 
 	"ronbox/store"
@@ -26,9 +24,9 @@ func TestWarmedKeys(t *testing.T) {
 		b   *store.Bucket
 		got [][]byte
 	}{
-		{bState, sorted(stateKeys(), mixed(states), compareStates)},
-		{bNames, sorted(accountNames(), mixed(accounts), strings.Compare)},
-		{bJournal, sorted(store.U64(), mixed(seqs), cmp.Compare)},
+		{bState, sorted(stateKeys(), mixed(states))},
+		{bNames, sorted(accountNames(), mixed(accounts))},
+		{bJournal, sorted(store.U64(), mixed(seqs))},
 	} {
 		var want [][]byte
 		for k := range tx.Reader().Range(tt.b, nil, nil) {
