@@ -29,7 +29,8 @@
 //  11. What a route answers, the document describes; every answer that a test gets is held against it.
 //  12. What the wallet answers is sent as it is, to the byte; whoever cannot be told what became of a payment is told how to
 //     find out, and that the same request is safe.
-//  13. An export gives each record once and in order, whatever its bus loses, and one that ends early says so.
+//  13. An export gives each record once and in order, whatever its bus loses, and one that ends early says so. No stream
+//     is silent for longer than a ping: one that follows the ledger sends an empty line then.
 //  14. Every answer tells browsers to do nothing with it but read it; pages of other origins may not even do that, unless
 //     they are listed, and none may read the metrics.
 //  15. No one network, an address or an IPv6 /64, takes more than half of what a service's rate lets in.

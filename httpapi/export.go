@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"ronbox/appliance/flow"
 	"ronbox/engines/ledger"
@@ -176,8 +177,11 @@ func (s *Server) ended() bool {
 }
 
 // wait returns when more was committed, or says why no more is. Events that were missed do not matter: they only say that there
-// is something to read.
+// is something to read. While nothing is committed it sends an empty line as often as the event streams ping: by it the client
+// knows that the node lives, and the node that the client does.
 func (e *exporter) wait() error {
+	ping := time.NewTicker(e.c.live.sse.Ping.D())
+	defer ping.Stop()
 	for {
 		phase, changed := e.s.d.Lifecycle.Load()
 		if ends(phase) || e.sub.Closed() {
@@ -189,6 +193,11 @@ func (e *exporter) wait() error {
 		case <-e.s.gate.closed:
 			return errDraining
 		case <-changed:
+		case <-ping.C:
+			e.buf = append(e.buf, '\n')
+			if err := e.flush(); err != nil {
+				return err
+			}
 		case <-e.sub.Ready():
 			if ev, lost, ok := e.sub.Next(); ok && (lost > 0 || ev.Last >= e.next) {
 				return nil

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"ronbox/appliance/flow"
@@ -202,6 +203,32 @@ func TestExportEnds(t *testing.T) {
 		end(r, leave)
 		waitFor(t, doc+" to end it", func() bool { return r.exports.count() == 0 })
 		leave()
+	}
+}
+
+// While nothing is committed, who follows gets an empty line as often as event streams ping, and nobody else does.
+func TestExportPings(t *testing.T) {
+	for query, want := range map[string]int{"?follow=1": 3, "": 0, "?from_seq=2&to_seq=2&follow=1": 0} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, func(c *Settings, _ *Deps) { c.SSE.Ping = unit.Duration(15 * time.Second) })
+			rec := &recorder{header: http.Header{}}
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+			defer cancel()
+			commit := time.AfterFunc(2*time.Second, r.wal.commit) // the silence begins then
+			defer commit.Stop()
+			req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "/v1/ledger/export"+query, nil)
+			req.Header.Set("Authorization", "Bearer good")
+			r.router.ServeHTTP(rec, req)
+			got := 0
+			for line := range strings.Lines(rec.body.String()) {
+				if line == "\n" {
+					got++
+				}
+			}
+			if got != want {
+				t.Errorf("%s: %d empty lines in 48 s of silence, want %d:\n%s", query, got, want, rec.body.String())
+			}
+		})
 	}
 }
 

@@ -38,7 +38,7 @@ func (s *Server) ledgerRoutes() []Route {
 func (s *Server) exportRoute() Route {
 	lines := openapi.Answer{
 		Status: http.StatusOK, Type: typeLines, Body: jsontext.Value(nil), Headers: rateHeaders(),
-		Doc: "a line that says what this is, then each record, and each batch behind its last record; a line {\"problem\": …} if it ends early",
+		Doc: "a line that says what this is, then each record, and each batch behind its last record; a line {\"problem\": …} if it ends early; with follow an empty line, to be skipped, whenever nothing was committed for 15 s (registry.sse.ping)",
 	}
 	return Route{
 		Method: http.MethodGet, Pattern: walletPrefix + "ledger/export", Service: serviceWallet, Scope: scopeExport, Class: ClassStream,

@@ -18,6 +18,8 @@
 //     event, which tells that the node was restored, may lead back.
 //  4. Over https nothing is sent before a TLS 1.3 handshake with a certificate
 //     that the system or Options.CAFile vouches for.
+//  5. A stream, or an export, that brings nothing for DefaultIdle, not even a
+//     ping, is given up as ErrUnknown.
 //
 // # Tasks and queues
 //

@@ -50,7 +50,7 @@ func FuzzLines(f *testing.F) {
 	})
 }
 
-// Lines of an export are told as they are, and all of them, or the reader says why not.
+// Lines of an export are told as they are, and all of them but the empty ones, or the reader says why not.
 func FuzzExportLines(f *testing.F) {
 	for _, s := range []string{"", "{}\n", "{}\n{}\n", "{", "\n\n", `{"problem":{"status":1}}` + "\n{}\n", `{"problem":1}` + "\n", `{"problem":` + "\n"} {
 		f.Add([]byte(s))
@@ -61,7 +61,13 @@ func FuzzExportLines(f *testing.F) {
 			told = append(append(told, line...), '\n')
 			return nil
 		})
-		if !bytes.HasPrefix(in, told) || err == nil && !bytes.Equal(in, told) {
+		var said []byte
+		for line := range bytes.Lines(in) {
+			if string(line) != "\n" {
+				said = append(said, line...)
+			}
+		}
+		if !bytes.HasPrefix(said, told) || err == nil && !bytes.Equal(said, told) {
 			t.Fatalf("%q told as %q, %v", in, told, err)
 		}
 	})

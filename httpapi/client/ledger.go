@@ -50,8 +50,9 @@ func (c *Client) Consistency(ctx context.Context, from, to uint64) (raw []byte, 
 
 // ExportLedger calls each for every line of the ledger's export, without its end, good until each returns: the records from the
 // first to the last, 0 for the newest; with follow it stays and goes on with what comes. It ends when the node has given all, when
-// ctx ends or each fails; ErrStop from each is no error. The client's timeout does not count. That the answer was cut short is
-// ErrUnknown: begin again behind the last batch.
+// ctx ends or each fails; ErrStop from each is no error. The client's timeout does not count: a node that is silent for
+// DefaultIdle is given up, for it sends an empty line more often than that. That the answer was cut short is ErrUnknown: begin
+// again behind the last batch.
 func (c *Client) ExportLedger(ctx context.Context, from, to uint64, follow bool, each func(line []byte) error) error {
 	q := url.Values{}
 	setNumber(q, "from_seq", from)
@@ -60,12 +61,16 @@ func (c *Client) ExportLedger(ctx context.Context, from, to uint64, follow bool,
 		q.Set("follow", "1")
 	}
 	k := call{method: http.MethodGet, path: "/v1/ledger/export", query: q}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watchdog := watch(cancel, DefaultIdle)
+	defer watchdog.Stop()
 	resp, err := c.send(ctx, k)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	err = eachLine(resp.Body, each)
+	err = eachLine(alive{resp.Body, watchdog, DefaultIdle}, each)
 	var cut *cutError
 	switch {
 	case errors.As(err, &cut):
@@ -81,7 +86,7 @@ type cutError struct{ cause error }
 
 func (e *cutError) Error() string { return e.cause.Error() }
 
-// eachLine reads lines to the end. One that holds a problem is the last.
+// eachLine reads lines to the end. One that holds a problem is the last; an empty one only says that the node lives.
 func eachLine(body io.Reader, each func(line []byte) error) error {
 	lines := bufio.NewReaderSize(body, maxExportLine)
 	for {
@@ -96,7 +101,9 @@ func eachLine(body io.Reader, each func(line []byte) error) error {
 		case err != nil:
 			return &cutError{err}
 		}
-		line = line[:len(line)-1]
+		if line = line[:len(line)-1]; len(line) == 0 {
+			continue
+		}
 		if p := problemLine(line); p != nil {
 			return p
 		}

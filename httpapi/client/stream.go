@@ -45,8 +45,17 @@ type Event struct {
 	Data jsontext.Value
 }
 
-// errSilent is the cause of a connection given up for its silence.
-var errSilent = errors.New("no ping from the node")
+// silentError is the cause of a connection given up for its silence.
+type silentError struct{ idle time.Duration }
+
+func (e *silentError) Error() string {
+	return fmt.Sprintf("nothing from the node for %s, not even a ping", e.idle)
+}
+
+// watch ends a connection by its context when alive hears nothing for as long as idle.
+func watch(cancel context.CancelCauseFunc, idle time.Duration) *time.Timer {
+	return time.AfterFunc(idle, func() { cancel(&silentError{idle}) })
+}
 
 // Stream calls each for every event of the registry stream, and reconnects with Last-Event-ID when the connection
 // breaks. It blocks until ctx ends, each returns an error, the node refuses for good, or Tries is used up. The first
@@ -115,7 +124,7 @@ func (s *stream) connect(ctx context.Context) error {
 	if s.lastID != "" {
 		req.Header.Set("Last-Event-ID", s.lastID)
 	}
-	watchdog := time.AfterFunc(s.o.Idle, func() { cancel(errSilent) })
+	watchdog := watch(cancel, s.o.Idle)
 	defer watchdog.Stop()
 	s.fails++
 	resp, err := s.c.http.Do(req)
@@ -240,7 +249,8 @@ func after(id, last string) bool {
 	return errA != nil || errB != nil || a > b
 }
 
-// alive rewinds the watchdog with every read that brings something, pings included.
+// alive lets the watchdog bark when a read brings nothing for as long as idle, not even a ping. What its reader does between
+// reads takes as long as it takes.
 type alive struct {
 	r        io.Reader
 	watchdog *time.Timer
@@ -248,11 +258,9 @@ type alive struct {
 }
 
 func (a alive) Read(p []byte) (int, error) {
-	n, err := a.r.Read(p)
-	if n > 0 {
-		a.watchdog.Reset(a.idle)
-	}
-	return n, err
+	a.watchdog.Reset(a.idle)
+	defer a.watchdog.Stop()
+	return a.r.Read(p)
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
