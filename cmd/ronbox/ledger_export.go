@@ -28,7 +28,8 @@ func (a *app) ledgerExportCmd() *cobra.Command {
 		Long: `Print the journal as NDJSON: every record, after the last of a batch its header, each with
 the bytes that are hashed. ` + "`ronbox ledger verify`" + ` checks it without the node and
 ` + "`ronbox ledger import`" + ` makes the same ledger of it. Only whole batches are printed, and an
-export that breaks goes on where it was. With --follow it stays and prints what is done.`,
+export that breaks goes on where it was. With --follow it stays and prints what is done; a
+node that goes away, or says nothing for 45 seconds, is told of and waited for.`,
 		Example: `  ronbox ledger export --out journal.ndjson
   ronbox ledger export --from 1001 --json | jq -r .txid
   ronbox ledger export --follow >> feed.ndjson`,
@@ -62,6 +63,7 @@ func (a *app) ledgerExport(ctx context.Context, node exportNode, f ledgerExportF
 	p.begin("export, records")
 	defer p.end()
 	e := &exporter{repeater: a.repeater(), node: node, from: f.from, to: f.to, follow: f.follow, out: a.stdout}
+	e.forEver = f.follow
 	e.done = func(n uint64) { p.at(int64(n), 0) }
 	if f.out == "" {
 		if terminal(a.stdout) {
@@ -135,6 +137,7 @@ func (e *exporter) run(ctx context.Context) error {
 		case !heals(s.error) || ctx.Err() != nil:
 			return s.error
 		}
+		e.retrying("export: %v; going on after record %d", s.error, e.next-1)
 	}
 }
 

@@ -150,6 +150,8 @@ type fakeJournal struct {
 	first   []record.Batch
 	breaks  []int // after so many lines, one connection each; then no more
 	other   bool  // goes on with another ledger
+	away    int   // so often there is no node after the first connection
+	asked   int
 }
 
 func newFakeJournal(n int) *fakeJournal {
@@ -173,6 +175,9 @@ func newFakeJournal(n int) *fakeJournal {
 }
 
 func (f *fakeJournal) ExportLedger(_ context.Context, from, _ uint64, _ bool, each func([]byte) error) error {
+	if f.asked++; f.asked > 1 && f.asked <= f.away+1 {
+		return fmt.Errorf("x: %w", client.ErrNotReachable)
+	}
 	left := -1
 	if len(f.breaks) > 0 {
 		left, f.breaks = f.breaks[0], f.breaks[1:]
@@ -231,4 +236,54 @@ func TestExportGoesOnWhereItBroke(t *testing.T) {
 	if _, _, err := run(other); judge(err).code != exitBad {
 		t.Errorf("an export that goes on with another ledger: %v", err)
 	}
+}
+
+// Who follows waits for a node that has gone away as long as it takes, and is told so; who does not gives it up.
+func TestFollowersWaitForTheNode(t *testing.T) {
+	refused := &wire.Problem{Status: 503, Reason: "draining", Retryable: true}
+	for _, tt := range []struct {
+		doc     string
+		follow  bool
+		breaks  []int
+		first   error // of the first connection, nil: it breaks off as breaks say
+		away    int
+		code    int
+		printed bool
+	}{
+		{"a follower, broken off midway", true, []int{9}, nil, 50, exitDone, true}, {"a follower, refused at first", true, nil, refused, 50, exitDone, true},
+		{"an export", false, []int{9}, nil, 50, exitUnreachable, false}, {"an export of a node that comes back", false, []int{9}, nil, 3, exitDone, true},
+		{"a follower of no node", true, nil, client.ErrNotReachable, 0, exitUnreachable, false},
+	} {
+		f := newFakeJournal(12)
+		f.breaks, f.away = tt.breaks, tt.away
+		var out bytes.Buffer
+		told := 0
+		e := &exporter{repeater: impatient(), node: &failsFirst{f, tt.first}, out: &out, from: 1, follow: tt.follow, done: func(uint64) {}}
+		e.forEver, e.retrying = tt.follow, func(string, ...any) { told++ }
+		err := e.run(t.Context())
+		if code := codeOf(err); code != tt.code || (e.batches == 12) != tt.printed || tt.code == exitDone && told <= tt.away {
+			t.Errorf("%s: %v, %d batches, told %d times", tt.doc, err, e.batches, told)
+		}
+	}
+}
+
+func codeOf(err error) int {
+	if err == nil {
+		return exitDone
+	}
+	return judge(err).code
+}
+
+// failsFirst is a journal whose first connection comes to nothing.
+type failsFirst struct {
+	*fakeJournal
+	err error
+}
+
+func (f *failsFirst) ExportLedger(ctx context.Context, from, to uint64, follow bool, each func([]byte) error) error {
+	if f.err != nil && f.asked == 0 {
+		f.asked++
+		return f.err
+	}
+	return f.fakeJournal.ExportLedger(ctx, from, to, follow, each)
 }

@@ -17,12 +17,13 @@ const maxRepeats = 6
 type repeater struct {
 	sleep    func(ctx context.Context, d time.Duration) error
 	retrying func(format string, args ...any)
+	forEver  bool // a node that has answered once is waited for until somebody ends it
 
 	met bool // the node has answered once
 }
 
-// repeat calls until it works, is refused for good, or has been tried maxRepeats times. A node that never answered is
-// not waited for.
+// repeat calls until it works, is refused for good, or has been tried maxRepeats times in vain. A node that never answered
+// is not waited for.
 func (r *repeater) repeat(ctx context.Context, what string, call func() error) error {
 	for n := 0; ; n++ {
 		err := call()
@@ -30,8 +31,8 @@ func (r *repeater) repeat(ctx context.Context, what string, call func() error) e
 			r.met = true
 			return err
 		}
-		r.met = r.met || errors.Is(err, client.ErrUnknown) // something was sent
-		if errors.Is(err, client.ErrNotReachable) && !r.met || !heals(err) || n == maxRepeats-1 {
+		r.met = r.met || !errors.Is(err, client.ErrNotReachable) // something was sent
+		if !r.met || !heals(err) || n >= maxRepeats-1 && !r.forEver {
 			return err
 		}
 		wait := pause(err, n)
@@ -54,7 +55,7 @@ func heals(err error) bool {
 // and up to half more, so that those refused together do not come back together.
 func pause(err error, n int) time.Duration {
 	const most = 2 * time.Second
-	d := min(100*time.Millisecond<<n, most)
+	d := min(100*time.Millisecond<<min(n, maxRepeats), most)
 	if p, ok := errors.AsType[*wire.Problem](err); ok && p.RetryAfter > 0 {
 		d = min(time.Duration(p.RetryAfter)*time.Second, most)
 	}
