@@ -21,7 +21,7 @@ type burst struct {
 	last   *job    // that was admitted last
 	sent   bool    // the ledger has had it
 
-	answered func() // is told when a call of the ledger is over, each try
+	pass func() // gives the turn to gather on, after each try
 }
 
 // admit takes j into the burst, parks it behind another one, or drops it because its callers have left.
@@ -99,22 +99,19 @@ func (b *burst) commit(ctx context.Context) {
 	}
 }
 
-// call makes the call, for as long as anyone waits for one of its jobs: it is not given up when a client leaves.
+// call makes the call, for as long as any of its jobs has time: it is not given up when a client leaves.
 func (b *burst) call(ctx context.Context) ([]ledger.Outcome, error) {
-	until := b.jobs[0].deadline
-	for _, j := range b.jobs[1:] {
-		if j.deadline.After(until) {
-			until = j.deadline
+	var until time.Time
+	for _, j := range b.jobs {
+		if end := j.deadline.Add(j.grace); end.After(until) {
+			until = end
 		}
 	}
-	within := flow.LateBy(ctx, until.Add(replyGrace))
+	within := flow.LateBy(ctx, until)
 	defer within.Release()
-	defer b.answered()
-	return b.e.link.commit(within, b.ops, b.weight, b.answered)
+	defer b.pass() // should there be no time even for one try
+	return b.e.link.commit(within, b.ops, b.weight, b.pass)
 }
-
-// replyGrace is how long after its deadline a caller still waits for a job that was begun.
-const replyGrace = 250 * time.Millisecond
 
 // told is err as a caller is told of it. A worker that is told to stop leaves unknown what the ledger has had.
 func (b *burst) told(ctx context.Context, err error) error {

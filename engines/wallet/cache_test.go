@@ -3,6 +3,8 @@ package wallet
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,15 +59,70 @@ func TestBalanceCache(t *testing.T) {
 	})
 }
 
-// Who asks for more than the ledger has yet waits for it, for the time of one call.
+// Who asks for more than the ledger has yet waits for it, for the time of one call or as long as he has, and is then told how far the ledger is.
+// That is no failure of the ledger.
 func TestMinSeqAhead(t *testing.T) {
+	for within, want := range map[time.Duration]time.Duration{time.Minute: time.Second, 300 * time.Millisecond: 300 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t).start()
+			r.fund("alice", 100)
+			head, err := r.model.Head(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), within)
+			defer cancel()
+			began := time.Now()
+			_, err = r.e.Balance(ctx, alice, "alice", "ron", head.Seq+2)
+			var behind *BehindError
+			if !errors.As(err, &behind) || *behind != (BehindError{Want: head.Seq + 2, Have: head.Seq}) || code(err) != "RETRY_LATER" || time.Since(began) != want {
+				t.Errorf("%v after %s", err, time.Since(began))
+			}
+			for _, word := range []string{"min_seq = " + fmt.Sprint(head.Seq+2), "record " + fmt.Sprint(head.Seq), "receipt", "again"} {
+				if !strings.Contains(err.Error(), word) {
+					t.Errorf("%q does not say %q", err, word)
+				}
+			}
+			r.want(0, "upstream_fail_total", "svc", "ledger")
+			r.want(0, "io_timeouts_total", "op", "ledger_rpc")
+			r.stop()
+		})
+	}
+}
+
+// Who waits for a record gets the balance as soon as it is there; who leaves meanwhile is told nothing of the ledger.
+func TestMinSeqComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t).start()
 		r.fund("alice", 100)
+		head, err := r.model.Head(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		ask := func(ctx context.Context) chan error {
+			out := make(chan error, 1)
+			go func() {
+				b, err := r.e.Balance(ctx, alice, "alice", "ron", head.Seq+1)
+				if err == nil && (b.Seq != head.Seq+1 || b.Available.String() != "101") {
+					err = fmt.Errorf("%+v", b)
+				}
+				out <- err
+			}()
+			synctest.Wait()
+			return out
+		}
 		began := time.Now()
-		_, err := r.balance("alice", 1_000)
-		if code(err) != "UPSTREAM_UNAVAILABLE" || !near(time.Since(began), time.Second, 100*time.Millisecond) {
-			t.Errorf("%v after %s", err, time.Since(began))
+		leaves, stays := ask(ctx), ask(context.Background())
+		time.Sleep(400 * time.Millisecond)
+		cancel()
+		var not *NotReadyError
+		if err := <-leaves; !errors.As(err, &not) || not.Cause != CauseCanceled {
+			t.Errorf("who leaves: %v", err)
+		}
+		r.fund("alice", 1)
+		if err := <-stays; err != nil || time.Since(began) != 400*time.Millisecond {
+			t.Errorf("who stays: %v after %s", err, time.Since(began))
 		}
 		r.stop()
 	})

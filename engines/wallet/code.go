@@ -28,6 +28,7 @@ var (
 	codeBusy        = Code{"BUSY", "busy", 429, true}
 	codeInternal    = Code{"INTERNAL_ERROR", "internal", 500, false}
 	codeRetryLater  = Code{"RETRY_LATER", "degraded", 503, true}
+	codeLate        = Code{"RETRY_LATER", "timeout", 503, true}
 	codeUnavailable = Code{"UPSTREAM_UNAVAILABLE", "upstream", 503, true}
 	codeFull        = Code{"STORE_FULL", "store_full", 507, true}
 )
@@ -94,11 +95,11 @@ var errorCodes = [...]codeRow{
 	{is(ledger.ErrFull), codeFull},
 	{is(ledger.ErrUnavailable), codeUnavailable},
 	{is(ledger.ErrSafeMode), codeUnavailable},
+	{isLate, codeLate},
 	{isA[*NotReadyError], codeRetryLater},
 	{is(ledger.ErrLoading), codeRetryLater},
 	{is(flow.ErrClosed), codeRetryLater},
 	{is(flow.ErrCanceled), codeRetryLater},
-	{is(context.DeadlineExceeded), codeRetryLater},
 	{is(context.Canceled), codeRetryLater},
 }
 
@@ -118,4 +119,13 @@ func isLimit(err error) bool {
 		return grant.Caveat == "ceiling" || grant.Caveat == "ceiling_daily"
 	}
 	return isA[*LimitError](err)
+}
+
+// isLate finds what there was no time for.
+func isLate(err error) bool {
+	var not *NotReadyError
+	if errors.As(err, &not) {
+		return not.Cause == CauseDeadline || not.Cause == CauseMinSeq
+	}
+	return errors.Is(err, context.DeadlineExceeded)
 }

@@ -58,12 +58,24 @@ func TestCodes(t *testing.T) {
 		{ledger.ErrLoading, "RETRY_LATER", 503, true},
 		{&OutcomeError{Unknown: true, Cause: context.DeadlineExceeded}, "UPSTREAM_UNAVAILABLE", 503, true},
 		{&OutcomeError{Cause: errOpen}, "UPSTREAM_UNAVAILABLE", 503, true},
-		{&OutcomeError{Cause: ledger.ErrSafeMode}, "UPSTREAM_UNAVAILABLE", 503, true},
+		{ledger.ErrSafeMode, "UPSTREAM_UNAVAILABLE", 503, true},
 		{ledger.ErrFull, "STORE_FULL", 507, true},
 	} {
 		c := CodeOf(tt.err)
 		if c.Name != tt.name || c.Status != tt.status || c.Retryable != tt.retryable {
 			t.Errorf("%v: %+v, want %s %d %v", tt.err, c, tt.name, tt.status, tt.retryable)
+		}
+	}
+}
+
+// Who is told to ask again is told apart by whether there was no time or nothing was ready.
+func TestReasonsOfRetryLater(t *testing.T) {
+	for err, want := range map[error]string{
+		&NotReadyError{CauseDeadline}: "timeout", context.DeadlineExceeded: "timeout", &BehindError{Want: 2, Have: 1}: "timeout",
+		&NotReadyError{CauseCanceled}: "degraded", &NotReadyError{CauseLedger}: "degraded", context.Canceled: "degraded", ledger.ErrLoading: "degraded",
+	} {
+		if c := CodeOf(fmt.Errorf("x: %w", err)); c.Reason != want || c.Name != "RETRY_LATER" || c.Status != 503 || !c.Retryable {
+			t.Errorf("%v: %+v, want the reason %s", err, c, want)
 		}
 	}
 }

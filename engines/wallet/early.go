@@ -20,7 +20,7 @@ func (j *job) patient(set *settings, now time.Time) bool {
 		return false
 	}
 	if j.until.IsZero() {
-		j.until = now.Add(min(set.NonceWait.D(), j.deadline.Sub(now)/2)) // in time for the ledger to say what is missing
+		j.until = now.Add(min(set.NonceWait.D(), j.deadline.Sub(now)/2-watchEvery)) // in time for the ledger to say what is missing
 	}
 	return now.Before(j.until)
 }

@@ -37,6 +37,8 @@ type Deps struct {
 	Now     func() time.Time // wall clock; nil: time.Now
 	// StallAfter is the age of a call of the ledger from which it counts as stalled, as the ledger's configuration has it now; nil: its default.
 	StallAfter func() time.Duration
+	// SafeMode says why the ledger takes no writes until it was verified, "" while it does. It must not wait; nil: the ledger's refusals tell.
+	SafeMode func() string
 	// AuthReady and PolicyReady say why requests cannot be judged now. They must not wait; nil: they can.
 	AuthReady, PolicyReady func() error
 	// Salt keys the hashes by which the log names accounts; empty: drawn anew with each Engine.
@@ -45,19 +47,20 @@ type Deps struct {
 
 // Engine is the wallet. New builds it, the tasks do the work; its methods may be called from any goroutine.
 type Engine struct {
-	boot    Config                   // what only a restart changes is read from here
-	set     atomic.Pointer[settings] // what Reload changes
-	workers int
-	ledger  ledger.Client
-	link    *link
-	board   *obs.Board
-	log     hclog.Logger
-	now     func() time.Time
-	stall   func() time.Duration
-	m       *metrics
-	catalog *flow.Catalog
-	salted  *b3.Mode
-	prints  fingerprints
+	boot     Config                   // what only a restart changes is read from here
+	set      atomic.Pointer[settings] // what Reload changes
+	workers  int
+	ledger   ledger.Client
+	link     *link
+	board    *obs.Board
+	log      hclog.Logger
+	now      func() time.Time
+	stall    func() time.Duration
+	safeMode func() string
+	m        *metrics
+	catalog  *flow.Catalog
+	salted   *b3.Mode
+	prints   fingerprints
 
 	authReady, policyReady func() error
 
@@ -86,7 +89,7 @@ type Engine struct {
 // Validate refuses.
 func New(cfg Config, d Deps) *Engine {
 	e := &Engine{
-		boot: cfg, ledger: d.Ledger, board: d.Board, log: d.Log, now: d.Now, stall: d.StallAfter, catalog: d.Catalog,
+		boot: cfg, ledger: d.Ledger, board: d.Board, log: d.Log, now: d.Now, stall: d.StallAfter, safeMode: d.SafeMode, catalog: d.Catalog,
 		workers: workers(cfg), authReady: d.AuthReady, policyReady: d.PolicyReady,
 		salted: newSalt(saltOr(d.Salt)), prints: newFingerprints(), gone: make(chan struct{}),
 	}

@@ -38,12 +38,23 @@ const (
 	CausePolicy   = "policy_ready"
 	CauseDeadline = "deadline" // passed while the request was queued
 	CauseCanceled = "canceled" // the caller went while the request was queued
+	CauseMinSeq   = "min_seq"  // of a BehindError
 )
 
 // NotReadyError says that the request was not begun, and why: nothing happened, and the same request may succeed later.
 type NotReadyError struct{ Cause string }
 
 func (e *NotReadyError) Error() string { return "wallet: not ready: " + e.Cause }
+
+// BehindError says that a reader waited for a record that the ledger does not have yet. It is a *NotReadyError.
+type BehindError struct{ Want, Have uint64 } // what min_seq was; the newest record when the wait began
+
+func (e *BehindError) Error() string {
+	return fmt.Sprintf("wallet: min_seq = %d: the ledger had reached record %d only: send the ledger.seq of a receipt of this ledger, or ask again", e.Want, e.Have)
+}
+
+// Unwrap gives the *NotReadyError.
+func (e *BehindError) Unwrap() error { return &NotReadyError{CauseMinSeq} }
 
 // OutcomeError says that the ledger gave no answer. With Unknown the request may have been carried out: the same request with the same key
 // finds out, and does it at most once.

@@ -49,12 +49,12 @@ func (e *Engine) probes() []obs.Probe {
 	return rows
 }
 
-// WriteReady says why nothing can be posted now, as a *NotReadyError, or as an *OutcomeError if sending the same again will not help, or nil.
+// WriteReady says why nothing can be posted now, as a *NotReadyError, or as ledger.ErrSafeMode if sending the same again will not help, or nil.
 // It neither waits nor locks.
 func (e *Engine) WriteReady() error {
 	switch {
 	case e.gates.safeMode.Load():
-		return &OutcomeError{Cause: ledger.ErrSafeMode}
+		return ledger.ErrSafeMode
 	case !e.gates.ledger.ok.Load():
 		return &NotReadyError{CauseLedger}
 	case !e.gates.clock.ok.Load():

@@ -149,19 +149,58 @@ func TestSafeMode(t *testing.T) {
 		})).start()
 		r.fund("alice", 10)
 		broken.Store(true)
-		var out *OutcomeError
-		if _, err := r.post("k", transfer("alice", "bo", 1, 1)); !errors.As(err, &out) || out.Unknown || !errors.Is(err, ledger.ErrSafeMode) {
-			t.Errorf("%v", err)
+		// told is what the caller reads: that no write is taken, and what the operator does about it; no word of a ledger that does not answer.
+		told := func(doc string, err error) {
+			t.Helper()
+			if !errors.Is(err, ledger.ErrSafeMode) || isA[*OutcomeError](err) || err.Error() != ledger.ErrSafeMode.Error() || code(err) != "UPSTREAM_UNAVAILABLE" {
+				t.Errorf("%s: %v", doc, err)
+			}
 		}
+		_, err := r.post("k", transfer("alice", "bo", 1, 1))
+		told("the first", err)
+		r.want(1, "upstream_fail_total", "svc", "ledger")
 		time.Sleep(50 * time.Millisecond)
 		if keys := r.failing(); !slices.Equal(keys, []string{keyLedger}) {
 			t.Errorf("failing: %v", keys)
 		}
-		if _, err := r.post("l", transfer("alice", "bo", 1, 1)); !errors.Is(err, ledger.ErrSafeMode) || code(err) != "UPSTREAM_UNAVAILABLE" {
-			t.Errorf("from then on: %v", err)
-		}
+		_, err = r.post("l", transfer("alice", "bo", 1, 1))
+		told("from then on", err)
 		if _, err := r.e.Balance(context.Background(), alice, "alice", "ron", 0); err != nil {
 			t.Error(err)
+		}
+		r.stop()
+	})
+}
+
+// A ledger that goes into safe mode by itself, with nobody paying, is not ready for writes at the next look, and its wallet is not either.
+func TestSafeModeWithoutTraffic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var why atomic.Pointer[string]
+		r.e.safeMode = func() string {
+			if p := why.Load(); p != nil {
+				return *p
+			}
+			return ""
+		}
+		r.start()
+		if rep := r.board.Report("", ""); !rep.Services[service].WriteReady {
+			t.Errorf("at first: %+v", rep)
+		}
+		damage := "record 7 does not decode"
+		why.Store(&damage)
+		time.Sleep(watchEvery)
+		synctest.Wait()
+		rep := r.board.Report("", "")
+		if cause := rep.Causes[service+"."+keyLedger]; rep.Services[service].WriteReady || rep.WriteReady || !rep.ReadReady || cause != ledger.ErrSafeMode.Error() {
+			t.Errorf("in safe mode: %+v", rep)
+		}
+		if _, err := r.post("k", issue("bo", 1, 1)); !errors.Is(err, ledger.ErrSafeMode) || isA[*OutcomeError](err) {
+			t.Errorf("a write: %v", err)
+		}
+		time.Sleep(time.Second) // in which the ledger's probes are well
+		if err := r.e.WriteReady(); !errors.Is(err, ledger.ErrSafeMode) {
+			t.Errorf("a second later: %v", err)
 		}
 		r.stop()
 	})

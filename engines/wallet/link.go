@@ -31,7 +31,7 @@ var errOpen = errors.New("the circuit breaker is open")
 var errShort = errors.New("the ledger answered another number of ops")
 
 // commit puts ops to the ledger, whose weight is that of all operations in them, and tells tried after each try. ctx bounds all tries
-// together. The error is an *OutcomeError, *ledger.OpError or ledger.ErrFull; the latter two say that nothing was applied.
+// together. The error is an *OutcomeError or a refusal, which says that nothing was applied.
 func (l *link) commit(ctx context.Context, ops []ledger.Op, weight int, tried func()) (outs []ledger.Outcome, err error) {
 	unknown := false
 	err = l.set().writes.Do(ctx, func(ctx context.Context) error {
@@ -49,10 +49,12 @@ func (l *link) commit(ctx context.Context, ops []ledger.Op, weight int, tried fu
 	if err == nil {
 		return outs, nil
 	}
+	if safe := errors.Is(err, ledger.ErrSafeMode); safe || unknown || !refusal(err) {
+		l.m.upstreamFail(1)
+	}
 	if !unknown && refusal(err) {
 		return nil, err
 	}
-	l.m.upstreamFail(1)
 	return nil, &OutcomeError{Unknown: unknown, Cause: err}
 }
 
@@ -101,7 +103,9 @@ func (l *link) timed(ctx context.Context, op string, call func(context.Context) 
 }
 
 // refusal says whether err is the ledger's answer to what was asked, not a failure to answer: nothing was applied.
-func refusal(err error) bool { return isA[*ledger.OpError](err) || errors.Is(err, ledger.ErrFull) }
+func refusal(err error) bool {
+	return isA[*ledger.OpError](err) || errors.Is(err, ledger.ErrFull) || errors.Is(err, ledger.ErrSafeMode)
+}
 
 // verdict is what the result of a call says about the ledger. One that it refused for good reason, or that was given up from outside, says
 // nothing.
@@ -111,7 +115,7 @@ func verdict(ctx context.Context, err error) flow.CallResult {
 		return flow.Succeeded
 	case errors.Is(context.Cause(ctx), flow.ErrCanceled), errors.Is(context.Cause(ctx), flow.ErrAborted), errors.Is(ctx.Err(), context.Canceled):
 		return flow.Neither
-	case refusal(err), errors.Is(err, ledger.ErrSafeMode):
+	case refusal(err):
 		return flow.Neither
 	}
 	return flow.Failed
@@ -119,7 +123,7 @@ func verdict(ctx context.Context, err error) flow.CallResult {
 
 // mayBeDone says whether a call that ended with err may have been carried out.
 func mayBeDone(err error) bool {
-	if err == nil || refusal(err) || errors.Is(err, ledger.ErrSafeMode) || errors.Is(err, ledger.ErrLoading) {
+	if err == nil || refusal(err) || errors.Is(err, ledger.ErrLoading) {
 		return false
 	}
 	var unavailable *ledger.UnavailableError
@@ -137,7 +141,7 @@ func read[T any](ctx context.Context, l *link, op string, ask func(context.Conte
 	return v, l.readError(ctx, err)
 }
 
-// readOnce is read without a second try, for a question that waits by itself.
+// readOnce is read without a second try, for who asks again by himself.
 func readOnce[T any](ctx context.Context, l *link, op string, ask func(context.Context) (T, error)) (v T, err error) {
 	err = l.timed(ctx, op, func(ctx context.Context) error {
 		v, err = ask(ctx)

@@ -47,7 +47,7 @@ func TestRetries(t *testing.T) {
 
 func near(got, want, by time.Duration) bool { return got >= want-by && got <= want+by }
 
-// A request ends at its deadline, a tenth more or less: what was not begun has not happened, what was is not known.
+// A request ends at its deadline, or a tenth later if it was begun: what was not has not happened, what was is not known. Each is counted as such.
 func TestDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
@@ -72,11 +72,11 @@ func TestDeadlines(t *testing.T) {
 		}
 		begun, queued := post("begun", 1), post("queued", 2)
 		var unknown *OutcomeError
-		if got := <-begun; !errors.As(got.err, &unknown) || !unknown.Unknown || !near(got.took, 5*time.Second, 500*time.Millisecond) {
+		if got := <-begun; !errors.As(got.err, &unknown) || !unknown.Unknown || got.took != 5250*time.Millisecond {
 			t.Errorf("begun: %v after %s", got.err, got.took)
 		}
 		var not *NotReadyError
-		if got := <-queued; !errors.As(got.err, &not) || not.Cause != CauseDeadline || !near(got.took, 5*time.Second, 500*time.Millisecond) {
+		if got := <-queued; !errors.As(got.err, &not) || not.Cause != CauseDeadline || got.took != 5*time.Second {
 			t.Errorf("queued: %v after %s", got.err, got.took)
 		}
 		close(hold)
@@ -84,9 +84,41 @@ func TestDeadlines(t *testing.T) {
 		if got := r.available("bo"); got != "0" && got != "1" {
 			t.Errorf("bo has %s: what was queued was done after all", got)
 		}
-		r.want(0, "io_timeouts_total", "service", service, "op", "write") // no I/O: the front says that it was late
+		r.want(1, "wallet_rejects_total", "reason", "timeout")
+		r.want(1, "wallet_rejects_total", "reason", "upstream")
+		r.want(2, "wallet_rejects_total")
+		r.want(0, "io_timeouts_total", "service", service, "op", "write") // the front's
 		r.stop()
 	})
+}
+
+// A call of the ledger goes on for a tenth of its caller's time after his deadline, and for 250 ms at the most: nobody waits any longer.
+func TestGrace(t *testing.T) {
+	for within, want := range map[time.Duration]time.Duration{
+		time.Second: 1100 * time.Millisecond, 2500 * time.Millisecond: 2750 * time.Millisecond, 5 * time.Second: 5250 * time.Millisecond,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			var took time.Duration
+			r := newRig(t, with(func(c *Config) { c.ReqTimeout, c.Retry.RPCTimeout = seconds(60), seconds(10) }),
+				commits(func(ctx context.Context, _ ledger.Client, _ []ledger.Op) ([]ledger.Outcome, error) {
+					<-ctx.Done()
+					took = time.Since(began)
+					return nil, &ledger.UnavailableError{Unknown: true, Cause: context.Cause(ctx)}
+				})).start()
+			began = time.Now()
+			ctx, cancel := context.WithTimeout(context.Background(), within)
+			defer cancel()
+			var out *OutcomeError
+			if _, err := r.e.Post(ctx, alice, "k", "", issue("bo", 1, 1)); !errors.As(err, &out) || !out.Unknown {
+				t.Errorf("%s: %v", within, err)
+			}
+			if synctest.Wait(); took != want {
+				t.Errorf("%s: the call is given up after %s, want %s", within, took, want)
+			}
+			r.stop()
+		})
+	}
 }
 
 // A full disk is its own answer, and neither opens the breaker nor is tried again.

@@ -191,7 +191,7 @@ func (e *Engine) begin(ctx context.Context, c *call, a *ask) {
 		return
 	}
 	j.call, j.corrID = c, a.corrID
-	j.deadline, _ = ctx.Deadline()
+	j.endsWith(ctx)
 	e.sign(&j.op, a)
 	e.nonces.note(j)
 	if err := e.work.TrySend(j); err != nil {

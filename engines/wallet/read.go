@@ -26,7 +26,7 @@ type Account struct {
 }
 
 // Balance gives an account's balance in an asset, at most staleness_window old and at least as new as the record minSeq. An account that is
-// not known has nothing. It waits for a minSeq that the ledger has not reached yet, for the time of one call.
+// not known has nothing. It waits for a minSeq that the ledger has not reached yet, for the time of one call: then *BehindError.
 func (e *Engine) Balance(ctx context.Context, by engines.Actor, account, asset string, minSeq uint64) (Balance, error) {
 	if err := e.mayRead(by, account, asset); err != nil {
 		return Balance{}, err
@@ -38,19 +38,29 @@ func (e *Engine) Balance(ctx context.Context, by engines.Actor, account, asset s
 		return Balance{hit.view, time.Since(hit.read)}, nil
 	}
 	began := time.Now()
-	ask := func(ctx context.Context) (ledger.BalanceView, error) {
-		return e.ledger.Balance(ctx, account, asset, minSeq)
+	view, err := read(ctx, e.link, opBalance, func(ctx context.Context) (ledger.BalanceView, error) {
+		return e.ledger.Balance(ctx, account, asset, 0)
+	})
+	if err == nil && view.Seq < minSeq {
+		view, err = e.awaitSeq(ctx, minSeq, view)
 	}
-	tries := read[ledger.BalanceView]
-	if minSeq > 0 {
-		tries = readOnce[ledger.BalanceView]
-	}
-	view, err := tries(ctx, e.link, opBalance, ask)
 	if err != nil {
 		return Balance{}, fmt.Errorf("balance: %w", err)
 	}
 	e.balances.put(key, view, began)
 	return Balance{BalanceView: view}, nil
+}
+
+// awaitSeq gives the balance that v is of once the ledger has the record minSeq. It is not booked as a call: how long it takes says nothing of
+// the ledger.
+func (e *Engine) awaitSeq(ctx context.Context, minSeq uint64, v ledger.BalanceView) (ledger.BalanceView, error) {
+	within := flow.LateBy(ctx, time.Now().Add(e.live().Retry.RPCTimeout.D()))
+	defer within.Release()
+	view, err := e.ledger.Balance(within, v.Account, v.Asset, minSeq)
+	if err != nil && errors.Is(context.Cause(within), context.DeadlineExceeded) {
+		return view, &BehindError{Want: minSeq, Have: v.Seq}
+	}
+	return view, e.link.readError(ctx, err)
 }
 
 // mayRead says whether by may see what an account has. Of the ledger's own those that issue may be seen, by who may see all.

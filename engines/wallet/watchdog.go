@@ -75,6 +75,9 @@ func (w *watchdog) unwell(now time.Time) error {
 	if cause := w.e.ledgerSaid.Swap(nil); cause != nil {
 		return *cause
 	}
+	if w.e.safeMode != nil && w.e.safeMode() != "" {
+		return ledger.ErrSafeMode
+	}
 	return nil
 }
 
@@ -102,9 +105,9 @@ func (w *watchdog) probe(ctx context.Context) error {
 		w.good = 0
 	default:
 		w.good++
-		w.e.gates.safeMode.Store(false)
 	}
 	if w.good >= w.need && w.unwell(time.Now()) == nil {
+		w.e.gates.safeMode.Store(false)
 		w.e.flip(keyLedger, &w.e.gates.ledger, nil)
 	}
 	return nil

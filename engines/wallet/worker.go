@@ -92,7 +92,7 @@ func (w *worker) work(ctx context.Context) {
 	defer w.e.m.busy.Add(-1)
 	slices.SortStableFunc(w.jobs, (*job).order)
 	n := min(len(w.jobs), w.e.boot.WorkerBurst)
-	w.b = &burst{e: w.e, jobs: make([]*job, 0, n), ops: make([]ledger.Op, 0, n), answered: func() { w.e.turn.pass(w) }}
+	w.b = &burst{e: w.e, jobs: make([]*job, 0, n), ops: make([]ledger.Op, 0, n), pass: func() { w.e.turn.pass(w) }}
 	for len(w.b.jobs) < w.e.boot.WorkerBurst && w.b.weight <= burstRoom && w.next() {
 		w.b.admit(w.now)
 		w.now = nil
