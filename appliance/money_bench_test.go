@@ -49,6 +49,8 @@ func BenchmarkMoney(b *testing.B) {
 		{"balance/stalled", "bank", payAccounts, "reads", (*bank).balances},
 		{"tx", "bank", payAccounts, "reads", (*bank).receipts},
 		{"replay", "bank", payAccounts, "reads", (*bank).replays},
+		{"bare/get", "bare", payAccounts, "requests", (*bank).balances}, // what any service can do at most
+		{"bare/post", "bare", payAccounts, "requests", (*bank).singles},
 	} {
 		b.Run(tt.name, func(b *testing.B) {
 			k := openBank(b, tt.role, tt.accounts)
@@ -62,6 +64,9 @@ func BenchmarkMoney(b *testing.B) {
 		})
 	}
 	b.Run("single/70", benchmarkPaced)
+	if service := os.Getenv(peerService); service != "" {
+		b.Run("postgres", func(b *testing.B) { benchmarkPeer(b, service) })
+	}
 }
 
 // bank is a node that is paid through.
@@ -71,6 +76,7 @@ type bank struct {
 	addr, token string
 	proc        string // its directory in /proc
 	accounts    int
+	run         string          // begins its keys
 	nonces      []atomic.Uint64 // last one used, by account
 }
 
@@ -176,7 +182,7 @@ func (k *bank) transfer(out []byte, from int) []byte {
 func (k *bank) order(out []byte, from, to, amount int) []byte {
 	nonce := k.nonces[from].Add(1)
 	body := pay(payer(from), payer(to), strconv.Itoa(amount), nonce)
-	return k.post(out, "/v1/transfer", "application/json", fmt.Sprintf("t%d-%d", from, nonce), []byte(body))
+	return k.post(out, "/v1/transfer", "application/json", fmt.Sprintf("%st%d-%d", k.run, from, nonce), []byte(body))
 }
 
 // connections makes callers, each with its own way to ask.
@@ -223,7 +229,7 @@ func (k *bank) batches(write func(body []byte, ops []wireOp) (media string, _ []
 			n++
 			var media string
 			media, body = write(body[:0], ops)
-			return k.post(out, "/v1/batch", media, fmt.Sprintf("b%d-%d", conn, n), body), batchSize
+			return k.post(out, "/v1/batch", media, fmt.Sprintf("%sb%d-%d", k.run, conn, n), body), batchSize
 		}
 	})
 }

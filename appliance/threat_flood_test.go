@@ -280,6 +280,8 @@ func TestHelper(t *testing.T) {
 		verified(t, beBank(t, Options{}))
 	case "bank-ram":
 		beBank(t, Options{money: func(c ledger.Client) ledger.Client { return &ramLedger{Client: c} }})
+	case "bare":
+		beBare(t)
 	case "flood":
 		stop := make(chan struct{})
 		wait := flood(os.Getenv(helperAddr), stop)

@@ -1,28 +1,40 @@
 #!/usr/bin/env bash
 # Measures payments through a node over HTTP, and the same service written on PostgreSQL (see postgres.sh), one after the other on
-# this machine and disk. Usage: wallet.sh [SECONDS]. Run it on a machine that does nothing else.
+# this machine and disk; and what any service over HTTP could do on it. Usage: wallet.sh [SECONDS]. Run it on a machine that does
+# nothing else.
 set -euo pipefail
 seconds=${1:-10}
 here=$(cd "$(dirname "$0")" && pwd)
+go=${GO:-go}
 all=$(mktemp) && trap 'rm -f "$all"' EXIT
 "$here/postgres.sh" "$seconds" | tee "$all"
-(cd "$here/../.." && ${GO:-go} test ./appliance -run '^$' -bench '^BenchmarkMoney$' -benchtime "${seconds}s") |
-  awk '/^Benchmark/ {
-    name=$1; sub(/^BenchmarkMoney\//, "", name); sub(/-[0-9]+$/, "", name); line=""
-    for (i=4; i<=NF; i+=2) { v[$i]=$(i-1); if ($i ~ /^(transfers|reads)\/s$/) rate=sprintf("%.0f %s", $(i-1), $i); else if ($i != "ns/op") line=line "\t" $(i-1) " " $i }
-    print "ronbox/" name "\t" rate line; fflush(); next }
-  /FAIL|_test.go/ {print > "/dev/stderr"; bad=1} END {exit bad}' | tee -a "$all"
-awk -F'\t' '{split($2, r, " "); rate[$1]=r[1]}
-  /^postgres/ {split($1, n, "/"); k="best/" n[2]; if (r[1]+0 > rate[k]+0) rate[k]=r[1]}
-  function per(what, a, b) {if (rate[a] && rate[b]) printf "%s\t%.2f x\n", what, rate[a]/rate[b]}
+cd "$here/../.."
+"$go" test ./engines/ledger -run '^$' -bench 'Pair/submitters' -benchtime "${seconds}x" |
+  awk -f "$here/rows.awk" | sed 's|^BenchmarkPair/[^\t]*|ronbox/engine|' | tee -a "$all"
+"$go" test ./appliance -run '^$' -bench '^BenchmarkMoney$' -benchtime "${seconds}s" |
+  awk -v before=ronbox/ -f "$here/rows.awk" | sed 's|^ronbox/bare|bare|' | tee -a "$all"
+awk -F'\t' '
+  {split($2, r, " "); rate[$1]=r[1]}
+  {for (i = 3; i <= NF; i++) {split($i, m, " "); more[$1 " " m[2]]=m[1]}}
+  /^postgres/ {k="best/" $1; sub(/\/[0-9]+$/, "", k); if (r[1]+0 > rate[k]+0) rate[k]=r[1]}
+  function per(what, a, b) {if (a && b) printf "%s\t%.2f x\n", what, a/b}
   END {
-    per("single / PostgreSQL, 10,000 accounts", "ronbox/single/uniform", "best/uniform")
-    per("single / PostgreSQL, 10 accounts", "ronbox/single/hot", "best/hot")
-    per("batches of 1,000 / PostgreSQL", "ronbox/batch/json", "best/batched")
-    per("single / the same over a ledger in RAM", "ronbox/single/uniform", "ronbox/single/uniform/ram")
-    per("batches / single", "ronbox/batch/json", "ronbox/single/uniform")
-    per("balances / single", "ronbox/balance", "ronbox/single/uniform")
-    per("balances while the disk stalls / balances", "ronbox/balance/stalled", "ronbox/balance")
-    per("receipts / balances", "ronbox/tx", "ronbox/balance")
-    per("replays / balances", "ronbox/replay", "ronbox/balance")
+    single=rate["ronbox/single/uniform"]; hot=rate["ronbox/single/hot"]; batch=rate["ronbox/batch/json"]; balance=rate["ronbox/balance"]
+    service="best/postgres/service/"; engine="best/postgres/engine/"
+    per("single / the same service on PostgreSQL", single, rate[service "single/uniform"])
+    per("hot / the same service on PostgreSQL", hot, rate[service "single/hot"])
+    per("batches of 1,000 / the same service on PostgreSQL", batch, rate[service "batch/json"])
+    per("the engine / that of PostgreSQL, both without HTTP", rate["ronbox/engine"], rate[engine "uniform"])
+    per("single over HTTP / the engine of PostgreSQL without", single, rate[engine "uniform"])
+    per("hot over HTTP / the engine of PostgreSQL without", hot, rate[engine "hot"])
+    per("batches over HTTP / the engine of PostgreSQL without", batch, rate[engine "batched"])
+    per("balances / GET of a bare server", balance, rate["bare/get"])
+    per("single / POST of a bare server", single, rate["bare/post"])
+    per("p99 of single at 70 % / of a bare server at that rate", more["ronbox/single/70 p99-ms"], more["ronbox/single/70 bare-p99-ms"])
+    per("single / the same over a ledger in RAM", single, rate["ronbox/single/uniform/ram"])
+    per("batches / single", batch, single)
+    per("balances / single", balance, single)
+    per("balances while the disk stalls / balances", rate["ronbox/balance/stalled"], balance)
+    per("receipts / balances", rate["ronbox/tx"], balance)
+    per("replays / balances", rate["ronbox/replay"], balance)
   }' "$all"

@@ -1,11 +1,11 @@
--- The wallet's transfer as a service on PostgreSQL would write it: rows locked in order, two postings, a unique key, durable.
+-- The wallet's transfers as a service on PostgreSQL would write them: rows locked in order, two postings, a unique key, durable.
 \set ON_ERROR_STOP on
 create table account (
   id         bigint primary key,
-  balance    numeric(39) not null check (balance >= 0),
+  balance    numeric(39) not null constraint insufficient_funds check (balance >= 0),
   last_nonce bigint not null,
   day        date not null default current_date,
-  day_debits numeric(39) not null default 0
+  day_debits numeric(39) not null default 0 constraint limits_exceeded check (day_debits <= 10::numeric ^ 22)
 ) with (fillfactor = 70);
 create table journal (
   seq    bigserial primary key,
@@ -20,7 +20,7 @@ create table posting (
   account bigint not null,
   seq     bigint not null,
   delta   numeric(39) not null,
-  balance numeric(39) not null,
+  balance numeric(39) not null constraint insufficient_funds check (balance >= 0),
   primary key (account, seq)
 );
 create table idempotency (
@@ -28,64 +28,81 @@ create table idempotency (
   key         text not null,
   fingerprint bytea not null,
   seq         bigint not null,
+  batch       bigint[], -- all numbers, of a batch
   primary key (principal, key)
 );
+alter table idempotency alter batch set storage external; -- numbers do not get smaller
 
--- Does a transfer once: the same key again gives the first one's number, with another fingerprint it is an error.
-create function transfer(who text, k text, fp bytea, payer bigint, payee bigint, n numeric, note text) returns bigint
+-- Does a transfer once: the same key again gives the first one's number, with another fingerprint it is an error. The rows are updated, and
+-- so locked, in the order of their ids; a constraint refuses what must not be.
+create function transfer(who text, k text, fp bytea, payer bigint, payee bigint, n numeric, note text,
+  out done_seq bigint, out done_at timestamptz, out done_nonce bigint, out replayed bool)
 language plpgsql as $$
 declare
   done idempotency%rowtype;
-  a account%rowtype;
-  b account%rowtype;
-  at bigint;
+  payer_has numeric;
+  payee_has numeric;
 begin
   select * into done from idempotency where principal = who and key = k;
-  if found then
+  replayed := found;
+  if replayed then
     if done.fingerprint <> fp then raise exception 'IDEMPOTENCY_CONFLICT'; end if;
-    return done.seq;
+    select seq, at, nonce into done_seq, done_at, done_nonce from journal where seq = done.seq;
+    return;
   end if;
-  if payer < payee then
-    select * into a from account where id = payer for update;
-    select * into b from account where id = payee for update;
-  else
-    select * into b from account where id = payee for update;
-    select * into a from account where id = payer for update;
+  if payee < payer then
+    update account set balance = balance + n where id = payee returning balance into payee_has;
   end if;
-  if a.id is null or b.id is null then raise exception 'NOT_FOUND'; end if;
-  if a.balance < n then raise exception 'INSUFFICIENT_FUNDS'; end if;
-  if a.day = current_date and a.day_debits + n > 10::numeric ^ 22 then raise exception 'LIMITS_EXCEEDED'; end if;
   update account set balance = balance - n, last_nonce = last_nonce + 1, day = current_date,
-    day_debits = case when day = current_date then day_debits + n else n end where id = payer;
-  update account set balance = balance + n where id = payee;
-  insert into journal (amount, debit, credit, nonce, memo) values (n, payer, payee, a.last_nonce + 1, note) returning seq into at;
-  insert into posting values (payer, at, -n, a.balance - n), (payee, at, n, b.balance + n);
-  insert into idempotency values (who, k, fp, at);
-  return at;
+    day_debits = case when day = current_date then day_debits + n else n end
+    where id = payer returning balance, last_nonce into payer_has, done_nonce;
+  if payer < payee then
+    update account set balance = balance + n where id = payee returning balance into payee_has;
+  end if;
+  if payer_has is null or payee_has is null then raise exception 'NOT_FOUND'; end if;
+  insert into journal (amount, debit, credit, nonce, memo) values (n, payer, payee, done_nonce, note) returning seq, at into done_seq, done_at;
+  insert into posting values (payer, done_seq, -n, payer_has), (payee, done_seq, n, payee_has);
+  insert into idempotency values (who, k, fp, done_seq);
 end $$;
 
--- Does n transfers between random accounts in one transaction, by sets: keys first, rows locked in order, one update an account.
-create function batch(n int, accounts int) returns void language plpgsql as $$
-declare fresh int;
+-- Does all of many transfers, or none, once, by sets: rows locked in order, one update an account.
+create function batch(who text, k text, fp bytea, payers bigint[], payees bigint[], amounts numeric[], notes text[],
+  out seqs bigint[], out done_at timestamptz, out nonces bigint[], out replayed bool)
+language plpgsql as $$
+declare
+  done idempotency%rowtype;
+  postings int;
 begin
-  create temp table if not exists op (seq bigint, k text, payer bigint, payee bigint) on commit delete rows;
-  insert into op select nextval('journal_seq_seq'), gen_random_uuid()::text, p, 1 + (p + floor(random() * (accounts - 1))::bigint) % accounts
-    from (select 1 + floor(random() * accounts)::bigint as p from generate_series(1, n)) t;
-  insert into idempotency select 'bench', k, '\x00', seq from op on conflict do nothing;
-  get diagnostics fresh = row_count;
-  if fresh <> n then raise exception 'a key was used before: one by one'; end if;
-  perform 1 from account where id in (select payer from op union select payee from op) order by id for update;
-  insert into journal (seq, amount, debit, credit, nonce, memo)
-    select seq, 1, payer, payee, a.last_nonce + row_number() over (partition by payer order by seq), 'bench'
-    from op join account a on a.id = payer;
+  select * into done from idempotency where principal = who and key = k;
+  replayed := found;
+  if replayed then
+    if done.fingerprint <> fp then raise exception 'IDEMPOTENCY_CONFLICT'; end if;
+    seqs := done.batch;
+    select min(at), array_agg(nonce order by seq) into done_at, nonces from journal where seq = any(seqs);
+    return;
+  end if;
+  perform 1 from account where id = any(payers || payees) order by id for update;
+  seqs := array(select nextval('journal_seq_seq') from generate_series(1, cardinality(payers)));
+  done_at := clock_timestamp();
+  with entered as (
+    insert into journal (seq, at, amount, debit, credit, nonce, memo)
+      select o.seq, done_at, n, payer, payee, last_nonce + row_number() over (partition by payer order by o.seq), note
+      from unnest(seqs, payers, payees, amounts, notes) o (seq, payer, payee, n, note) join account on id = payer
+      returning seq, nonce)
+    select array_agg(nonce order by seq) into nonces from entered;
   insert into posting
-    select t.id, t.seq, delta, a.balance + sum(delta) over (partition by t.id order by t.seq)
-    from (select payer as id, seq, -1 as delta from op union all select payee, seq, 1 from op) t join account a on a.id = t.id;
-  update account a set balance = balance + t.delta, last_nonce = last_nonce + t.debits,
-    day = current_date, day_debits = case when day = current_date then day_debits + t.debits else t.debits end
-    from (select id, sum(delta) as delta, count(*) filter (where delta < 0) as debits
-      from (select payer as id, -1 as delta from op union all select payee, 1 from op) u group by id) t where a.id = t.id;
+    select id, t.seq, delta, balance + sum(delta) over (partition by id order by t.seq)
+    from (select * from unnest(payees, seqs, amounts) union all select p, s, -n from unnest(payers, seqs, amounts) u (p, s, n)) t (party, seq, delta)
+    join account on id = party;
+  get diagnostics postings = row_count;
+  if postings <> 2 * cardinality(payers) then raise exception 'NOT_FOUND'; end if;
+  update account a set balance = balance + delta, last_nonce = last_nonce + debits, day = current_date,
+    day_debits = case when day = current_date then day_debits + debited else debited end
+    from (select party, sum(n * sign) as delta, count(*) filter (where sign < 0) as debits, coalesce(sum(n) filter (where sign < 0), 0) as debited
+      from (select p, n, -1 from unnest(payers, amounts) u (p, n) union all select p, n, 1 from unnest(payees, amounts) u (p, n)) u (party, n, sign)
+      group by party) t where id = party;
+  insert into idempotency values (who, k, fp, seqs[1], seqs);
 end $$;
 
-insert into account select i, 1000000000000, 0 from generate_series(1, :accounts) i;
+insert into account select i, 1000000000000, 0 from generate_series(0, :accounts) i;
 vacuum analyze;
