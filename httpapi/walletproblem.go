@@ -198,7 +198,7 @@ func rejectRows() []row {
 		reject(record.HoldUnknown, "No such hold", "there is no such hold, or it is not yours", nil),
 		reject(record.HoldClosed, "Hold is closed", "it was captured or released before", nil),
 		reject(record.HoldExpired, "Hold is over", "its time is over; what it held is the payer's again", nil),
-		reject(record.InsufficientFunds, "Not enough", "the account has less than the amount to spend", assetOf),
+		reject(record.InsufficientFunds, "Not enough", "there is less to spend than the amount, or less held than is to be captured", assetOf),
 		reject(record.Aborted, "Not done", "another operation of its batch was refused", nil),
 		reject(record.OnceConflict, "Id is taken", "this id stands for another settlement", nil),
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -49,15 +50,37 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
-	err := nothingGiven(args)
+	cmd, err := root, nothingGiven(args)
 	if err == nil {
-		err = root.ExecuteContext(ctx)
+		cmd, err = root.ExecuteContextC(ctx)
 	}
 	if err == nil {
 		return a.exit
 	}
 	a.flags.json = a.flags.json || slices.Contains(args, "--json") // a wrong flag ends the parsing
-	return a.complain(asUsage(err))
+	return a.complain(usedAs(cmd, asUsage(err)))
+}
+
+// usedAs says how cmd is used to who used it otherwise.
+func usedAs(cmd *cobra.Command, err error) error {
+	if f, ok := errors.AsType[*failure](err); ok && f.code == exitUsage && f.next == seeHelp {
+		f.next = "usage: " + cmd.UseLine() + "; --help says more"
+		if cmd.HasSubCommands() {
+			f.next = "usage: " + cmd.CommandPath() + " VERB; --help lists them"
+		}
+	}
+	return err
+}
+
+// belowZero is how the flags see a number that nothing here is ever below.
+var belowZero = regexp.MustCompile(`^unknown shorthand flag: '[0-9.]' in (-[0-9.].*)$`)
+
+// wrongFlag words what is wrong with a flag.
+func wrongFlag(_ *cobra.Command, err error) error {
+	if m := belowZero.FindStringSubmatch(err.Error()); m != nil {
+		return usage("%q is no flag, and no number here is below 0", m[1])
+	}
+	return usage("%w", err)
 }
 
 // asUsage recognises cobra's own complaints, which carry no type.

@@ -121,6 +121,9 @@ func judgeProblem(p *wire.Problem) verdict {
 	case http.StatusGone:
 		v.next = "propose again"
 	case http.StatusNotFound:
+		if p.Service == "wallet" {
+			v.next = "check the txid: `ronbox wallet history ACCOUNT` shows those of an account"
+		}
 		if strings.Contains(p.Detail, "no such route") {
 			v.next = "check the URL; what administers a node is on its socket (--data-dir), on TCP with server.admin_on_tcp only"
 		}
@@ -133,8 +136,19 @@ func judgeProblem(p *wire.Problem) verdict {
 		v.next = "look at `ronbox registry head` and try again on top of it"
 	case "reload_refused":
 		v.next = "correct what is named, see `ronbox config diff running`, then reload again"
+	case "insufficient_funds":
+		v.next = "`ronbox wallet balance ACCOUNT` shows what may be spent, `ronbox wallet history ACCOUNT` what a hold has kept back"
+	case "account_locked":
+		v.next = "`ronbox wallet seq ACCOUNT` shows its flags, `ronbox wallet unfreeze` takes them off"
+	case "asset_unknown":
+		v.next = "`ronbox wallet assets` lists them, --declare adds one"
+	case "hold_unknown", "hold_closed", "hold_expired":
+		v.next = "`ronbox wallet history ACCOUNT` shows its holds and what became of them"
 	case "amnesia": // to try again would not help
 		v.code, v.next = exitFailed, "the node keeps its state in memory: there is no file to work on"
+	}
+	if strings.Contains(p.Detail, "GET /v1/ledger/head") {
+		v.next = "`ronbox ledger head` says how far it reaches"
 	}
 	switch {
 	case p.Unknown():

@@ -25,9 +25,12 @@ func failed(code int, reason, next, format string, args ...any) *failure {
 	return &failure{verdict: verdict{code, reason, next}, err: fmt.Errorf(format, args...)}
 }
 
+// seeHelp stands where the usage of the verb is put in.
+const seeHelp = "see --help"
+
 // usage makes the failure of a wrong command line.
 func usage(format string, args ...any) error {
-	return failed(exitUsage, "usage", "see --help", format, args...)
+	return failed(exitUsage, "usage", seeHelp, format, args...)
 }
 
 // withDetails adds members to the problem that err becomes, and keeps its verdict.

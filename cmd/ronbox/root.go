@@ -31,7 +31,7 @@ process, 77 permissions, 78 configuration.`,
 	}
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 80 "))
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%w", err) })
+	root.SetFlagErrorFunc(wrongFlag)
 	f := root.PersistentFlags()
 	f.StringVar(&a.flags.config, "config", "", "config `file` (default ronbox.toml in the data directory)")
 	f.StringVar(&a.flags.dataDir, "data-dir", "", "the node's data `directory` (default $RONBOX_NODE__DATA_DIR, else /var/lib/ronbox)")

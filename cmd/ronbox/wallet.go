@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -54,9 +55,15 @@ func assetArg(flag, s string) (string, error) {
 	return s, nil
 }
 
+// mostMoney is the largest amount, 2^128-1.
+const mostMoney = "340282366920938463463374607431768211455"
+
 // amountArg takes an amount in minor units: a whole number above 0.
 func amountArg(s string) (string, error) {
 	n, err := engines.ParseAmount(s)
+	if err != nil && len(s) >= len(mostMoney) && s[0] != '0' && strings.Trim(s, "0123456789") == "" {
+		return "", usage("%q is more than there can be: an amount is %s at most", s, mostMoney)
+	}
 	if err != nil || n.IsZero() {
 		return "", usage("%q is no amount: want a whole number of minor units above 0, such as 1000", s)
 	}

@@ -53,7 +53,7 @@ func (a *app) flagsCmd(cmd *cobra.Command, change func(account, flag string) wir
 			return err
 		}
 		if _, err := record.ParseFlags(flag); err != nil {
-			return usage("--flag: %w", err)
+			return usage("--flag %q: want frozen, no_debit, no_credit or closed", flag)
 		}
 		return a.order(ctx, c, &f, order{post: func(ctx context.Context, key string, _ uint64) (client.Posted, error) {
 			return c.SetFlags(ctx, key, change(account, flag))

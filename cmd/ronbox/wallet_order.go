@@ -226,6 +226,8 @@ func explained(err error, key string, lost bool) error {
 		f.next = "the key was used for another request, see `ronbox wallet history`: repeat that one as it was, its --nonce too; what is new takes a new key"
 	case refused && p.Code == codeNonce:
 		f.next = "`ronbox wallet seq` shows the next nonce, which is taken where --nonce and --key are left out; `ronbox wallet history` shows what has used this one"
+	case errors.Is(err, client.ErrNotReachable):
+		f.next += "; nothing was done: then try again with --key " + key
 	case client.Retryable(err):
 		f.next = "nothing was done: try again with --key " + key
 	}
