@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -51,20 +52,46 @@ func TestNothingIsReadBeforeAuth(t *testing.T) {
 	}
 }
 
-// A body that has arrived in full must not leave its read deadline behind: net/http would take it for a client that left.
+// A body that has arrived in full must not leave its read deadline behind, however it was framed, encoded and carried: net/http
+// would take it for a client that left.
 func TestReadDeadlineEndsWithTheBody(t *testing.T) {
-	r := newRig(t, func(c *Settings, _ *Deps) { c.Server.ReadTimeout = unit.Duration(100 * time.Millisecond) }).listening(t)
-	r.reg.wait = true
-	req, _ := http.NewRequest(http.MethodPost, r.url+"/registry/proposals", strings.NewReader(proposeBody(1)))
-	req.Header.Set("Authorization", "Bearer good")
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Request-Timeout", "0.4")
-	resp, err := r.client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = resp.Body.Close()
-	if resp.StatusCode != http.StatusGatewayTimeout {
-		t.Errorf("%d, want 504: the wait must end at its own deadline", resp.StatusCode)
+	for _, tt := range []struct {
+		doc, encoding string
+		chunked       bool
+	}{{"of a known length", "", false}, {"in chunks", "", true}, {"gzip", "gzip", false}, {"gzip in chunks", "gzip", true}, {"zstd in chunks", "zstd", true}} {
+		t.Run(tt.doc, func(t *testing.T) {
+			t.Parallel()
+			overBoth(t, func(c *Settings, _ *Deps) { c.Server.ReadTimeout = unit.Duration(400 * time.Millisecond) }, func(t *testing.T, r *rig) {
+				r.wal.wait = true
+				content := someTransfer
+				switch tt.encoding {
+				case "gzip":
+					content = gzipped(t, content)
+				case "zstd":
+					content = zstded(t, content)
+				}
+				var body io.Reader = strings.NewReader(content)
+				if tt.chunked {
+					body = struct{ io.Reader }{body} // whose length nobody knows
+				}
+				req, _ := http.NewRequest(http.MethodPost, r.url+"/v1/transfer", body)
+				for k, v := range map[string]string{
+					"Authorization": "Bearer good", "Content-Type": typeJSON, "Content-Encoding": tt.encoding, idemHeader: someKey, "Request-Timeout": "0.6",
+				} {
+					if v != "" {
+						req.Header.Set(k, v)
+					}
+				}
+				resp, err := r.client.Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				raw, _ := io.ReadAll(resp.Body)
+				_ = resp.Body.Close()
+				if p := problemIn(t, string(raw)); resp.StatusCode != http.StatusServiceUnavailable || p.Reason != reasonTimeout || r.wal.calls != 1 {
+					t.Errorf("%d %s, %d calls, want 503 for the wait to end at its own deadline", resp.StatusCode, raw, r.wal.calls)
+				}
+			})
+		})
 	}
 }

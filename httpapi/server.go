@@ -62,7 +62,7 @@ func New(cfg Settings, d Deps) (*Server, error) {
 	}
 	s.live.Store(now)
 	for _, name := range s.served() {
-		s.services[name] = newService(limitsOf(cfg, name))
+		s.services[name] = newService(name, limitsOf(cfg, name), d.Metrics)
 	}
 	d.Metrics.Declare(obs.Family{
 		Name: "registry_sse_clients", Type: obs.Gauge, Help: "Clients of the registry's event stream.",

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"ronbox/appliance/obs"
 	"ronbox/engines/registry"
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/front"
@@ -92,11 +93,15 @@ type service struct {
 	byIP       *limit.Keyed[netip.Addr]
 	byTenant   *limit.Keyed[string]
 	byName     *limit.Keyed[string] // principals
+
+	lateReads, lateWrites func(int) // that did not end in time
 }
 
-func newService(l Limits) *service {
+func newService(name string, l Limits, m *obs.Metrics) *service {
 	s := &service{
-		inflight: newLimiter(l.Inflight), writes: &limit.Bucket{}, reads: &limit.Bucket{},
+		lateReads:  m.Counter("io_timeouts_total", name, "op", front.OpRead),
+		lateWrites: m.Counter("io_timeouts_total", name, "op", front.OpWrite),
+		inflight:   newLimiter(l.Inflight), writes: &limit.Bucket{}, reads: &limit.Bucket{},
 		writeShare: limit.NewKeyed[netip.Addr](keyedRoom, 0, 0),
 		readShare:  limit.NewKeyed[netip.Addr](keyedRoom, 0, 0),
 		byIP:       limit.NewKeyed[netip.Addr](keyedRoom, 0, 0),

@@ -155,7 +155,12 @@ func (s *Server) rejected(service, reason string) {
 
 // timedOut counts a request that was not read in time, or an answer that was not written in time.
 func (s *Server) timedOut(service, op string) {
-	s.d.Metrics.Counter("io_timeouts_total", service, "op", op)(1)
+	sv := s.services[service]
+	if op == front.OpWrite {
+		sv.lateWrites(1)
+		return
+	}
+	sv.lateReads(1)
 }
 
 // tokenWait is how long the bucket that refused takes to its next token.

@@ -100,9 +100,12 @@ func walletRows() []row {
 		{is: outcomeIs(false), coded: true, title: "The ledger does not answer", wait: waitDegraded,
 			hint: "nothing was done; send the same request again", more: outcome("none")},
 		{is: is(ledger.ErrSafeMode), coded: true, title: "The ledger takes no writes", wait: waitDegraded, more: outcome("none"),
-			hint: "nothing was done; what is sound is read as ever; `ronbox ledger verify` says what is wrong"},
+			hint: "nothing was done; what is sound is read as ever; `ronbox ledger verify` says what is wrong, `ronbox ledger rebuild` " +
+				"mends what is derived"},
 		{is: is(ledger.ErrFull), coded: true, title: "Storage is full", wait: waitDegraded, hint: "nothing was written; reads go on"},
 		{is: is(ledger.ErrNotFound), coded: true, title: "Not found", hint: "there is no such record, or it is not yours to see"},
+		{is: as[*wallet.BehindError], coded: true, title: "The ledger is not that far", wait: waitDegraded, more: behind,
+			hint: "min_seq: is not reached; take it from a receipt of this ledger (ledger.seq), or ask again later"},
 		{is: either(as[*wallet.NotReadyError], is(ledger.ErrLoading)), coded: true, title: "Not ready", wait: waitDegraded,
 			hint: "nothing was done; send the same request again", more: notReady},
 	}...)
@@ -121,6 +124,13 @@ func notReady(err error) details {
 		return details{"cause": wallet.CauseStarting, "outcome": "none"}
 	}
 	return details{"cause": e.Cause, "outcome": "none"}
+}
+
+// behind says how far the ledger is.
+func behind(err error) details {
+	var e *wallet.BehindError
+	_ = errors.As(err, &e)
+	return details{"field": "min_seq", "reached_seq": e.Have}
 }
 
 // outcomeIs finds an answer that did not come.

@@ -204,7 +204,11 @@ func laterCases() []toldCase {
 			r.wal.notReady = &wallet.NotReadyError{Cause: wallet.CauseLedger}
 			return r.do("POST", "/v1/transfer", someTransfer, writer)
 		}),
-		later("too late in the queue", reasonDegraded, none(wallet.CauseDeadline), payWith(&wallet.NotReadyError{Cause: wallet.CauseDeadline})),
+		later("too late in the queue", reasonTimeout, none(wallet.CauseDeadline), payWith(&wallet.NotReadyError{Cause: wallet.CauseDeadline})),
+		later("not that far", reasonTimeout, details{"field": "min_seq", "reached_seq": 3.0}, func(r *rig) *httptest.ResponseRecorder {
+			r.wal.set(&wallet.BehindError{Want: 9, Have: 3})
+			return r.do("GET", "/v1/balance?account=a&asset=ron&min_seq=9", "", writer)
+		}),
 		later("the ledger loads", reasonDegraded, none(wallet.CauseStarting), payWith(ledger.ErrLoading)),
 		later("the deadline", reasonTimeout, details{"outcome": "none"}, payWith(context.DeadlineExceeded)),
 		later("the client went", reasonCanceled, details{"outcome": "none"}, payWith(context.Canceled)),

@@ -41,8 +41,22 @@ func TestSlowHeadersAreClosed(t *testing.T) {
 
 // An answer that nobody reads is counted once, where it comes from.
 func TestUnreadAnswersAreCounted(t *testing.T) {
-	r := newRig(t).listening(t)
-	c := r.dial(t)
+	t.Run("plain", func(t *testing.T) {
+		r := newRig(t).listening(t)
+		unreadAnswer(t, r, r.dial(t))
+	})
+	t.Run("TLS", func(t *testing.T) {
+		r := newRig(t, withTLS(t)).listening(t)
+		c, err := hello(t, r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unreadAnswer(t, r, c)
+	})
+}
+
+func unreadAnswer(t *testing.T, r *rig, c net.Conn) {
+	t.Helper()
 	if _, err := io.WriteString(c, "GET /unread HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
