@@ -33,14 +33,14 @@ func refused(err error) *refusal {
 	if !errors.As(err, &pg) {
 		return &refusal{http.StatusServiceUnavailable, "UPSTREAM_UNAVAILABLE", "the database does not answer"}
 	}
-	switch {
-	case pg.ConstraintName == "insufficient_funds":
-		return &refusal{http.StatusConflict, "INSUFFICIENT_FUNDS", "the account has less"}
-	case pg.ConstraintName == "limits_exceeded":
-		return &refusal{http.StatusConflict, "LIMITS_EXCEEDED", "the account has paid as much as it may today"}
-	case pg.Message == "IDEMPOTENCY_CONFLICT":
+	switch pg.Message { // the functions' own
+	case "INSUFFICIENT_FUNDS":
+		return &refusal{http.StatusConflict, pg.Message, "the account has less"}
+	case "LIMITS_EXCEEDED":
+		return &refusal{http.StatusConflict, pg.Message, "the account has paid as much as it may today"}
+	case "IDEMPOTENCY_CONFLICT":
 		return &refusal{http.StatusConflict, pg.Message, "the key was used for another request"}
-	case pg.Message == "NOT_FOUND":
+	case "NOT_FOUND":
 		return &refusal{http.StatusNotFound, pg.Message, "no such account"}
 	}
 	if strings.HasPrefix(pg.Code, "22") { // of a value that a column cannot have

@@ -91,8 +91,9 @@ func (s *service) serve(w http.ResponseWriter, r *http.Request, do func(context.
 	_, _ = io.WriteString(sum, r.URL.Path)
 	_, _ = sum.Write(req.body)
 	req.fingerprint = sum.Sum(nil)
+	ctx := context.WithoutCancel(r.Context()) // what was begun is ended, and pgx need not watch
 	for n := 1; ; n++ {
-		if a, err = do(r.Context(), req); err == nil || n == tries || !again(err) {
+		if a, err = do(ctx, req); err == nil || n == tries || !again(err) {
 			return a, err
 		}
 	}
