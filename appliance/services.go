@@ -61,6 +61,7 @@ func (n *Node) assembleEngines(cfg *config.Config, log hclog.Logger) {
 		n.wallet = wallet.New(cfg.Wallet, wallet.Deps{
 			Catalog: n.catalog, Ledger: money, Metrics: n.metrics, Log: log, Board: n.board, Now: n.now,
 			StallAfter: func() time.Duration { return n.conf().Ledger.StallAfter.D() },
+			SafeMode:   n.ledger.SafeMode,
 		})
 	}
 }

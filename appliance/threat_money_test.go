@@ -313,7 +313,7 @@ func latePayments(t *testing.T) {
 	known := s.pays("known", pay("alice", "bob", "10", 1))
 	first, release := s.inTheMiddle(strings.Replace(known, "\r\nIdempotency", "\r\nRequest-Timeout: 0.5\r\nIdempotency", 1))
 	got := s.ask(s.attacker(), s.pays("never", pay("alice", "bob", "1", 2), "Request-Timeout: 0.05"))
-	s.told("in the queue", got, http.StatusServiceUnavailable, "degraded")
+	s.told("in the queue", got, http.StatusServiceUnavailable, "timeout")
 	if got.problem.Code != "RETRY_LATER" || !got.problem.Retryable {
 		t.Errorf("in the queue: %s", got.body)
 	}

@@ -94,7 +94,7 @@ func (c *Call[K, F, V]) hold(cancel context.CancelCauseFunc) {
 }
 
 // Wait returns the answer. When ctx ends first, it returns the cause of ctx if the call is not claimed: nothing was done, and nothing will
-// be once the last who waits has left. A claimed call gets 250 ms more, then ErrUnknown: it may take effect or not.
+// be once the last who waits has left. A claimed call gets its Grace more, then ErrUnknown: it may take effect or not.
 func (c *Call[K, F, V]) Wait(ctx context.Context) (V, error) {
 	assertFree("Call.Wait")
 	select {
@@ -102,6 +102,7 @@ func (c *Call[K, F, V]) Wait(ctx context.Context) (V, error) {
 		return c.value, c.err
 	default:
 	}
+	late := Grace(ctx)
 	select {
 	case <-c.done:
 		return c.value, c.err
@@ -111,7 +112,7 @@ func (c *Call[K, F, V]) Wait(ctx context.Context) (V, error) {
 	if c.withdraw() {
 		return zero, context.Cause(ctx)
 	}
-	grace := time.NewTimer(replyGrace)
+	grace := time.NewTimer(late)
 	defer grace.Stop()
 	select {
 	case <-c.done:

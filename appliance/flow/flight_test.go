@@ -181,14 +181,14 @@ func TestFlightClaimedCallIsNotCancelled(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
-		if _, err := c.Wait(ctx); err != ErrUnknown || time.Since(began) != time.Second+replyGrace {
+		if _, err := c.Wait(ctx); err != ErrUnknown || time.Since(began) != time.Second+time.Second/10 {
 			t.Errorf("Wait = %v after %v", err, time.Since(began))
 		}
 		late, first, err := f.Join("k", 0)
 		if late != c || first || err != nil || c.Canceled() {
 			t.Errorf("a claimed call whose waiter has left is not joined: %v, %v", first, err)
 		}
-		time.AfterFunc(1200*time.Millisecond, func() { c.Answer(5) })
+		time.AfterFunc(1050*time.Millisecond, func() { c.Answer(5) })
 		ctx2, cancel2 := context.WithTimeout(t.Context(), time.Second)
 		defer cancel2()
 		if v, err := late.Wait(ctx2); v != 5 || err != nil {

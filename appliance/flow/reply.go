@@ -6,8 +6,18 @@ import (
 	"time"
 )
 
-// replyGrace is how long a waiter whose context has ended still waits for the answer to an item that is being worked on.
+// replyGrace bounds how long a waiter whose context has ended still waits for the answer to an item that is being worked on: no longer than
+// a person notices.
 const replyGrace = 250 * time.Millisecond
+
+// Grace is how long that is for a wait that begins now: a tenth of the time it has, so that a deadline is kept to a tenth.
+func Grace(ctx context.Context) time.Duration {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return replyGrace
+	}
+	return min(replyGrace, max(0, time.Until(end))/10)
+}
 
 // The states of a Reply: waiting → claimed → settling → answered, where claimed may be skipped, or waiting → left.
 const (
@@ -64,12 +74,13 @@ func (r *Reply[T]) Canceled() bool {
 }
 
 // Wait returns the answer. When ctx ends first, an unclaimed job is cancelled and the cause of ctx returned: nothing was done. A claimed one
-// gets 250 ms more, then ErrUnknown: it may take effect or not. Only one caller may wait, once.
+// gets its Grace more, then ErrUnknown: it may take effect or not. Only one caller may wait, once.
 func (r *Reply[T]) Wait(ctx context.Context) (T, error) {
 	assertFree("Reply.Wait")
 	if r.state.Load() == replyAnswered {
 		return r.value, r.err
 	}
+	late := Grace(ctx)
 	select {
 	case <-r.done:
 		return r.value, r.err
@@ -79,7 +90,7 @@ func (r *Reply[T]) Wait(ctx context.Context) (T, error) {
 	if r.state.CompareAndSwap(replyWaiting, replyLeft) || r.Canceled() {
 		return zero, context.Cause(ctx)
 	}
-	grace := time.NewTimer(replyGrace)
+	grace := time.NewTimer(late)
 	defer grace.Stop()
 	select {
 	case <-r.done:

@@ -95,25 +95,28 @@ func TestReplyClaimAgainstLeave(t *testing.T) {
 func TestReplyGrace(t *testing.T) {
 	for _, tt := range []struct {
 		doc    string
-		answer time.Duration // after the deadline; 0 for never
+		time   time.Duration // until the deadline
+		answer time.Duration // after it; 0 for never
 		want   error
 		after  time.Duration
 	}{
-		{"answered within the grace", 249 * time.Millisecond, nil, 249 * time.Millisecond},
-		{"answered after it", 251 * time.Millisecond, ErrUnknown, 250 * time.Millisecond},
-		{"never answered", 0, ErrUnknown, 250 * time.Millisecond},
+		{"answered within the grace", time.Second, 99 * time.Millisecond, nil, 99 * time.Millisecond},
+		{"answered after it", time.Second, 101 * time.Millisecond, ErrUnknown, 100 * time.Millisecond},
+		{"never answered", time.Second, 0, ErrUnknown, 100 * time.Millisecond},
+		{"as much as it can be", 2500 * time.Millisecond, 0, ErrUnknown, 250 * time.Millisecond},
+		{"and no more", 5 * time.Second, 0, ErrUnknown, 250 * time.Millisecond},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := NewReply[int]()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), tt.time)
 			defer cancel()
 			r.Claim()
 			if tt.answer > 0 {
-				time.AfterFunc(time.Second+tt.answer, func() { r.Answer(1) })
+				time.AfterFunc(tt.time+tt.answer, func() { r.Answer(1) })
 			}
 			start := time.Now()
 			_, err := r.Wait(ctx)
-			if took := time.Since(start) - time.Second; err != tt.want || took != tt.after {
+			if took := time.Since(start) - tt.time; err != tt.want || took != tt.after {
 				t.Errorf("%s: Wait = %v, %v after the deadline, want %v after %v", tt.doc, err, took, tt.want, tt.after)
 			}
 		})

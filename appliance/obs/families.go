@@ -16,7 +16,7 @@ func queueFamilies() []Family {
 		{Name: "queue_depth", Type: Gauge, Labels: []string{"queue"}, Help: "Items waiting in the queue, read at scrape."},
 		{Name: "queue_dropped_total", Type: Counter, Labels: []string{"queue"}, Help: "Items refused, evicted or discarded by the queue."},
 		{Name: "busy_rejections_total", Type: Counter, Labels: []string{"endpoint", "route"},
-			Help: "Requests refused because a queue or an admission limit was full."},
+			Help: "Requests answered 429: a queue or an admission limit was full, or the caller beyond its rate."},
 		{Name: "bus_lagged_total", Type: Counter, Labels: []string{"bus", "consumer"}, Help: "Events that a slow subscriber of a bus missed."},
 	}
 }

@@ -13,7 +13,8 @@ var (
 	// ErrUnavailable: the ledger did not answer; an *UnavailableError says whether the ops may have been applied.
 	ErrUnavailable = errors.New("ledger: unavailable")
 	// ErrSafeMode: the journal did not check, so nothing is written until it was verified and the node started again.
-	ErrSafeMode = errors.New("ledger: safe mode: reads only; run ronbox ledger verify, then start the node again")
+	ErrSafeMode = errors.New("ledger: safe mode: reads only; stop the node and run ronbox ledger verify, " +
+		"then ronbox ledger rebuild if only derived tables are damaged")
 	// ErrFull: there is no room for the write; nothing was applied.
 	ErrFull = errors.New("ledger: no room")
 	// ErrNotFound: there is no such record.

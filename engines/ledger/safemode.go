@@ -30,22 +30,23 @@ func (l *Local) SafeMode() string {
 
 // Readiness keys.
 const (
-	keyLoaded   = "loaded"    // soft: the journal was read
-	keySafeMode = "safe_mode" // soft: it checked
+	keyLoaded   = "loaded"    // the journal was read
+	keySafeMode = "safe_mode" // it checked
 )
 
 // probeEvery is the least time between two looks at a readiness key.
 const probeEvery = 250 * time.Millisecond
 
+// probes are hard: without them nothing is written.
 func (l *Local) probes() []obs.Probe {
 	return []obs.Probe{
-		{Service: service, Key: keyLoaded, Plane: obs.WritePlane, Every: probeEvery, Bad: 1, Good: 1, Func: func() error {
+		{Service: service, Key: keyLoaded, Hard: true, Plane: obs.WritePlane, Every: probeEvery, Bad: 1, Good: 1, Func: func() error {
 			if !l.books.loaded.Load() {
 				return ErrLoading
 			}
 			return nil
 		}},
-		{Service: service, Key: keySafeMode, Plane: obs.WritePlane, Every: probeEvery, Bad: 1, Good: 1, Func: func() error {
+		{Service: service, Key: keySafeMode, Hard: true, Plane: obs.WritePlane, Every: probeEvery, Bad: 1, Good: 1, Func: func() error {
 			if why := l.SafeMode(); why != "" {
 				return errors.New(why)
 			}

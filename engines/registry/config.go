@@ -132,7 +132,7 @@ func (c Config) Validate() error {
 		between("verify.slice", c.Verify.Slice, time.Millisecond, c.Verify.Period.D()/2),
 		between("verify.period", c.Verify.Period, 2*time.Millisecond, time.Minute),
 		between("verify.full_pass", c.Verify.FullPass, time.Minute, 30*24*time.Hour),
-		between("sse.ping", c.SSE.Ping, time.Second, 5*time.Minute),
+		between("sse.ping", c.SSE.Ping, time.Second, 15*time.Second),
 		c.validateRoots(),
 	)
 }

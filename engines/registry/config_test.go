@@ -25,9 +25,10 @@ func TestConfigNamesEveryFault(t *testing.T) {
 	c.Proposals.TTL = unit.Duration(time.Second)
 	c.Proposals.MaxStack = 9
 	c.Verify.Slice = c.Verify.Period
+	c.SSE.Ping = unit.Duration(16 * time.Second)
 	c.Bootstrap.TrustRootsHash = "b3:XYZ"
 	err := c.Validate()
-	for _, key := range []string{"origin", "bus.channel_bound", "queues.proposals", "proposals.ttl", "proposals.max_stack", "verify.slice", "bootstrap.trust_roots_hash"} {
+	for _, key := range []string{"origin", "bus.channel_bound", "queues.proposals", "proposals.ttl", "proposals.max_stack", "verify.slice", "sse.ping", "bootstrap.trust_roots_hash"} {
 		if err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s is not named in: %v", key, err)
 		}

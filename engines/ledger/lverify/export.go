@@ -50,6 +50,9 @@ func (x *export) all(ctx context.Context, batch func(record.Batch, [][]byte) err
 				x.o.Progress(x.rep.Records, 0)
 			}
 		}
+		if len(x.in.Bytes()) == 0 && x.lines > 1 {
+			continue // the node had nothing to say, to one who followed
+		}
 		l, err := record.ParseLine(x.in.Bytes())
 		if err != nil {
 			x.bad("%v", err)

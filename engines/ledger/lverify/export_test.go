@@ -3,6 +3,7 @@ package lverify_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -71,6 +72,29 @@ func TestImportReproduces(t *testing.T) {
 	}
 	f.clock.Advance(1e9)
 	f.fill(9, 5) // it goes on as any ledger
+}
+
+// What a node sends to one who follows while it has nothing to say is passed over, and what is found keeps the number of its line.
+func TestExportThatFollowed(t *testing.T) {
+	text, head, key, _ := exported(t, 1, 60)
+	quiet := bytes.ReplaceAll(text, []byte("\n"), []byte("\n\n"))
+	if rep := verifyExport(t, quiet); !rep.OK || rep.Head != head {
+		t.Errorf("%+v\nthe head is %+v", rep, head)
+	}
+	f := newFile(t).open(false)
+	f.clock.Advance(1e15)
+	rep, err := lverify.Import(t.Context(), f.s, bytes.NewReader(quiet), lverify.ImportOptions{Key: key, Now: f.clock.Now})
+	if err != nil || !rep.OK || rep.Head != head {
+		t.Errorf("imported: %+v, %v", rep, err)
+	}
+	wrong := append(bytes.Clone(quiet), "x\n"...)
+	line := fmt.Sprintf("line %d", bytes.Count(wrong, []byte("\n")))
+	if rep := verifyExport(t, wrong); rep.OK || rep.Findings[0].Where != line {
+		t.Errorf("%+v, want %s", rep, line)
+	}
+	if rep := verifyExport(t, append([]byte("\n"), text...)); rep.OK {
+		t.Error("an export that begins with nothing is good")
+	}
 }
 
 // same compares rows.
