@@ -45,7 +45,8 @@ func TestHalfOpenPermits(t *testing.T) {
 		}
 		synctest.Wait()
 		if called.Load() != permits || shut.Load() != tries-permits {
-			t.Errorf("%d let through, %d not", called.Load(), shut.Load())
+			close(end)
+			t.Fatalf("%d let through, %d not", called.Load(), shut.Load())
 		}
 		for n := range permits {
 			if state := l.breaker.State(); state != flow.BreakerHalfOpen || passes() {

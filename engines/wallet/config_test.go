@@ -125,13 +125,26 @@ func TestFaultsNameTheirKey(t *testing.T) {
 	}
 }
 
-// The delays of the retries are those of the formula, give or take the jitter.
+// The delays of the retries are those of the formula, give or take the jitter: never less, never more, and every delay between is as likely.
 func TestRetryDelays(t *testing.T) {
 	c := DefaultConfig().Retry
-	for n, want := range []time.Duration{50, 100, 200, 400, 800, 1000, 1000} {
-		for range 100 {
-			if d := c.delay(n); d < want*time.Millisecond-20*time.Millisecond || d > want*time.Millisecond+20*time.Millisecond {
-				t.Fatalf("after failure %d: %s", n, d)
+	const steps, draws = 5, 10_000
+	for _, jitter := range []time.Duration{0, 2, 20 * time.Millisecond} {
+		c.Jitter = unit.Duration(jitter)
+		for n, want := range []time.Duration{50, 100, 200, 400, 800, 1000, 1000} {
+			least, width := want*time.Millisecond-jitter, 2*jitter+1
+			var met [steps]int // of equal parts of the range
+			for range draws {
+				d := c.delay(n) - least
+				if d < 0 || d >= width {
+					t.Fatalf("jitter %s, after failure %d: %s", jitter, n, least+d)
+				}
+				met[d*steps/width]++
+			}
+			for part, times := range met {
+				if jitter > 0 && (times < draws/steps*4/5 || times > draws/steps*6/5) { // ten standard deviations
+					t.Errorf("jitter %s, after failure %d: part %d is met %d times in %d", jitter, n, part, times, draws)
+				}
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"ronbox/appliance/flow"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/ledgertest"
 )
@@ -50,6 +51,9 @@ func TestBreaker(t *testing.T) {
 		r.fund("alice", 1000)
 		broken.Store(true)
 		for i := range 20 {
+			if n, state := r.sum("circuit_open_total", "svc", "ledger"), r.e.link.breaker.State(); n != 0 || state != flow.BreakerClosed {
+				t.Fatalf("%s after %d failures", state, i)
+			}
 			var out *OutcomeError
 			if _, err := r.post("b"+name(i), transfer("alice", "bo", 1, 1)); !errors.As(err, &out) || out.Unknown {
 				t.Fatalf("request %d: %v", i, err)
@@ -86,22 +90,38 @@ func TestBreaker(t *testing.T) {
 	})
 }
 
-// Every op of a failed call counts, so that a few workers who time out with full bursts open the breaker.
+// Every op of a failed call counts, so that a few workers who time out with full bursts open the breaker: 19 within ten seconds do not, 20 do.
 func TestBreakerCountsOps(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, with(func(c *Config) { c.Retry.Tries = 1 }), commits(func(context.Context, ledger.Client, []ledger.Op) ([]ledger.Outcome, error) {
-			return nil, unavailable(true)
-		})).start()
-		ops := make([]Request, 20)
-		for i := range ops {
-			ops[i] = transfer("alice", "bo", 1, uint64(i+1))
-		}
-		if _, err := r.e.Batch(context.Background(), alice, "b", "", false, ops); code(err) != "UPSTREAM_UNAVAILABLE" {
-			t.Errorf("%v", err)
-		}
-		r.want(1, "circuit_open_total", "svc", "ledger")
-		r.stop()
-	})
+	for _, tt := range []struct {
+		sizes []int // of the batches that fail
+		pause time.Duration
+		opens bool
+	}{
+		{[]int{19}, 0, false}, {[]int{20}, 0, true}, {[]int{12, 7}, 0, false}, {[]int{12, 8}, 0, true},
+		{[]int{19, 1}, 9 * time.Second, true}, {[]int{19, 1}, 10 * time.Second, false}, {[]int{19, 19}, 10 * time.Second, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, with(func(c *Config) { c.Retry.Tries = 1 }), commits(func(context.Context, ledger.Client, []ledger.Op) ([]ledger.Outcome, error) {
+				return nil, unavailable(true)
+			})).start()
+			for i, n := range tt.sizes {
+				ops := make([]Request, n)
+				for k := range ops {
+					ops[k] = transfer("alice", "bo", 1, uint64(k+1))
+				}
+				if i > 0 {
+					time.Sleep(tt.pause)
+				}
+				if _, err := r.e.Batch(context.Background(), alice, "b"+name(i), "", false, ops); code(err) != "UPSTREAM_UNAVAILABLE" {
+					t.Errorf("%v", err)
+				}
+			}
+			if n, state := r.sum("circuit_open_total", "svc", "ledger"), r.e.link.breaker.State(); (n == 1) != tt.opens || (state == flow.BreakerOpen) != tt.opens {
+				t.Errorf("%v, %s apart: %s, opened %v times", tt.sizes, tt.pause, state, n)
+			}
+			r.stop()
+		})
+	}
 }
 
 // On a slow disk a stall is four times as long as the slowest calls, and at most a second.

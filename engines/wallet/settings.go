@@ -32,7 +32,7 @@ func (c RetryConfig) delay(n int) time.Duration {
 	if j := c.Jitter.D(); j > 0 {
 		d += rand.N(2*j+1) - j
 	}
-	return max(d, 0)
+	return d // base is no less than jitter
 }
 
 // transient says whether the same call may do better soon. A refusal is not among these: it is an outcome, not an error.

@@ -3,6 +3,7 @@ package wallet
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -55,53 +56,67 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// Workers that do not come to an end are aborted when the deadline is over: what the ledger has is unknown, what it has not never happened,
-// and every caller is told.
+// Workers that do not come to an end are aborted when the deadline is over: what the ledger has is unknown, unless it says that nothing came of
+// it; what it has not never happened; every caller is told, and each job that was not done is counted as cancelled once.
 func TestAbort(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, with(func(c *Config) {
-			c.Workers, c.WorkerBurst, c.ReqTimeout = 1, 4, seconds(30)
-			c.Retry.RPCTimeout = seconds(10)
-		}), commits(func(ctx context.Context, _ ledger.Client, _ []ledger.Op) ([]ledger.Outcome, error) {
-			<-ctx.Done()
-			return nil, &ledger.UnavailableError{Unknown: true, Cause: context.Cause(ctx)}
-		})).start()
-		r.fund("alice", 1000)
-		type result struct {
-			n   int
-			err error
-		}
-		answers := make(chan result, 20)
-		for i := range 20 {
-			go func() {
-				_, err := r.post("a"+name(i), transfer("alice", "bo", 1, uint64(i+1)))
-				answers <- result{i, err}
-			}()
-			synctest.Wait()
-		}
-		r.catalog.CloseFedBy(service, flow.HTTP)
-		if aborted := r.sup.Drain(service, time.Second, time.Second); aborted == 0 {
-			t.Error("nothing aborted")
-		}
-		unknown := 0
-		for range 20 {
-			got := <-answers
-			var out *OutcomeError
-			var not *NotReadyError
-			switch {
-			case errors.As(got.err, &out) && out.Unknown:
-				unknown++
-			case errors.As(got.err, &not) && not.Cause == CauseDraining:
-			default:
-				t.Errorf("request %d: %v", got.n, got.err)
+	const jobs, inHand, first = 20, 4, 1
+	for _, unknown := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			gate, calls := make(chan struct{}), 0
+			r := newRig(t, with(func(c *Config) {
+				c.Workers, c.WorkerBurst, c.ReqTimeout = 1, inHand, seconds(30)
+				c.Retry.RPCTimeout = seconds(10)
+			}), commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+				if calls++; calls == 1 {
+					<-gate // until there is more than a burst in the queue
+					return next.Commit(ctx, ops)
+				}
+				<-ctx.Done()
+				return nil, &ledger.UnavailableError{Unknown: unknown, Cause: context.Cause(ctx)}
+			})).start()
+			r.fund("alice", 1000)
+			answers := make(chan error, jobs)
+			for i := range jobs {
+				go func() {
+					_, err := r.post("a"+name(i), transfer("alice", "bo", 1, uint64(i+1)))
+					answers <- err
+				}()
+				synctest.Wait()
 			}
-		}
-		if unknown != 1 {
-			t.Errorf("%d unknown, want the one that the ledger had", unknown)
-		}
-		r.want(1, "tasks_aborted_total", "service", service, "kind", taskWorker)
-		r.stop()
-	})
+			close(gate)
+			synctest.Wait()
+			r.catalog.CloseFedBy(service, flow.HTTP)
+			if aborted := r.sup.Drain(service, time.Second, time.Second); aborted == 0 {
+				t.Error("nothing aborted")
+			}
+			told := map[string]int{}
+			for range jobs {
+				err := <-answers
+				var out *OutcomeError
+				var not *NotReadyError
+				switch {
+				case err == nil:
+					told["done"]++
+				case errors.As(err, &out) && out.Unknown:
+					told["unknown"]++
+				case errors.As(err, &not) && not.Cause == CauseDraining:
+					told["draining"]++
+				default:
+					t.Error(err)
+				}
+			}
+			want := map[string]int{"done": first, "draining": jobs - first}
+			if unknown {
+				want = map[string]int{"done": first, "unknown": inHand, "draining": jobs - first - inHand}
+			}
+			if !maps.Equal(told, want) {
+				t.Errorf("told %v, want %v", told, want)
+			}
+			r.want(1, "tasks_aborted_total", "service", service, "kind", taskWorker)
+			r.want(float64(want["draining"]), "tasks_canceled_total", "service", service, "kind", taskWorker)
+			r.stop()
+		})
+	}
 }
 
 // A worker that panics with a burst in its hands answers it as unknown, is started again, and the rest goes on; nothing is done twice.
