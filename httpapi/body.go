@@ -18,7 +18,7 @@ var (
 	errMediaType = errors.New("body must be application/json in UTF-8; that of /v1/batch may be application/cbor")
 	errEncoding  = errors.New("body may be encoded with gzip or zstd only")
 	errNested    = errors.New("body may be encoded once only")
-	errBodyCap   = errors.New("body is too large")
+	errBodyCap   = errors.New("body is too large: it may be as long as server.max_body_bytes, or the token, allows; nothing was done")
 	errBodySlow  = errors.New("body did not arrive in time")
 	errBodyCut   = errors.New("body is cut short")
 	errNoBody    = errors.New("this route takes no body")

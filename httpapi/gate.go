@@ -22,7 +22,7 @@ func (g Gate) String() string {
 }
 
 var (
-	errStarting = errors.New("node is starting")
+	errStarting = errors.New("node is starting; nothing was done: send it again after Retry-After")
 	errDraining = errors.New("node is draining")
 )
 

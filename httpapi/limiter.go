@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-var errInflight = errors.New("too many requests in flight")
+var errInflight = errors.New("too many requests in flight; nothing was begun: send it again after Retry-After")
 
 // limiter bounds how many calls are inside at once. It never waits: who finds it full is refused.
 type limiter struct {

@@ -83,9 +83,9 @@ func walletRows() []row {
 			more: func(error) details { return details{"limit": "batch_max_ops"} }},
 		{is: as[*wallet.FieldError], coded: true, title: "Malformed request", say: fieldSaid,
 			more: indexed(field(func(e *wallet.FieldError) string { return e.Field }))},
-		{is: as[*wallet.LimitError], coded: true, title: "Beyond a limit", hint: hintLimit,
+		{is: as[*wallet.LimitError], coded: true, title: "Beyond a limit", say: limitSaid,
 			more: indexed(detail(func(e *wallet.LimitError) details { return details{"limit": e.Limit} }))},
-		{is: beyondToken, coded: true, title: "Beyond a limit of the token", hint: hintForbidden,
+		{is: beyondToken, coded: true, title: "Beyond a limit of the token", say: limitSaid,
 			more: indexed(detail(func(e *engines.GrantError) details { return details{"limit": e.Caveat} }))},
 		{is: is(wallet.ErrSystemAccount), coded: true, title: "Not allowed", hint: hintSystem, more: indexed(nil)},
 		{is: is(wallet.ErrForbidden), coded: true, title: "Not allowed", hint: hintForbidden, more: indexed(nil)},
@@ -114,8 +114,6 @@ func walletRows() []row {
 // hintSystem is about the accounts that no token opens.
 const hintSystem = "accounts that begin with sys: are the ledger's own: no request pays from or to one; who may see all accounts may read " +
 	"sys:issue:<asset>"
-
-const hintLimit = "details.limit says which; nothing was done"
 
 // notReady says what the wallet lacks.
 func notReady(err error) details {
@@ -192,7 +190,11 @@ func rejectRows() []row {
 		})
 		return r
 	}
-	limit := func(code record.Result) row { return reject(code, "Beyond a limit", hintLimit, limitOf) }
+	limit := func(code record.Result) row {
+		r := reject(code, "Beyond a limit", "", limitOf)
+		r.say = limitSaid
+		return r
+	}
 	named := func(name string) func(*refusedError) details {
 		return func(*refusedError) details { return details{"field": name} }
 	}
@@ -205,10 +207,10 @@ func rejectRows() []row {
 			"nonce: was used before; GET /v1/account says the next one, and details.committed_txid what used it, if that was the last", nonceOf),
 		reject(record.NonceGap, "Nonce is ahead", "nonce: one before it was not used yet; GET /v1/account says the next one", nonceOf),
 		limit(record.LimitOp), limit(record.LimitDaily), limit(record.LimitTotal), limit(record.LimitHolds),
-		reject(record.HoldUnknown, "No such hold", "there is no such hold, or it is not yours", nil),
-		reject(record.HoldClosed, "Hold is closed", "it was captured or released before", nil),
-		reject(record.HoldExpired, "Hold is over", "its time is over; what it held is the payer's again", nil),
-		reject(record.InsufficientFunds, "Not enough", "there is less to spend than the amount, or less held than is to be captured", assetOf),
+		reject(record.HoldUnknown, "No such hold", "hold: there is none of this txid, or it is not yours", nil),
+		reject(record.HoldClosed, "Hold is closed", "hold: was captured or released before", nil),
+		reject(record.HoldExpired, "Hold is over", "hold: its time is over; what it held is the payer's again", nil),
+		reject(record.InsufficientFunds, "Not enough", "amount_minor: there is less to spend than the amount, or less held than is to be captured", assetOf),
 		reject(record.Aborted, "Not done", "another operation of its batch was refused", nil),
 		reject(record.OnceConflict, "Id is taken", "this id stands for another settlement", nil),
 	}

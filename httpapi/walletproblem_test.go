@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +17,6 @@ import (
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/wallet"
 	"ronbox/httpapi/inflate"
-	"ronbox/httpapi/wire"
 	"ronbox/store"
 )
 
@@ -243,6 +241,10 @@ func gravestCases() []toldCase {
 		gone("the breaker is open", "none", &wallet.OutcomeError{Cause: ledger.ErrUnavailable}),
 		gone("retries are spent", "none", &ledger.UnavailableError{Cause: context.DeadlineExceeded}),
 		gone("safe mode", "none", ledger.ErrSafeMode),
+		{doc: "safe mode, before it is begun", ask: func(r *rig) *httptest.ResponseRecorder {
+			r.wal.notReady = ledger.ErrSafeMode
+			return r.do("POST", "/v1/transfer", someTransfer, writer)
+		}, status: 503, code: "UPSTREAM_UNAVAILABLE", reason: "upstream", retry: true, details: details{"outcome": "none"}, says: "ledger rebuild"},
 		absent("no such txid", "NOT_FOUND", reasonNotFound, func(r *rig) *httptest.ResponseRecorder {
 			r.wal.set(fmt.Errorf("tx: %w", wallet.ErrNotFound))
 			return r.do("GET", "/v1/tx/"+txid, "", writer)
@@ -292,6 +294,7 @@ func TestEveryCodeOfTheWallet(t *testing.T) {
 			t.Errorf("%s: counted %v times", tt.doc, n)
 		}
 		checkRetryAfter(t, tt.doc, w, p)
+		checkWords(t, tt.doc, p)
 	}
 	for _, code := range theCodes() {
 		if !met[code] {
@@ -311,19 +314,6 @@ func (r *rig) renew() {
 	r.services[serviceWallet].set(Limits{Inflight: 9})
 	r.wal.set(nil)
 	r.wal.notReady = nil
-}
-
-// checkRetryAfter: whole seconds from 1 on wherever it makes sense to come again, the same outside the body as in it, none elsewhere.
-func checkRetryAfter(t *testing.T, doc string, w *httptest.ResponseRecorder, p wire.Problem) {
-	t.Helper()
-	want := w.Code == 429 || w.Code == 503 || w.Code == 507 || p.Code == "IDEMPOTENCY_IN_FLIGHT"
-	given := w.Header().Get("Retry-After")
-	if n, _ := strconv.Atoi(given); want != (n >= 1) || given != "" && n != p.RetryAfter {
-		t.Errorf("%s: Retry-After %q, in the body %d", doc, given, p.RetryAfter)
-	}
-	if (w.Header().Get("WWW-Authenticate") != "") != (w.Code == http.StatusUnauthorized) {
-		t.Errorf("%s: challenged as %q", doc, w.Header().Get("WWW-Authenticate"))
-	}
 }
 
 // Whatever the ledger's rules refuse, and whatever any service can meet, has its words on a route of the wallet, and no status
