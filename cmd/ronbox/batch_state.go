@@ -155,7 +155,9 @@ func stateLines(f *os.File) (lines [][]byte, torn []byte, whole int64, err error
 var errNoState = errors.New("not the state of a batch")
 
 func notAState(path string) error {
-	return failed(exitFailed, "malformed", "name another file with --state", "%s: %w", path, errNoState)
+	return failed(exitFailed, "malformed",
+		"if it was the state, put back a copy of it; if it never was, name another with --state: with a new one every row is done, also what was done before",
+		"%s: %w", path, errNoState)
 }
 
 // damagedState is a state that began well. What it told of is lost to this verb, but not to the node.
@@ -176,7 +178,7 @@ func parseState(path string, lines [][]byte, plan batchPlan) ([]batchStep, error
 		}
 	}
 	if was != plan {
-		return steps, failed(exitFailed, otherBatch, "name another file with --state; what was done of the batch before stays done",
+		return steps, failed(exitFailed, otherBatch, "name another file with --state; what was done of the batch before stays done, and is done once more if it stands here too",
 			"%s is the state of other operations, or of another --atomic", path)
 	}
 	return steps, nil

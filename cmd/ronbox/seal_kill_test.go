@@ -16,8 +16,10 @@ import (
 	"ronbox/store"
 )
 
-// TestKill9Seal kills the node while it seals slots of the idempotency index, and drops them once it runs for more than a minute, payments
-// going on: each one that was answered is answered with the same bytes, and the ledger is sound.
+// TestKill9Seal kills the node while it seals slots of the idempotency index, payments going on: each one that was answered is answered
+// with the same bytes, and the ledger is sound. A slot holds eight keys here, so that payments close one with almost every batch and each
+// turn of the sealer has many to seal. A key counts for a minute: runs are dropped, and the node is killed doing it, in a test that lasts
+// longer than that, which is one of a thousand kills.
 func TestKill9Seal(t *testing.T) {
 	t.Parallel() // the sealer looks once a second
 	b := newBox(t)

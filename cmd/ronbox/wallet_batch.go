@@ -133,7 +133,7 @@ func (a *app) runBatch(ctx context.Context, b *batchRun, open *batchStep) error 
 	if err != nil {
 		f := &failure{verdict: judge(err), err: err, details: map[string]any{"batch": b.out}, unsettled: true}
 		if ctx.Err() != nil {
-			f.next = runAgain
+			f.next = fmt.Sprintf("%d of %d operations were done before; %s", b.out.Accepted, len(b.rows), runAgain)
 		}
 		return f
 	}
@@ -163,5 +163,8 @@ func batchTable(t table, d batchDoc) {
 			break
 		}
 		t.row(fmt.Sprintf("line %d", r.Line), fmt.Sprintf("%s (%s)", r.Code, r.Reason))
+	}
+	if len(d.Refused) > 0 && d.State != "" {
+		t.row("next", "see to the cause, then run it with --retry-refused: it tries those again, and only those")
 	}
 }

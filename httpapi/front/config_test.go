@@ -3,7 +3,27 @@ package front
 import (
 	"strings"
 	"testing"
+	"time"
+
+	"ronbox/appliance/unit"
 )
+
+// What a client may count on, however it came about, is not changed in passing.
+func TestDefaultTimeouts(t *testing.T) {
+	c := DefaultConfig()
+	for _, tt := range []struct {
+		key       string
+		got, want unit.Duration
+	}{
+		{"read_timeout", c.ReadTimeout, unit.Duration(5 * time.Second)},
+		{"write_timeout", c.WriteTimeout, unit.Duration(5 * time.Second)},
+		{"idle_timeout", c.IdleTimeout, unit.Duration(60 * time.Second)},
+	} {
+		if tt.got != tt.want {
+			t.Errorf("%s = %s, want %s", tt.key, tt.got, tt.want)
+		}
+	}
+}
 
 func TestConfigFaultsAreAllTold(t *testing.T) {
 	if err := DefaultConfig().Validate(); err != nil {

@@ -30,6 +30,7 @@ type VersionInfo struct {
 	Incarnation  string            `json:"incarnation"`
 	Services     map[string]string `json:"services" doc:"service to mode: on, off"`
 	Schemas      map[string]string `json:"schemas" doc:"service to version of its wire schema"`
+	Formats      map[string]uint64 `json:"formats,omitempty" doc:"service to format of its tables in the database file, of those that number it"`
 	Deprecations []string          `json:"deprecations"`
 }
 
