@@ -2,6 +2,7 @@ package wallet
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"time"
@@ -124,13 +125,8 @@ func (e *Engine) runAudit(ctx context.Context) error {
 func (e *Engine) rest(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-e.gone:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	return nil
+	_, err := e.next(ctx, t.C)
+	return err
 }
 
 // fields are the members of an event that it has.
@@ -153,7 +149,11 @@ func (e *Engine) fields(ev AuditEvent) []any {
 	return f
 }
 
-// newSalt keys the hashes of accounts.
+// newSalt keys the hashes of accounts, with a salt drawn anew if there is none.
 func newSalt(salt []byte) *b3.Mode {
+	if len(salt) == 0 {
+		salt = make([]byte, 32)
+		_, _ = rand.Read(salt) // never fails
+	}
 	return b3.Keyed(b3.Sum(salt))
 }

@@ -86,10 +86,7 @@ func (b *burst) commit(ctx context.Context) {
 		case err == nil:
 			b.settle(outs)
 			return
-		case isA[*OutcomeError](err): // before what it is about
-			b.failAll(b.told(ctx, err))
-			return
-		case errors.As(err, &bad) && bad.Index >= 0 && bad.Index < len(b.jobs):
+		case !isA[*OutcomeError](err) && errors.As(err, &bad) && bad.Index >= 0 && bad.Index < len(b.jobs):
 			b.sent = false
 			b.drop(bad)
 		default:

@@ -1,7 +1,6 @@
 package wallet
 
 import (
-	"crypto/rand"
 	"errors"
 	"runtime"
 	"sync/atomic"
@@ -91,7 +90,7 @@ func New(cfg Config, d Deps) *Engine {
 	e := &Engine{
 		boot: cfg, ledger: d.Ledger, board: d.Board, log: d.Log, now: d.Now, stall: d.StallAfter, safeMode: d.SafeMode, catalog: d.Catalog,
 		workers: workers(cfg), authReady: d.AuthReady, policyReady: d.PolicyReady,
-		salted: newSalt(saltOr(d.Salt)), prints: newFingerprints(), gone: make(chan struct{}),
+		salted: newSalt(d.Salt), prints: newFingerprints(), gone: make(chan struct{}),
 	}
 	if e.now == nil {
 		e.now = time.Now
@@ -125,13 +124,9 @@ func workers(cfg Config) int {
 	return min(max(2, runtime.NumCPU()), maxWorkers)
 }
 
-func saltOr(salt []byte) []byte {
-	if len(salt) == 0 {
-		salt = make([]byte, 32)
-		_, _ = rand.Read(salt) // never fails
-	}
-	return salt
-}
+// workCap is how many jobs wait for a worker: the bound of what one sync of a slow disk can have behind it, and the place where too many
+// requests are refused.
+const workCap = 512
 
 func (e *Engine) declareChannels() {
 	e.work = flow.NewQueue[*job](e.catalog, flow.Spec{

@@ -6,7 +6,7 @@ import (
 )
 
 // What a caller can meet beside *ledger.Reject (the rules refuse), *engines.GrantError (the token does not reach), flow.ErrBusy (no room; nothing
-// happened), ledger.ErrFull, ledger.ErrCursor and ledger.ErrRange. CodeOf has the code of each.
+// happened), ledger.ErrFull, ledger.ErrSafeMode, ledger.ErrCursor and ledger.ErrRange. CodeOf has the code of each.
 var (
 	// ErrNotFound: there is no such record, or the caller may not see it; nobody is told which.
 	ErrNotFound = errors.New("wallet: not found")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"ronbox/appliance/flow"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
 )
@@ -23,11 +24,9 @@ func (e *Engine) runInvalidator(ctx context.Context) error {
 	sub := e.ledger.Events(taskInvalidator)
 	defer sub.Close()
 	v := &invalidator{e: e}
-	v.dropAll() // of what was published before this life
+	e.balances.dropAll() // of what was published before this life
 	for {
-		for ev, lagged, ok := sub.Next(); ok; ev, lagged, ok = sub.Next() {
-			v.take(ev, lagged)
-		}
+		v.catchUp(sub)
 		more := sub.Ready()
 		if sub.Closed() {
 			more = nil // the ledger is gone; wait to be told so too
@@ -43,10 +42,17 @@ func (e *Engine) runInvalidator(ctx context.Context) error {
 	}
 }
 
+// catchUp takes what is there.
+func (v *invalidator) catchUp(sub *flow.Subscription[ledger.Committed]) {
+	for ev, lagged, ok := sub.Next(); ok; ev, lagged, ok = sub.Next() {
+		v.take(ev, lagged)
+	}
+}
+
 // take drops what one batch has touched; after lag that is everything.
 func (v *invalidator) take(ev ledger.Committed, lagged uint64) {
 	if lagged > 0 {
-		v.dropAll()
+		v.e.balances.dropAll()
 	}
 	v.e.balances.drop(ev.Touched, ev.Last)
 	v.e.sawLedgerTime(ev.At)
@@ -60,8 +66,6 @@ func (v *invalidator) take(ev ledger.Committed, lagged uint64) {
 		v.tell(now)
 	}
 }
-
-func (v *invalidator) dropAll() { v.e.balances.dropAll() }
 
 // tellEvery is how often the audit stream hears of what comes with every commit: as often as a person can read it.
 const tellEvery = time.Second

@@ -2,7 +2,6 @@ package wallet
 
 import (
 	"cmp"
-	"context"
 	"time"
 
 	"ronbox/appliance/b3"
@@ -34,21 +33,9 @@ type job struct {
 	until    time.Time // how long it waits for nonces that nobody has; zero: it was not early yet
 	weight   int       // operations
 	deadline time.Time
-	grace    time.Duration // that its callers wait beyond it once it is begun
+	grace    time.Duration // that its caller waits beyond it once it is begun
 	corrID   string
 	room     int // places taken for the operations of a batch
-}
-
-// Bounds of the grace: who had much time waits no longer than a person notices, who had little no longer than a tenth of that.
-const (
-	graceMost  = 250 * time.Millisecond
-	graceShare = 10
-)
-
-// endsWith gives j the deadline of ctx.
-func (j *job) endsWith(ctx context.Context) {
-	j.deadline, _ = ctx.Deadline()
-	j.grace = min(graceMost, time.Until(j.deadline)/graceShare)
 }
 
 // order sorts a burst, so that consecutive nonces of an account follow each other.

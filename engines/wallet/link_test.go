@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"ronbox/appliance/unit"
 	"ronbox/engines/ledger"
 )
 
@@ -49,9 +50,15 @@ func near(got, want, by time.Duration) bool { return got >= want-by && got <= wa
 
 // A request ends at its deadline, or a tenth later if it was begun: what was not has not happened, what was is not known. Each is counted as such.
 func TestDeadlines(t *testing.T) {
+	for within, late := range map[time.Duration]time.Duration{time.Second: 100 * time.Millisecond, 5 * time.Second: 250 * time.Millisecond} {
+		deadlines(t, within, late)
+	}
+}
+
+func deadlines(t *testing.T, within, late time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
-		r := newRig(t, with(func(c *Config) { c.Workers = 1 }), commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+		r := newRig(t, with(func(c *Config) { c.Workers, c.ReqTimeout = 1, unit.Duration(within) }), commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
 			<-hold // deaf to its context
 			return next.Commit(ctx, ops)
 		})).start()
@@ -72,11 +79,11 @@ func TestDeadlines(t *testing.T) {
 		}
 		begun, queued := post("begun", 1), post("queued", 2)
 		var unknown *OutcomeError
-		if got := <-begun; !errors.As(got.err, &unknown) || !unknown.Unknown || got.took != 5250*time.Millisecond {
+		if got := <-begun; !errors.As(got.err, &unknown) || !unknown.Unknown || got.took != within+late {
 			t.Errorf("begun: %v after %s", got.err, got.took)
 		}
 		var not *NotReadyError
-		if got := <-queued; !errors.As(got.err, &not) || not.Cause != CauseDeadline || got.took != 5*time.Second {
+		if got := <-queued; !errors.As(got.err, &not) || not.Cause != CauseDeadline || got.took != within {
 			t.Errorf("queued: %v after %s", got.err, got.took)
 		}
 		close(hold)

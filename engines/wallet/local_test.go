@@ -24,6 +24,7 @@ import (
 type node struct {
 	*rig
 	path    string
+	memory  *store.AmnesiaConfig // in place of the file
 	store   *store.Store
 	local   *ledger.Local
 	blocks  sync.WaitGroup // commands that hold the committer
@@ -55,7 +56,7 @@ func (n *node) boot(t testing.TB, opts ...option) {
 	r.board, r.now = obs.NewBoard(r.metrics), time.Now
 	r.catalog = flow.NewCatalog(r.metrics, nil)
 	now := func() time.Time { return r.now() } // which an option may change
-	n.store = store.New(store.DefaultConfig(), store.Options{Path: n.path, Catalog: r.catalog, Metrics: r.metrics, Now: now})
+	n.store = store.New(store.DefaultConfig(), store.Options{Path: n.path, Memory: n.memory, Catalog: r.catalog, Metrics: r.metrics, Now: now})
 	n.local = ledger.New(ledger.DefaultConfig(), ledger.Deps{Catalog: r.catalog, Store: n.store, Metrics: r.metrics, Board: r.board, Now: now})
 	r.client = n.local
 	for _, o := range opts {
@@ -152,6 +153,48 @@ func TestReplayAfterRestart(t *testing.T) {
 	if b, err := n.balance("shop", 0); err != nil || b.Available != amountOf(25) {
 		t.Errorf("%+v, %v", b, err)
 	}
+}
+
+// A reader of the ledger's own bus that 1024 batches and some more have overrun misses the oldest, as many as are counted, and takes every balance
+// for changed: the batch that changed one was among them.
+func TestLedgerBusOverrun(t *testing.T) {
+	const room, over = 1024, 33
+	n := &node{memory: &store.AmnesiaConfig{MaxBytes: 64 << 20, PurgeIntervalMS: 30_000}}
+	n.boot(t, func(r *rig) { r.without = taskInvalidator })
+	t.Cleanup(n.halt)
+	n.pay(1, room+over)
+	sub := n.local.Events(taskInvalidator)
+	defer sub.Close()
+	if _, err := n.balance("shop", 0); err != nil {
+		t.Fatal(err)
+	}
+	n.e.balances.kept.r.Wait()
+	cached := func() string {
+		_, outcome := n.e.balances.get(balanceKey("shop", "ron"), 0, time.Hour)
+		return outcome
+	}
+	pay := func(to string, nonce uint64) {
+		op := ledger.Op{Code: record.OpTransfer, From: name(0), To: to, Asset: "ron", Amount: amountOf(1), Nonce: nonce, Principal: "test"}
+		if outs, err := n.local.Commit(context.Background(), []ledger.Op{op}); err != nil || outs[0].Reject != nil {
+			t.Fatalf("%+v, %v", outs, err)
+		}
+	}
+	pay("shop", 1) // the one that is missed
+	for nonce := range uint64(room + over - 1) {
+		pay("bo", nonce+2)
+	}
+	if got := cached(); got != cacheHit {
+		t.Errorf("nobody has looked at the bus: %s", got)
+	}
+	(&invalidator{e: n.e}).catchUp(sub)
+	n.want(over, "bus_lagged_total", "service", "ledger", "bus", "ledger", "consumer", taskInvalidator)
+	if got := cached(); got != cacheStale {
+		t.Errorf("after the overrun: %s", got)
+	}
+	if b, err := n.balance("shop", 0); err != nil || b.Available != amountOf(1) {
+		t.Errorf("%+v, %v", b, err)
+	}
+	n.sup.Start(n.e.Tasks()[1]) // whose end the audit stream waits for
 }
 
 // The whole engine on the real ledger, without faults but with all the races there are.

@@ -84,7 +84,7 @@ func newMetrics(reg *obs.Metrics) *metrics {
 		ledgerTimeouts: reg.Counter("io_timeouts_total", service, "op", "ledger_rpc"),
 		upstreamFail:   reg.Counter("upstream_fail_total", service, "svc", upstream),
 		calls:          map[string]*callSeries{},
-		cache:          series(reg, "balance_cache_total", "outcome", "hit", "miss", "stale", "behind"),
+		cache:          series(reg, "balance_cache_total", "outcome", cacheHit, cacheMiss, cacheStale, cacheBehind),
 	}
 	for _, op := range []string{"read", "write", "connect"} { // the front's; the ledger is in this process, so nothing is connected to
 		reg.Counter("io_timeouts_total", service, "op", op)

@@ -191,7 +191,8 @@ func (e *Engine) begin(ctx context.Context, c *call, a *ask) {
 		return
 	}
 	j.call, j.corrID = c, a.corrID
-	j.endsWith(ctx)
+	j.deadline, _ = ctx.Deadline()
+	j.grace = flow.Grace(ctx)
 	e.sign(&j.op, a)
 	e.nonces.note(j)
 	if err := e.work.TrySend(j); err != nil {

@@ -18,13 +18,21 @@ func (e *Engine) runTicker(ctx context.Context) error {
 		if err := e.sample(ctx); err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-e.gone:
-			return nil
-		case <-tick:
+		if more, err := e.next(ctx, tick); !more {
+			return err
 		}
+	}
+}
+
+// next waits for a tick. It reports false when ctx ends, or when the workers are gone and there is nothing more to look at.
+func (e *Engine) next(ctx context.Context, tick <-chan time.Time) (more bool, err error) {
+	select {
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	case <-e.gone:
+		return false, nil
+	case <-tick:
+		return true, nil
 	}
 }
 

@@ -36,12 +36,8 @@ func (e *Engine) runWatchdog(ctx context.Context) error {
 		if err := w.look(ctx); err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-e.gone:
-			return nil
-		case <-tick:
+		if more, err := e.next(ctx, tick); !more {
+			return err
 		}
 	}
 }
