@@ -2,13 +2,56 @@ package appliance
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
+
+	"ronbox/appliance/config"
+	"ronbox/appliance/obs"
 )
+
+const goldenMetrics = "../testdata/golden/metrics.md"
+
+// families are those of a node with every service, in which nothing has happened yet.
+func families(t *testing.T) []obs.Family {
+	t.Helper()
+	n, err := New(config.Default(), Build{}, Options{})
+	must(t, err)
+	return n.metrics.Families()
+}
+
+// Whatever family the program gains, loses or changes shows in the golden file.
+func TestMetricsGolden(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("Every series has the label `service` beside those of its family; one that a service lacks is empty. A node also shows\n" +
+		"`go_*` and `process_*`, of the Go runtime and of the process, with `service=\"node\"`.\n\n" +
+		"| Name | Type | Labels | Unit | Tells |\n| --- | --- | --- | --- | --- |\n")
+	for _, f := range families(t) {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", f.Name, f.Type, cells(f.Labels), unitOf(f.Name), strings.ReplaceAll(f.Help, "|", `\|`))
+	}
+	golden(t, goldenMetrics, b.String())
+}
+
+func cells(labels []string) string {
+	if len(labels) == 0 {
+		return "-"
+	}
+	return "`" + strings.Join(labels, "` `") + "`"
+}
+
+// unitOf is the unit that a name ends with.
+func unitOf(name string) string {
+	for _, unit := range []string{"seconds", "bytes"} {
+		if strings.HasSuffix(strings.TrimSuffix(name, "_total"), "_"+unit) {
+			return unit
+		}
+	}
+	return "-"
+}
 
 // scrape reads /metrics of a node that has done nothing yet.
 func (r *rig) scrape() []byte {

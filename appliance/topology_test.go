@@ -28,14 +28,19 @@ func topology(t *testing.T) (table, picture string) {
 // Whatever task, channel or lock the program gains or loses shows in the golden file.
 func TestTopologyGolden(t *testing.T) {
 	table, picture := topology(t)
-	want := table + "\n```mermaid\n" + strings.TrimSpace(picture) + "\n```\n"
+	golden(t, goldenTopology, table+"\n```mermaid\n"+strings.TrimSpace(picture)+"\n```\n")
+}
+
+// golden wants the file to be what the declarations make it.
+func golden(t *testing.T, path, want string) {
+	t.Helper()
 	if *update {
-		must(t, os.WriteFile(goldenTopology, []byte(want), 0o644))
+		must(t, os.WriteFile(path, []byte(want), 0o644))
 	}
-	got, err := os.ReadFile(goldenTopology)
+	got, err := os.ReadFile(path)
 	must(t, err)
 	if string(got) != want {
-		t.Errorf("%s differs from the declarations: run the test with -update and read the diff", goldenTopology)
+		t.Errorf("%s differs from the declarations: run the test with -update and read the diff", path)
 	}
 }
 

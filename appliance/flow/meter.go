@@ -3,9 +3,9 @@ package flow
 import "strings"
 
 // Meter is where counters and gauges come from. Each call resolves one series, whose labels are given as name, value, …; what it returns is
-// called on hot paths. flow asks for queue_depth and queue_dropped_total {queue}, bus_lagged_total {bus,consumer}, backoff_retries_total
-// {op}, circuit_open_total {svc}, tasks_spawned_total, tasks_aborted_total, tasks_canceled_total, tasks_panicked_total {kind} and
-// service_restarts_total {task}.
+// called on hot paths. flow asks for queue_depth, queue_capacity and queue_dropped_total {queue}, bus_lagged_total {bus,consumer},
+// backoff_retries_total {op}, circuit_open_total {svc}, tasks_spawned_total, tasks_aborted_total, tasks_canceled_total,
+// tasks_panicked_total {kind} and service_restarts_total {task}.
 type Meter interface {
 	Counter(family, service string, pairs ...string) func(n int)
 	Gauge(family, service string, read func() float64, pairs ...string)

@@ -33,6 +33,7 @@ func NewQueue[T any](c *Catalog, s Spec) *Queue[T] {
 	label := queueLabel(s.Name)
 	q.dropped.meter = c.meter.Counter("queue_dropped_total", s.Service, "queue", label)
 	c.meter.Gauge("queue_depth", s.Service, func() float64 { return float64(len(q.items)) }, "queue", label)
+	c.meter.Gauge("queue_capacity", s.Service, func() float64 { return float64(cap(q.items)) }, "queue", label)
 	log := c.log.Named(s.Service)
 	q.note = func(n int, reason string) { log.Warn("queue discarded", "queue", s.Name, "items", n, "reason", reason) }
 	return q

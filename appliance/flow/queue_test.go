@@ -292,6 +292,9 @@ func TestQueueMetrics(t *testing.T) {
 	if d := m.gauges["queue_depth{t,queue,jobs}"](); d != 2 {
 		t.Errorf("queue_depth = %v, want 2", d)
 	}
+	if c := m.gauges["queue_capacity{t,queue,jobs}"](); c != 2 {
+		t.Errorf("queue_capacity = %v, want 2", c)
+	}
 	q.Discard("test") // 2, beside the 3 refused
 	_ = q.TrySend(9)
 	if n := m.count("queue_dropped_total{t,queue,jobs}"); n != 6 {

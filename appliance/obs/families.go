@@ -14,6 +14,7 @@ func families() []Family {
 func queueFamilies() []Family {
 	return []Family{
 		{Name: "queue_depth", Type: Gauge, Labels: []string{"queue"}, Help: "Items waiting in the queue, read at scrape."},
+		{Name: "queue_capacity", Type: Gauge, Labels: []string{"queue"}, Help: "Items that the queue holds when it is full; the log, which is bounded in bytes, has none."},
 		{Name: "queue_dropped_total", Type: Counter, Labels: []string{"queue"}, Help: "Items refused, evicted or discarded by the queue."},
 		{Name: "busy_rejections_total", Type: Counter, Labels: []string{"endpoint", "route"},
 			Help: "Requests answered 429: a queue or an admission limit was full, or the caller beyond its rate."},

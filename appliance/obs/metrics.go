@@ -3,6 +3,8 @@ package obs
 import (
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -160,6 +162,21 @@ func (m *Metrics) histogram(f *family, service string) *prometheus.HistogramVec 
 		f.histograms[service] = v
 	}
 	return v
+}
+
+// Families lists what was declared, by name, to be read only. Beside these there are those of the Go runtime and the process.
+func (m *Metrics) Families() []Family {
+	if m == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make([]Family, 0, len(m.families))
+	for _, f := range m.families {
+		out = append(out, f.Family)
+	}
+	slices.SortFunc(out, func(a, b Family) int { return strings.Compare(a.Name, b.Name) })
+	return out
 }
 
 // Registry is what Handler serves.

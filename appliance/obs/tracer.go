@@ -40,6 +40,7 @@ type Tracer struct {
 func NewTracer(cfg OTelConfig, id TracerID) (*Tracer, error) {
 	t := &Tracer{id: id, dropped: id.Metrics.Counter("queue_dropped_total", "node", "queue", "spans"), cfg: DefaultOTelConfig()}
 	id.Metrics.Gauge("queue_depth", "node", t.depth, "queue", "spans")
+	id.Metrics.Set("queue_capacity", "node", "queue", "spans")(spanCap)
 	next, err := t.open(cfg)
 	if err != nil {
 		return nil, err

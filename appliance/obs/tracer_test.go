@@ -231,6 +231,7 @@ func TestCollectorThatHangs(t *testing.T) {
 	text := scrape(t, m)
 	for _, want := range []string{
 		fmt.Sprintf(`queue_dropped_total{queue="spans",service="node"} %d`, extra), fmt.Sprintf(`queue_depth{queue="spans",service="node"} %d`, SpanCap()),
+		fmt.Sprintf(`queue_capacity{queue="spans",service="node"} %d`, SpanCap()),
 	} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("%s is missing", want)
