@@ -17,7 +17,7 @@ import (
 func TestUnknownAtTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, with(func(c *Config) { c.Retry.Tries = 1 }), commits(func(context.Context, ledger.Client, []ledger.Op) ([]ledger.Outcome, error) {
-			time.Sleep(1100 * time.Millisecond)
+			time.Sleep(1050 * time.Millisecond)
 			return nil, &ledger.UnavailableError{Unknown: true, Cause: context.DeadlineExceeded}
 		})).start()
 		r.fund("alice", 100)
