@@ -2,9 +2,11 @@ package appliance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"ronbox/httpapi/auth"
@@ -21,6 +23,8 @@ type keyring struct {
 	keys    []keyed
 	revoked map[revID]auth.Revocation
 	state   *auth.State
+
+	mints atomic.Bool // a key is in force that mints
 }
 
 func newKeyring(a *auth.Authority) *keyring {
@@ -81,4 +85,16 @@ func (k *keyring) revoke(list []auth.Revocation) {
 func (k *keyring) rebuild() {
 	k.state = auth.NewState(k.secret, authKeys(k.keys), slices.Collect(maps.Values(k.revoked)), k.epoch)
 	k.auth.Swap(k.state)
+	k.mints.Store(active(k.keys) >= 0)
+}
+
+var errNoKey = errors.New("no token key is in force: every token is refused; rotate the key (`ronbox key rotate`)")
+
+// ready says why no token can be judged. Whatever takes the active key away puts the next one in its place, so only a bug
+// can do that; callers would take it for a fault of their tokens.
+func (k *keyring) ready() error {
+	if !k.mints.Load() {
+		return errNoKey
+	}
+	return nil
 }

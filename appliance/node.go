@@ -166,10 +166,10 @@ func assemble(cfg *config.Config, build Build, o Options, out io.Writer, now fun
 	}
 	n.store = store.New(cfg.Store, n.storeOptions(log))
 	n.store.Declare(ownService, authBucket)
-	n.assembleEngines(cfg, log)
 	n.auth = auth.New(cfg.Auth, n.metrics)
 	n.auth.SetAmnesia(cfg.Amnesia.Enabled)
 	n.keys = newKeyring(n.auth)
+	n.assembleEngines(cfg, log)
 	n.server, err = httpapi.New(n.settings(cfg), n.serverDeps(log))
 	if err != nil {
 		return nil, err

@@ -62,6 +62,7 @@ func (n *Node) assembleEngines(cfg *config.Config, log hclog.Logger) {
 			Catalog: n.catalog, Ledger: money, Metrics: n.metrics, Log: log, Board: n.board, Now: n.now,
 			StallAfter: func() time.Duration { return n.conf().Ledger.StallAfter.D() },
 			SafeMode:   n.ledger.SafeMode,
+			AuthReady:  n.keys.ready, // PolicyReady is nil: what a caller may do is in its token and in the limits in force, both in memory
 		})
 	}
 }
