@@ -3,7 +3,8 @@
 //
 // One command is one batch of the ledger, so roots do not depend on how the store groups commands. It appends records, a header and the head,
 // and nothing else: balances, names, holds and the nodes of the log are kept in memory and written behind, in key order. Callers that come
-// while a command waits for its turn have a share in that command; each leaves or stays for himself.
+// while a command waits for its turn have a share in that command; each leaves or stays for himself. A command is never stored nor sent, so it
+// carries its callers and rows by pointer and has no encoding; what it is decided by is immutable all the same.
 //
 // Its rules are due for review every 90 days, next on 2027-02-19.
 //
@@ -19,13 +20,15 @@
 //     always. A view begun after a miss in memory is never older than memory.
 //  8. When rows are flushed changes no record, no root, no balance and no hash of the truth.
 //  9. An op is queued once: a retry of one that is still on its way waits for it.
-//  10. A journal that does not follow itself is read and never written.
+//  10. A journal that does not follow itself is read and never written: a note in the file keeps it so until a start has verified everything.
 //  11. A row that a caller has read is believed only if no row that has left memory was changed by a record later than the caller had seen.
 //
 // # Tasks and queues
 //
 // Tasks: flusher (writes changed rows behind), sealer (closes and drops slots of the idempotency index), expirer (ends holds whose time is
-// over), each a producer of store.bulk. Ops go through store.work in their callers' goroutines. Broadcast: ledger_bus 1024 (drop oldest),
+// over), each a producer of store.bulk. What they do is made up for at the next open, so they end with the intake and nobody waits for them. The
+// flusher writes more rows a slice than configured when a boot would otherwise have too much to redo. The sealer looks each second, since slots
+// close early under load. Holds end in the order of a table by time, which a crash does not empty as it would a heap. Ops go through store.work in their callers' goroutines. Broadcast: ledger_bus 1024 (drop oldest),
 // published by the committer after the sync. Ticks: flush_tick, seal_tick, expire_tick (missed ticks merge).
 //
 // # Lock order

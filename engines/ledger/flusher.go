@@ -17,6 +17,7 @@ func (l *Local) runFlusher(ctx context.Context) error {
 			return context.Cause(ctx)
 		case <-l.flushTick.C():
 		}
+		l.noteDoubt(ctx)
 		l.flushDue(ctx)
 	}
 }
@@ -65,6 +66,7 @@ func (l *Local) noticed(err error) {
 // Flush writes everything behind, until the file lacks nothing or ctx ends. Without it the next open has more to redo, no more than that.
 // Recent rows stay where they are.
 func (l *Local) Flush(ctx context.Context) error {
+	l.noteDoubt(ctx)
 	for l.lacking() {
 		if done, err := l.flushSlice(ctx); done || err != nil {
 			return err

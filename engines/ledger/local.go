@@ -62,6 +62,8 @@ type Local struct {
 	joint joint
 	calls calls
 	safe  atomic.Pointer[string] // why nothing is written; nil: it is
+	noted atomic.Bool            // the file says so too
+	doubt string                 // what it said at the boot, "" for nothing; set by Recover
 	bus   *flow.Broadcast[Committed]
 
 	flushTick  *flow.Ticker

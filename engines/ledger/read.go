@@ -61,10 +61,13 @@ func (l *Local) Find(ctx context.Context, k DedupeKey, fingerprint b3.Digest, no
 // errKeys says that a boot that met damage did not read all keys: one that is not found may have been used.
 var errKeys = fmt.Errorf("%w: %w: not all idempotency keys could be read", ErrSafeMode, store.ErrCorrupt)
 
-// readError words an error of a view for the ledger's callers.
+// readError words an error of a view for the ledger's callers: a row that does not decode is why nothing is written.
 func (l *Local) readError(err error) error {
-	if errors.Is(err, errStale) {
+	switch {
+	case errors.Is(err, errStale):
 		return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+	case errors.Is(err, store.ErrCorrupt) && !errors.Is(err, ErrSafeMode):
+		return fmt.Errorf("%w: %w", ErrSafeMode, err)
 	}
 	return err
 }

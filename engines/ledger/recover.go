@@ -51,7 +51,7 @@ func damage(format string, args ...any) error { return &damageError{fmt.Errorf(f
 // recover takes all steps, after damage too: what can be read is served. The error is the first one, or one that ends the boot.
 func (l *Local) recover(ctx context.Context) error {
 	err := l.store.View(ctx, tables.CheckFormat)
-	for _, read := range []func(store.Reader) error{l.readKey, l.books.loadRecent, l.readAssets, l.readEnd, l.readHead} { // damage of one hides no other
+	for _, read := range []func(store.Reader) error{l.readDoubt, l.readKey, l.books.loadRecent, l.readAssets, l.readEnd, l.readHead} { // damage of one hides no other
 		if err != nil && !damaged(err) {
 			return err
 		}
@@ -74,7 +74,9 @@ func (l *Local) recover(ctx context.Context) error {
 		}
 		l.books.barred.Store(err != nil)
 	}
-	l.m.redo(time.Since(begun).Seconds())
+	if l.m.redo(time.Since(begun).Seconds()); err == nil {
+		l.endDoubt(ctx)
+	}
 	if cur := &l.books.cur; l.books.rowsTo != cur.Seq {
 		cur.lack = fmt.Errorf("%w: %w: balances are known up to record %d of %d", ErrSafeMode, store.ErrCorrupt, l.books.rowsTo, cur.Seq)
 	}

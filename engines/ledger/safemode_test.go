@@ -2,9 +2,13 @@ package ledger_test
 
 import (
 	"errors"
+	"runtime"
 	"testing"
+	"time"
 
+	"ronbox/appliance/unit"
 	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
 	"ronbox/store"
 )
@@ -70,20 +74,77 @@ func TestSafeMode(t *testing.T) {
 	}
 }
 
-// What a read finds ends writing as well.
+// What a read finds ends writing as well, and no start makes up for it that does not verify everything.
 func TestReadEntersSafeMode(t *testing.T) {
-	r := newRig(t, nil).declare("ron")
-	id := r.accept(issue("alice", 10, 1))[0].Receipt.TxID
-	if _, err := store.Commit[struct{}](r.ctx(), r.store, store.Work, spoil{0, []byte{7: 4}, 60}); err != nil {
+	r := newRig(t, nil, func(c *ledger.Config) { c.VerifyOnOpen = ledger.VerifyNone }).declare("ron")
+	const damaged, last = 7, 3 * tables.TailBatches // in the middle of the batches, where no boot looks
+	var id record.TxID
+	for i := uint64(1); i <= last; i++ {
+		if got := r.accept(issue("alice", 10, i))[0].Receipt; got.Batch == damaged {
+			id = got.TxID
+		}
+	}
+	flip := func() {
+		t.Helper()
+		if _, err := store.Commit[struct{}](r.ctx(), r.store, store.Work, spoil{1, []byte{7: damaged}, 0}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	barred := func() {
+		t.Helper()
+		if _, err := r.l.Commit(r.ctx(), []ledger.Op{issue("alice", 1, last+1)}); !errors.Is(err, ledger.ErrSafeMode) {
+			t.Errorf("commit: %v, want ErrSafeMode", err)
+		}
+		if b, err := r.l.Balance(r.ctx(), "alice", "ron", 0); err != nil || b.Posted != amount(10*last) {
+			t.Errorf("alice has %v, %v", b.Posted, err)
+		}
+	}
+	if err := r.l.Flush(r.ctx()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.l.Tx(r.ctx(), id); !errors.Is(err, store.ErrCorrupt) {
-		t.Errorf("tx: %v, want ErrCorrupt", err)
+	flip()
+	r.reopen()
+	if _, err := r.l.Tx(r.ctx(), id); !errors.Is(err, store.ErrCorrupt) || !errors.Is(err, ledger.ErrSafeMode) {
+		t.Fatalf("tx: %v, want ErrCorrupt and ErrSafeMode", err)
 	}
-	if _, err := r.l.Commit(r.ctx(), []ledger.Op{issue("alice", 1, 2)}); !errors.Is(err, ledger.ErrSafeMode) {
-		t.Errorf("commit: %v, want ErrSafeMode", err)
+	barred()
+	if err := r.l.Flush(r.ctx()); err != nil {
+		t.Fatal(err)
 	}
-	if b, err := r.l.Balance(r.ctx(), "alice", "ron", 0); err != nil || b.Posted != amount(10) {
-		t.Errorf("alice has %v, %v", b.Posted, err)
+	r.safe = true
+	for range 2 {
+		r.reopen()
+		if r.l.SafeMode() == "" {
+			t.Fatal("a start ended safe mode")
+		}
+		barred()
 	}
+	flip() // back
+	r.safe = false
+	r.reopen()
+	r.accept(issue("alice", 1, last+1))
+	if why := doubt(r); why != "" {
+		t.Errorf("the file was verified, and still says %q", why)
+	}
+}
+
+// Safe mode is noted by the flusher, which runs when nobody stops the node in good order.
+func TestFlusherNotesSafeMode(t *testing.T) {
+	r := newRig(t, nil, func(c *ledger.Config) { c.FlushEvery = unit.Duration(10 * time.Millisecond) }).declare("ron").start()
+	r.l.Bar()
+	for late := time.Now().Add(10 * time.Second); doubt(r) != "a test"; runtime.Gosched() {
+		if time.Now().After(late) {
+			t.Fatal("it does not")
+		}
+	}
+	r.stop()
+}
+
+// doubt is what the file says about safe mode.
+func doubt(r *rig) (why string) {
+	r.t.Helper()
+	if err := r.store.View(r.ctx(), func(rd store.Reader) error { why = tables.GetDoubt(rd); return nil }); err != nil {
+		r.t.Fatal(err)
+	}
+	return why
 }

@@ -16,10 +16,16 @@ const (
 	tailRecords = 1 << 14
 )
 
-// verify goes over the journal as the configuration asks: records, images, roots, chain; with VerifyFull also what is derived from them.
+// verify goes over the journal as the configuration asks: records, images, roots, chain; with VerifyFull also what is derived from them. A file
+// that was in safe mode is verified in full whatever is asked, unless it is found damaged before.
 func (l *Local) verify(ctx context.Context) error {
 	var o lverify.Options
-	switch l.boot.VerifyOnOpen {
+	how := l.boot.VerifyOnOpen
+	if l.doubt != "" && !l.books.barred.Load() {
+		l.log.Warn("verify_all", "reason", l.doubt)
+		how = VerifyFull
+	}
+	switch how {
 	case VerifyNone:
 		return nil
 	case VerifyTail:

@@ -7,7 +7,8 @@
 //     present but empty, a name or a key outside its grammar. What Append wrote Decode reads back equal, and Append panics on a record
 //     that Decode would refuse: it would close the ledger at the next start.
 //  2. The bytes of version 1 never change; a new layout is a new version beside it. The same holds for the renderer of receipts, whose
-//     version is that of the record: a replay gives the bytes of the first answer, whatever program renders it.
+//     version is that of the record: a replay gives the bytes of the first answer, whatever program renders it. No record keeps its receipt's hash to be compared: the
+//     record's checksum and the batch's root hold what the receipt is made of, and golden vectors hold the renderer.
 //  3. Numbers of ops, results and flags are stored and never reused.
 //  4. An image in a record is the state after it: its LastSeq is the record's Seq, its Asset the record's. No two images of a record are
 //     of one account.

@@ -38,6 +38,10 @@ var (
 	storeKeys = store.NewTable(bMeta, store.String[string](), fixed(1, len(StoreKey{}),
 		func(b []byte, k *StoreKey) { copy(b, k[:]) },
 		func(b []byte, k *StoreKey) error { copy(k[:], b); return nil }))
+	doubts = store.NewTable(bMeta, store.String[string](), store.Value[string]{
+		Encode: func(why string) ([]byte, error) { return []byte(why), nil },
+		Decode: func(b []byte) (string, error) { return string(b), nil },
+	})
 	flushes = store.NewTable(bFlush, store.String[string](), fixed(1, 16,
 		func(b []byte, f *Flushed) { le.PutUint64(b, f.Seq); le.PutUint64(b[8:], f.Batches) },
 		func(b []byte, f *Flushed) error { f.Seq, f.Batches = le.Uint64(b), le.Uint64(b[8:]); return nil }))
@@ -48,6 +52,7 @@ const (
 	keyHead     = "head"
 	keyFormat   = "format"
 	keyStoreKey = "store_key"
+	keyDoubt    = "doubt"
 	keyLow      = "low_seq"
 )
 
@@ -75,6 +80,24 @@ func GetStoreKey(r store.Reader) (StoreKey, bool) { return storeKeys.Get(r, keyS
 func PutGenesis(w *store.Writes, key StoreKey) {
 	formats.Put(w, keyFormat, Format)
 	storeKeys.Put(w, keyStoreKey, key)
+}
+
+// maxDoubt bounds the note, bytes: an error's words.
+const maxDoubt = 512
+
+// GetDoubt reads why the ledger is not written until all of it was verified, "" for no reason.
+func GetDoubt(r store.Reader) string {
+	why, _ := doubts.Get(r, keyDoubt)
+	return why
+}
+
+// PutDoubt writes it; "" takes it out.
+func PutDoubt(w *store.Writes, why string) {
+	if why == "" {
+		doubts.Delete(w, keyDoubt)
+		return
+	}
+	doubts.Put(w, keyDoubt, why[:min(len(why), maxDoubt)])
 }
 
 // GetFlushed reads how far the derived tables have come; the zero Flushed is nowhere.
