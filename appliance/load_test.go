@@ -55,11 +55,7 @@ type receipted struct{ request, receipt []byte }
 // payment is made once, a repetition gets the bytes of the first answer, no answer is final but 200, and in the end every
 // balance and the number of records are what the payments make them.
 func TestLoadWithDuplicates(t *testing.T) {
-	seed, seconds := uint64(time.Now().UnixNano()), loadFromEnv(t, "LOAD_SECONDS")
-	if one := loadFromEnv(t, "LOAD_SEED"); one != 0 {
-		seed = one
-	}
-	t.Logf("LOAD_SEED=%d LOAD_SECONDS=%d", seed, seconds)
+	seed, seconds := seedFrom(t, "LOAD_SEED"), loadFromEnv(t, "LOAD_SECONDS")
 	l := &load{every: 10}
 	accounts := loadAccounts
 	if seconds != 0 {
@@ -98,7 +94,7 @@ func TestLoadWithDuplicates(t *testing.T) {
 	l.balanced(func(i int) int64 { return funds + l.moved[i].Load() })
 }
 
-func loadFromEnv(t *testing.T, name string) uint64 {
+func loadFromEnv(t testing.TB, name string) uint64 {
 	t.Helper()
 	text := os.Getenv(name)
 	if text == "" {

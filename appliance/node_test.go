@@ -165,7 +165,7 @@ func flip(t *testing.T, path, text string) {
 	must(t, os.WriteFile(path, raw, 0o600))
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

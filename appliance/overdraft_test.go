@@ -24,9 +24,7 @@ const (
 // Five thousand transfers between a thousand accounts that have little, each of any amount: exactly those are done that plain
 // arithmetic lets through, in the order in which they came, and in the end every account has what it says.
 func TestOverdraft(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	d := rand.New(rand.NewPCG(seed, 0))
+	d := rand.New(rand.NewPCG(seedFrom(t, "OVERDRAFT_SEED"), 0))
 	cfg, _ := devConfig(t)
 	r := start(t, cfg)
 	have, nonce := make([]int, poorAccounts), make([]int, poorAccounts)

@@ -16,7 +16,7 @@ import (
 
 // Sizes of the soak. SOAK_SECONDS makes it last so long, at most soakMost payments of it, so that a day fits on a disk; in its first quarter
 // the node is killed or stopped now and then, and after that it has one life, whose memory is looked at. Without it there are two short
-// lives, and what they used is not judged.
+// lives, and what they used is not judged. SOAK_SEED has each connection draw what it drew before, in whatever order they come to the node.
 const (
 	soakAccounts = 400
 	soakSingles  = 4 // connections that pay one by one
@@ -36,6 +36,7 @@ const (
 // soak is a node under a mixed load.
 type soak struct {
 	*bank
+	seed  uint64
 	node  *soakNode
 	slow  time.Duration // how much longer than usual the pauses are, in usual ones
 	stop  chan struct{}
@@ -73,8 +74,10 @@ func TestSoak(t *testing.T) {
 	if long != 0 && long < soakLeast {
 		t.Fatalf("SOAK_SECONDS = %d: must be %d or more", long, soakLeast)
 	}
+	seed := seedFrom(t, "SOAK_SEED")
 	cfg, _ := devConfig(t)
 	s := newSoak(t, cfg.Node.DataDir)
+	s.seed = seed
 	s.slow = time.Duration(max(1, soakRate*int64(long)/soakMost))
 	s.begin()
 	begun := time.Now()
@@ -133,7 +136,7 @@ func (s *soak) begin() {
 	}
 	share := soakAccounts / len(parts)
 	for i, do := range parts {
-		p := &soakPart{soak: s, c: &caller{}, d: rand.New(rand.NewPCG(rand.Uint64(), uint64(i))), from: i * share, to: (i + 1) * share, at: i * share}
+		p := &soakPart{soak: s, c: &caller{}, d: rand.New(rand.NewPCG(s.seed, uint64(i))), from: i * share, to: (i + 1) * share, at: i * share}
 		s.all.Go(func() {
 			defer p.c.hangUp()
 			for s.pause(soakPause) {
