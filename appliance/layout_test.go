@@ -58,6 +58,8 @@ type goPackage struct {
 	imports []string
 	doc     string
 	goStmts []string
+	tests   bool
+	leaks   bool // goroutines that its tests leave behind are looked for
 }
 
 func TestImportsPointOneWay(t *testing.T) {
@@ -116,7 +118,16 @@ func TestOnlyFlowStartsGoroutines(t *testing.T) {
 	}
 }
 
-// packages parses every package of the module, tests left out.
+// What a test starts it ends: each package says so for all of its tests.
+func TestEveryPackageLooksForLeaks(t *testing.T) {
+	for _, p := range packages(t) {
+		if p.tests && !p.leaks {
+			t.Errorf("%s: want a TestMain with goleak.VerifyTestMain", p.dir)
+		}
+	}
+}
+
+// packages parses every package of the module; of tests it keeps no more than that they are there.
 func packages(t *testing.T) []*goPackage {
 	t.Helper()
 	byDir := map[string]*goPackage{}
@@ -128,7 +139,7 @@ func packages(t *testing.T) []*goPackage {
 		if d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "data" || d.Name() == "bin") {
 			return fs.SkipDir
 		}
-		if d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+		if d.IsDir() || !strings.HasSuffix(path, ".go") {
 			return nil
 		}
 		dir, err := filepath.Rel(root, filepath.Dir(path))
@@ -164,6 +175,10 @@ func (p *goPackage) add(path string) error {
 	if err != nil {
 		return err
 	}
+	if strings.HasSuffix(path, "_test.go") {
+		p.addTests(f)
+		return nil
+	}
 	for _, imp := range f.Imports {
 		p.imports = append(p.imports, strings.Trim(imp.Path.Value, `"`))
 	}
@@ -177,4 +192,16 @@ func (p *goPackage) add(path string) error {
 		return true
 	})
 	return nil
+}
+
+// addTests looks for what judges the goroutines of a package once its tests are over.
+func (p *goPackage) addTests(f *ast.File) {
+	p.tests = true
+	ast.Inspect(f, func(n ast.Node) bool {
+		if call, ok := n.(*ast.SelectorExpr); ok {
+			from, ok := call.X.(*ast.Ident)
+			p.leaks = p.leaks || ok && from.Name == "goleak" && (call.Sel.Name == "VerifyTestMain" || call.Sel.Name == "Find")
+		}
+		return true
+	})
 }

@@ -10,13 +10,15 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 )
 
 // TestMain plays the started process when it is told to: it takes its sockets and prints what it got.
 func TestMain(m *testing.M) {
 	if os.Getenv("SYSTEMD_TEST_CHILD") == "" {
-		os.Exit(m.Run())
+		goleak.VerifyTestMain(m)
+		return
 	}
 	first, err := Listeners()
 	if err != nil {
