@@ -32,6 +32,11 @@ func answerOf(out *ledger.Outcome) (Answer, error) {
 
 // batchAnswer lists the results of a batch. An op that was refused shows its code alone, since no more of it is kept: so the bytes are the
 // same whenever they are asked for.
+//
+// It is renderer 1, with Code.append, rejectCodes and the renderer of receipts: none of them is ever edited, since a repetition must get the
+// bytes that the first answer had, and golden vectors hold them. A batch that has a record has a receipt too, whose Version says which renderer
+// its answer takes; one that has none is never asked for again and takes the newest. So another form begins with a new version of records: it
+// stands beside this one, with a table of its own, and which one renders is decided here.
 func batchAnswer(out *ledger.Outcome) Answer {
 	a := Answer{Status: statusOK, Replayed: out.Replayed}
 	b := append(make([]byte, 0, receiptRoom*len(out.Results)+32), `{"results":[`...)
@@ -53,7 +58,7 @@ func batchAnswer(out *ledger.Outcome) Answer {
 	return a
 }
 
-// append appends the members status and error of a result.
+// append appends the members status and error of a result, as renderer 1 has them.
 func (c Code) append(b []byte) []byte {
 	b = strconv.AppendInt(append(b, `,"status":`...), int64(c.Status), 10)
 	b = append(append(append(b, `,"error":{"code":"`...), c.Name...), `","reason":"`...)

@@ -33,7 +33,8 @@ var (
 	codeFull        = Code{"STORE_FULL", "store_full", 507, true}
 )
 
-// rejectCodes are the codes of the ledger's refusals.
+// rejectCodes are the codes of the ledger's refusals. Answers of batches have them, and are sent again as they were sent first: what stands here
+// is never edited, and a new reason comes at the end. What is to be told otherwise one day gets a table of another version; see batchAnswer.
 var rejectCodes = [...]Code{
 	record.IdemConflict:      {"IDEMPOTENCY_CONFLICT", "idem_conflict", 422, false},
 	record.Expired:           {"BAD_REQUEST", "expired", 400, false},
