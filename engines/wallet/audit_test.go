@@ -3,6 +3,7 @@ package wallet
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -118,22 +119,38 @@ func TestAccountHashes(t *testing.T) {
 	}
 }
 
-// A stream that cannot follow loses the oldest events, and says how many; the requests do not wait for it.
+// A stream that ten times its room has overrun loses the oldest events, as many as are counted, and has the rest; the requests do not wait for it.
 func TestAuditLags(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t).start()
-		const events = 5 * 1024
-		for range events {
-			r.e.audit(AuditEvent{Event: eventRejected})
+		const room, over = 1024, 10 * 1024
+		out := &shared{}
+		r := newRig(t, func(r *rig) {
+			r.log = hclog.New(&hclog.LoggerOptions{Output: out, JSONFormat: true, Level: hclog.Info})
+		}).start()
+		told := func(name string, n int) {
+			for i := range n {
+				r.e.audit(AuditEvent{Event: eventRejected, CorrID: fmt.Sprintf("%s-%d-", name, i)})
+			}
+		}
+		told("row", auditRow)
+		synctest.Wait() // the stream rests after its row
+		began := time.Now()
+		told("run", over+room)
+		if time.Since(began) != 0 {
+			t.Errorf("it took %s to tell", time.Since(began))
 		}
 		time.Sleep(5 * time.Second) // 64 lines in each tenth of a second
-		lost := r.sum("bus_lagged_total", "service", service, "bus", "audit")
-		if lost < events-1024-auditRow || lost > events {
-			t.Errorf("%v of %d events lost", lost, events)
+		r.want(over, "bus_lagged_total", "service", service, "bus", "audit")
+		r.want(over, "queue_dropped_total", "service", service, "queue", "events")
+		r.want(over, "bus_lagged_total", "service", service) // of all buses: it is counted once
+		log := out.String()
+		if n := strings.Count(log, eventRejected); n != auditRow+room {
+			t.Errorf("%d lines, want %d", n, auditRow+room)
 		}
-		r.want(lost, "queue_dropped_total", "service", service, "queue", "events")
-		if all := r.sum("bus_lagged_total", "service", service); all != lost {
-			t.Errorf("%v lost in all, of which %v of the stream: counted twice", all, lost)
+		for i, want := range map[int]int{0: 0, over - 1: 0, over: 1, over + room - 1: 1} {
+			if n := strings.Count(log, fmt.Sprintf("run-%d-", i)); n != want {
+				t.Errorf("event %d: told %d times, want %d", i, n, want)
+			}
 		}
 		r.stop()
 	})

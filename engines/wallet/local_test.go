@@ -132,11 +132,13 @@ func TestReplayAfterRestart(t *testing.T) {
 	n := newNode(t)
 	n.pay(2, 100)
 	ops := []Request{transfer(name(0), "shop", 10, 2), transfer(name(1), "shop", 1000, 1), transfer(name(1), "shop", 5, 1)}
-	first := [2]Answer{}
-	ask := func() (got [2]Answer) {
-		var errs [2]error
+	whole := []Request{issue("shop", 5, n.issued+1), transfer(name(1), "shop", 3, 2)}
+	first := [3]Answer{}
+	ask := func() (got [3]Answer) {
+		var errs [3]error
 		got[0], errs[0] = n.post("single", transfer(name(0), "shop", 10, 1))
 		got[1], errs[1] = n.e.Batch(context.Background(), alice, "batch", "", false, ops)
+		got[2], errs[2] = n.e.Batch(context.Background(), alice, "whole", "", true, whole)
 		if err := errors.Join(errs[:]...); err != nil {
 			t.Fatal(err)
 		}
@@ -150,15 +152,15 @@ func TestReplayAfterRestart(t *testing.T) {
 			t.Errorf("answer %d: %+v\nwant %s", i, again, first[i].Body)
 		}
 	}
-	if b, err := n.balance("shop", 0); err != nil || b.Available != amountOf(25) {
+	if b, err := n.balance("shop", 0); err != nil || b.Available != amountOf(33) {
 		t.Errorf("%+v, %v", b, err)
 	}
 }
 
-// A reader of the ledger's own bus that 1024 batches and some more have overrun misses the oldest, as many as are counted, and takes every balance
+// A reader of the ledger's own bus that ten times its room has overrun misses the oldest batches, as many as are counted, and takes every balance
 // for changed: the batch that changed one was among them.
 func TestLedgerBusOverrun(t *testing.T) {
-	const room, over = 1024, 33
+	const room, over = 1024, 10 * 1024
 	n := &node{memory: &store.AmnesiaConfig{MaxBytes: 64 << 20, PurgeIntervalMS: 30_000}}
 	n.boot(t, func(r *rig) { r.without = taskInvalidator })
 	t.Cleanup(n.halt)
