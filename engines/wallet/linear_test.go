@@ -75,7 +75,7 @@ type linearRun struct {
 	prefix  string // of the keys
 	late    bool   // the wire may bring again what was sent long ago, so what was refused may yet be done
 	clock   atomic.Int64
-	seen    atomic.Uint64 // newest record anybody was told of
+	seen    atomic.Uint64 // no record that anybody knows of is newer
 
 	mu  sync.Mutex
 	ops []porcupine.Operation
@@ -100,6 +100,7 @@ func (h *linearRun) transfer(client, n int, in linearIn) {
 			h.add(client, in, call, linearOut{verdict: record.Accepted}, h.clock.Add(1))
 			return
 		case errors.As(err, &reject):
+			h.told()
 			h.add(client, in, call, linearOut{verdict: reject.Code}, h.clock.Add(1))
 			if unknown || h.late {
 				h.add(client, in, call, linearOut{open: true}, math.MaxInt64)
@@ -113,6 +114,15 @@ func (h *linearRun) transfer(client, n int, in linearIn) {
 	if unknown {
 		h.add(client, in, call, linearOut{open: true}, math.MaxInt64)
 	}
+}
+
+// told notes that a refusal lets its caller know of records, though it names none: a balance that he reads without min_seq may be older.
+func (h *linearRun) told() {
+	head, err := h.ledger.Head(context.Background())
+	if err != nil {
+		h.r.t.Error(err)
+	}
+	raise(&h.seen, head.Seq)
 }
 
 func (h *linearRun) read(client, account int) {
