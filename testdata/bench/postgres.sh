@@ -57,9 +57,9 @@ engine() { # name, accounts, script, transfers a call, clients
 service() { # name, connections to the database
   db=service_${1//\//_}_$2
   fresh "$db" 10000
-  coproc { SERVICE_TOKEN=loopback exec "$home/service" -pool "$2" -db "host=127.0.0.1 port=$port user=bench dbname=$db sslmode=disable" 2>&1; }
+  coproc { SERVICE_TOKEN=loopback exec "$home/service" -pool "$2" -db "host=127.0.0.1 port=$port user=bench dbname=$db sslmode=disable"; }
   service=$COPROC_PID
-  read -r addr <&"${COPROC[0]}"
+  read -r addr <&"${COPROC[0]}" || { echo "The service on PostgreSQL does not start" >&2; exit 1; }
   pattern="^BenchmarkMoney$/^postgres$/^${1//\//$/^}$"
   (cd "$here/../../appliance" && RONBOX_BENCH_POSTGRES="$addr loopback" "$home/callers" -test.run '^$' -test.bench "$pattern" -test.benchtime "${seconds}s") |
     awk -v after="/$2" -f "$here/rows.awk" | sed 's|^postgres/|postgres/service/|'
