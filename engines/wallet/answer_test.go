@@ -40,7 +40,7 @@ func done(op record.Op, seq uint64) ledger.Outcome {
 	const at = 1_767_323_045_678_901_234 // 2026-01-02T03:04:05.678901234Z
 	r := record.Receipt{
 		TxID: record.NewTxID(at, seq, 0xbeef), Op: op, From: "alice", To: "shop:till/7_a-B", Asset: "ron", Amount: engines.AmountOf(1, 25),
-		Nonce: seq, At: at, Seq: seq, Batch: 3, Root: b3.Sum([]byte("root")), Version: record.ReceiptVersion,
+		Nonce: seq, Idem: "batch-7.retry:1_a", At: at, Seq: seq, Batch: 3, Root: b3.Sum([]byte("root")), Version: record.ReceiptVersion,
 	}
 	switch op {
 	case record.OpIssue:
@@ -53,7 +53,9 @@ func done(op record.Op, seq uint64) ledger.Outcome {
 	return ledger.Outcome{Receipt: r}
 }
 
-func refused(code record.Result) ledger.Outcome { return ledger.Outcome{Reject: &ledger.Reject{Code: code}} }
+func refused(code record.Result) ledger.Outcome {
+	return ledger.Outcome{Reject: &ledger.Reject{Code: code}}
+}
 
 // goldenBatches are an atomic batch, an independent one, and one for each reason to refuse an op, in the order of their numbers. A new reason
 // comes at the end.

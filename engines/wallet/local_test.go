@@ -1,6 +1,7 @@
 package wallet
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -145,6 +146,11 @@ func TestReplayAfterRestart(t *testing.T) {
 		return got
 	}
 	first = ask()
+	for i, key := range []string{"single", "batch", "whole"} {
+		if done := bytes.Count(first[i].Body, []byte(`"receipt_hash"`)); done == 0 || bytes.Count(first[i].Body, []byte(`"idem":"`+key+`"`)) != done {
+			t.Errorf("not every receipt names its key: %s", first[i].Body)
+		}
+	}
 	n.halt()
 	n.boot(t)
 	for i, again := range ask() {

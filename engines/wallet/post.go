@@ -206,13 +206,16 @@ func (e *Engine) begin(ctx context.Context, c *call, a *ask) {
 // errNotBegun answers those who wait when the first of them broke off, which only a bug can do.
 var errNotBegun = errors.New("wallet: the request could not be begun")
 
-// sign puts on an op who asked for it, and by which key.
+// sign puts on an op who asked for it, and by which key. The records of a batch's ops bear its key too, so that a statement says what paid.
 func (e *Engine) sign(op *ledger.Op, a *ask) {
 	op.Dedupe = ledger.DedupeKey{Scope: scopeOf(a.by), Key: a.key}
 	op.Fingerprint, op.TTL = a.print, e.live().IdempotencyTTL.D()
 	op.Principal, op.CapID = scopeOf(a.by), a.by.CapID
 	if op.Code != record.OpBatch {
 		op.Idem = a.key
+	}
+	for i := range op.Ops {
+		op.Ops[i].Idem = a.key
 	}
 }
 
