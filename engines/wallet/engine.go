@@ -73,6 +73,7 @@ type Engine struct {
 	turn      *turn
 	balances  *balances
 	receipts  *receipts
+	declared  atomic.Pointer[assetSet] // as of the last look
 	batched   room
 
 	gates      gates

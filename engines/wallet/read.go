@@ -26,7 +26,8 @@ type Account struct {
 }
 
 // Balance gives an account's balance in an asset, at most staleness_window old and at least as new as the record minSeq. An account that is
-// not known has nothing. It waits for a minSeq that the ledger has not reached yet, for the time of one call: then *BehindError.
+// not known has nothing; an asset that nobody declared is refused, as a *ledger.Reject: a slip must not read as an empty account. It waits for a
+// minSeq that the ledger has not reached yet, for the time of one call: then *BehindError.
 func (e *Engine) Balance(ctx context.Context, by engines.Actor, account, asset string, minSeq uint64) (Balance, error) {
 	if err := e.mayRead(by, account, asset); err != nil {
 		return Balance{}, err
@@ -43,6 +44,9 @@ func (e *Engine) Balance(ctx context.Context, by engines.Actor, account, asset s
 	})
 	if err == nil && view.Seq < minSeq {
 		view, err = e.awaitSeq(ctx, minSeq, view)
+	}
+	if err == nil && view.Posted.IsZero() && view.Held.IsZero() && view.Issued.IsZero() {
+		err = e.mustBeDeclared(ctx, asset)
 	}
 	if err != nil {
 		return Balance{}, fmt.Errorf("balance: %w", err)
@@ -106,21 +110,6 @@ func mayAccount(by engines.Actor, account string) error {
 	return by.Grant.Asset(asset)
 }
 
-// Assets lists what was declared, of which by's token leaves one or all.
-func (e *Engine) Assets(ctx context.Context, by engines.Actor) ([]ledger.AssetView, error) {
-	all, err := read(ctx, e.link, opAssets, e.ledger.Assets)
-	if err != nil {
-		return nil, fmt.Errorf("assets: %w", err)
-	}
-	mine := make([]ledger.AssetView, 0, len(all))
-	for _, a := range all {
-		if by.Grant.Asset(a.Asset) == nil {
-			mine = append(mine, a)
-		}
-	}
-	return mine, nil
-}
-
 // Tx gives the receipt of a record, in the bytes it was first given in. ErrNotFound if there is none, or neither party is by's to see.
 func (e *Engine) Tx(ctx context.Context, by engines.Actor, id record.TxID) ([]byte, error) {
 	out, err := e.seen(ctx, by, id)
@@ -154,7 +143,8 @@ func (e *Engine) lookup(ctx context.Context, id record.TxID) (ledger.Outcome, er
 	return read(ctx, e.link, opTx, func(ctx context.Context) (ledger.Outcome, error) { return e.ledger.Tx(ctx, id) })
 }
 
-// History gives a page of an account's statement. ledger.ErrCursor for a cursor of another statement.
+// History gives a page of an account's statement. ledger.ErrCursor for a cursor of another statement, a *ledger.Reject for an asset that nobody
+// declared.
 func (e *Engine) History(ctx context.Context, by engines.Actor, q ledger.HistoryQuery) (ledger.Page, error) {
 	if err := e.mayRead(by, q.Account, q.Asset); err != nil {
 		return ledger.Page{}, err
@@ -162,7 +152,13 @@ func (e *Engine) History(ctx context.Context, by engines.Actor, q ledger.History
 	if q.Limit < 1 || q.Limit > ledger.MaxHistory {
 		return ledger.Page{}, &FieldError{"limit", fmt.Sprintf("must be 1 to %d", ledger.MaxHistory)}
 	}
-	return read(ctx, e.link, opHistory, func(ctx context.Context) (ledger.Page, error) { return e.ledger.History(ctx, q) })
+	page, err := read(ctx, e.link, opHistory, func(ctx context.Context) (ledger.Page, error) { return e.ledger.History(ctx, q) })
+	if err == nil && len(page.Entries) == 0 || errors.Is(err, ledger.ErrCursor) {
+		if not := e.mustBeDeclared(ctx, q.Asset); not != nil {
+			return ledger.Page{}, not
+		}
+	}
+	return page, err
 }
 
 // Roots lists up to n batch headers after the batch since.

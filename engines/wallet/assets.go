@@ -1,0 +1,62 @@
+package wallet
+
+import (
+	"context"
+	"fmt"
+
+	"ronbox/engines"
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/record"
+)
+
+// assetSet are assets known to be declared, which they stay for ever. It is never changed.
+type assetSet map[string]struct{}
+
+// Assets lists what was declared, of which by's token leaves one or all.
+func (e *Engine) Assets(ctx context.Context, by engines.Actor) ([]ledger.AssetView, error) {
+	all, err := e.readAssets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	mine := make([]ledger.AssetView, 0, len(all))
+	for _, a := range all {
+		if by.Grant.Asset(a.Asset) == nil {
+			mine = append(mine, a)
+		}
+	}
+	return mine, nil
+}
+
+func (e *Engine) readAssets(ctx context.Context) ([]ledger.AssetView, error) {
+	all, err := read(ctx, e.link, opAssets, e.ledger.Assets)
+	if err != nil {
+		return nil, fmt.Errorf("assets: %w", err)
+	}
+	return all, nil
+}
+
+// mustBeDeclared refuses an asset that nobody declared, as the ledger would refuse to move it. What is found is remembered, what is not is
+// looked for each time.
+func (e *Engine) mustBeDeclared(ctx context.Context, asset string) error {
+	if known := e.declared.Load(); known != nil && known.has(asset) {
+		return nil
+	}
+	all, err := e.readAssets(ctx)
+	if err != nil {
+		return err
+	}
+	known := make(assetSet, len(all))
+	for _, a := range all {
+		known[a.Asset] = struct{}{}
+	}
+	e.declared.Store(&known) // an older list may take the place of a newer one: that costs another look
+	if !known.has(asset) {
+		return &ledger.Reject{Code: record.AssetUnknown}
+	}
+	return nil
+}
+
+func (s assetSet) has(asset string) bool {
+	_, ok := s[asset]
+	return ok
+}
