@@ -8,12 +8,13 @@ BENCH    ?= .
 SEEDS    ?= 10000
 SIMOPS   ?= 1000
 KILLS    ?= 1000
+COVER    ?= 90
 SECONDS  ?= 300
 SEED     ?=
 LDFLAGS  := -s -w
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check fmt vet staticcheck tidy lockdebug fuzz laws bench sim kill load soak peers golden clean
+.PHONY: help build run test check fmt vet staticcheck tidy lockdebug cover fuzz laws bench sim kill load soak peers golden clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +48,10 @@ lockdebug:
 	$(GO) vet -tags flowdebug ./appliance/flow
 	$(GO) test -tags flowdebug ./appliance/flow ./store ./engines/...
 
+cover: ## the tests of what guards money reach COVER (90) % of its statements
+	@set -o pipefail; $(GO) test -cover ./engines/ledger ./engines/ledger/idem ./engines/ledger/record ./engines/wallet | tee /dev/stderr | \
+	  awk -v least=$(COVER) '/coverage:/ {sub(/.*coverage: /, ""); if ($$1+0 < least) low=1} END {exit low}'
+
 fuzz: ## fuzz every target for FUZZTIME (10s)
 	@set -e; grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u | while read -r d; do \
 	  grep -rhoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' $$d/*_test.go | sed 's/func //' | while read -r f; do \
@@ -69,8 +74,8 @@ kill: ## kill a node KILLS (1000) times while it commits versions and payments
 load: ## pay at saturation for SECONDS (300), one request in a hundred twice, and hold receipts, balances and records against it; SEED repeats one
 	LOAD_SECONDS=$(SECONDS) LOAD_SEED=$(SEED) $(GO) test ./appliance -run '^TestLoadWithDuplicates$$' -count=1 -timeout 6h -v
 
-soak: ## a mixed load with restarts for SECONDS (300; a day is 86400): memory, goroutines and open files must not grow
-	SOAK_SECONDS=$(SECONDS) $(GO) test ./appliance -run '^TestSoak$$' -count=1 -timeout 48h -v
+soak: ## a mixed load with restarts for SECONDS (300; a day is 86400): memory, goroutines and open files must not grow; SEED repeats one
+	SOAK_SECONDS=$(SECONDS) SOAK_SEED=$(SEED) $(GO) test ./appliance -run '^TestSoak$$' -count=1 -timeout 48h -v
 
 peers: ## measure the wallet beside PostgreSQL (Debian's package) on this machine
 	testdata/bench/wallet.sh
