@@ -30,17 +30,23 @@ type fakeBank struct {
 	deny     func(wire.Batch) error
 	draw     func(n int) int
 	thief    string // an account that somebody else spends from now and then
+	blind    bool   // statements may not be read
+	since    int64  // when its first record is made
 	requests int
 }
 
 var errKilled = errors.New("killed")
 
 func newFakeBank(draw func(int) int) *fakeBank {
-	return &fakeBank{balance: map[string]int{}, nonces: map[string]uint64{}, answers: map[string]string{}, results: map[string]wire.BatchAnswer{}, draw: draw}
+	return &fakeBank{balance: map[string]int{}, nonces: map[string]uint64{}, answers: map[string]string{}, results: map[string]wire.BatchAnswer{}, draw: draw,
+		since: now().UnixMilli() * 1e6}
 }
 
 // History gives the whole log for any account, a page of 3 at a time, the newest first.
 func (f *fakeBank) History(_ context.Context, q client.HistoryQuery) (out wire.History, _ error) {
+	if f.blind {
+		return out, &wire.Problem{Status: http.StatusForbidden}
+	}
 	at := len(f.log)
 	if q.Cursor != "" {
 		_, _ = fmt.Sscan(q.Cursor, &at)
@@ -107,7 +113,7 @@ func (f *fakeBank) apply(key string, b wire.Batch) (client.BatchPosted, error) {
 	raw, _ := json.Marshal(b, json.Deterministic(true))
 	if was, known := f.answers[key]; known {
 		if was != string(raw) {
-			return client.BatchPosted{}, &wire.Problem{Status: 422, Code: "IDEMPOTENCY_CONFLICT", Reason: "idem_conflict"}
+			return client.BatchPosted{}, &wire.Problem{Status: 422, Code: codeIdem, Reason: "idem_conflict"}
 		}
 		return client.BatchPosted{Answer: f.results[key], Replayed: true}, nil
 	}
@@ -124,7 +130,7 @@ func (f *fakeBank) apply(key string, b wire.Batch) (client.BatchPosted, error) {
 		if code != "" {
 			r.Status, r.Error = http.StatusConflict, &wire.BatchError{Code: code, Reason: strings.ToLower(code)}
 		} else {
-			r.Receipt = f.post(op)
+			r.Receipt = f.post(op, key)
 			accepted = true
 		}
 		answer.Results = append(answer.Results, r)
@@ -147,7 +153,7 @@ func (f *fakeBank) refuse(op wire.BatchOp) string {
 	return ""
 }
 
-func (f *fakeBank) post(op wire.BatchOp) (receipt []byte) {
+func (f *fakeBank) post(op wire.BatchOp, key string) (receipt []byte) {
 	var n int
 	_, _ = fmt.Sscan(op.AmountMinor, &n)
 	f.balance[op.From] -= n
@@ -155,9 +161,10 @@ func (f *fakeBank) post(op wire.BatchOp) (receipt []byte) {
 	f.nonces[op.From]++
 	f.memos = append(f.memos, op.Memo)
 	seq := uint64(len(f.log) + 1)
+	at := f.since + int64(seq)*1e6
 	r := record.Receipt{
-		TxID: record.NewTxID(int64(seq)*1e6, seq, 0), Op: record.OpTransfer, From: op.From, To: op.To, Asset: op.Asset, Amount: engines.AmountOf(0, uint64(n)),
-		Nonce: op.Nonce, At: int64(seq) * 1e6, Seq: seq, Batch: seq, Root: b3.Sum([]byte(fmt.Sprint(f.name, seq))), Version: 1,
+		TxID: record.NewTxID(at, seq, 0), Op: record.OpTransfer, From: op.From, To: op.To, Asset: op.Asset, Amount: engines.AmountOf(0, uint64(n)),
+		Nonce: op.Nonce, Idem: key, At: at, Seq: seq, Batch: seq, Root: b3.Sum([]byte(fmt.Sprint(f.name, seq))), Version: 1,
 	}
 	f.roots = append(f.roots, r.Root.String())
 	f.log = append(f.log, wire.HistoryEntry{Receipt: r.AppendJSON(nil), Memo: op.Memo})
@@ -177,7 +184,7 @@ func (f *fakeBank) atomic(b wire.Batch) *wire.Problem {
 		if code := try.refuse(op); code != "" {
 			return &wire.Problem{Status: http.StatusConflict, Code: code, Reason: strings.ToLower(code), Details: map[string]any{"index": float64(i)}}
 		}
-		try.post(op)
+		try.post(op, "")
 	}
 	return nil
 }

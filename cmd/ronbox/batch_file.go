@@ -52,7 +52,10 @@ func parseBatch(name string, r io.Reader) ([]batchRow, error) {
 	if len(rows) == 0 {
 		return nil, failed(exitFailed, "empty", "did what wrote it fail?", "%s: no operation", name)
 	}
-	return rows, checkNonces(name, rows)
+	if err := checkNonces(name, rows); err != nil {
+		return nil, err
+	}
+	return rows, identify(rows)
 }
 
 var errTooManyRows = failed(exitFailed, "hard_limit", "split the file", "more than %d operations", maxBatchRows)

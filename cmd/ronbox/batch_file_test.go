@@ -70,11 +70,7 @@ func TestBatchFormsAreOne(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := inputDigest(rows)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sums = append(sums, d.String())
+		sums = append(sums, inputDigest(rows))
 	}
 	if sums[0] != sums[1] {
 		t.Errorf("%v", sums)
@@ -82,46 +78,46 @@ func TestBatchFormsAreOne(t *testing.T) {
 }
 
 func TestBatchStateFiles(t *testing.T) {
-	plan := batchPlan{Version: 1, Input: "b3:x", Mode: modeIndependent, Rows: 2}
+	plan := batchPlan{Version: stateVersion, Input: "b3:x", Mode: modeIndependent, Rows: 2}
 	path := filepath.Join(t.TempDir(), "s")
-	s, steps, err := openBatchState(path, plan)
+	s, steps, err := openBatchState(path, plan, nil)
 	if err != nil || len(steps) != 0 {
 		t.Fatalf("%v, %v", steps, err)
 	}
-	if _, _, err := openBatchState(path, plan); judge(err).code != exitLocked {
+	if _, _, err := openBatchState(path, plan, nil); judge(err).code != exitLocked {
 		t.Errorf("a second run: %v", err)
 	}
 	if err := s.write(batchStep{No: 0, Rows: []span{{0, 1}}}); err != nil {
 		t.Fatal(err)
 	}
 	s.close()
-	s, steps, err = openBatchState(path, plan)
+	s, steps, err = openBatchState(path, plan, nil)
 	if err != nil || len(steps) != 1 || steps[0].Rows[0] != (span{0, 1}) {
 		t.Fatalf("%v, %v", steps, err)
 	}
 	s.close()
 	other := plan
 	other.Input = "b3:y"
-	if _, _, err := openBatchState(path, other); judge(err).reason != "other_batch" {
+	if _, _, err := openBatchState(path, other, nil); judge(err).reason != "other_batch" {
 		t.Errorf("another file: %v", err)
 	}
 	for _, text := range []string{"precious", "op,from\na,b", "{\"a\":1}\nand more"} { // somebody's own file
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, _, err := openBatchState(path, plan)
+		_, _, err := openBatchState(path, plan, nil)
 		if is, _ := os.ReadFile(path); judge(err).reason != "malformed" || string(is) != text {
 			t.Errorf("%q became %q: %v", text, is, err)
 		}
 	}
-	if _, _, err := openBatchState(os.DevNull, plan); judge(err).reason != "malformed" {
+	if _, _, err := openBatchState(os.DevNull, plan, nil); judge(err).reason != "malformed" {
 		t.Errorf("no file: %v", err)
 	}
-	for name, text := range map[string]string{"no plan": "{}\n", "text": "hello\n", "a step that is none": `{"ronbox_batch":1,"input":"b3:x","mode":"independent","rows":2}` + "\n{\"x\":1}\n"} {
+	for name, text := range map[string]string{"no plan": "{}\n", "text": "hello\n", "a step that is none": `{"ronbox_batch":2,"run":"","input":"b3:x","mode":"independent","rows":2}` + "\n{\"x\":1}\n"} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := openBatchState(path, plan); err == nil {
+		if _, _, err := openBatchState(path, plan, nil); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
@@ -141,13 +137,13 @@ func TestBatchStateFiles(t *testing.T) {
 // A state that is taken away while its batch runs ends the run before anything more is sent: a second run would begin
 // from nothing.
 func TestBatchStateTakenAway(t *testing.T) {
-	plan := batchPlan{Version: 1, Input: "b3:x", Mode: modeIndependent, Rows: 2}
+	plan := batchPlan{Version: stateVersion, Input: "b3:x", Mode: modeIndependent, Rows: 2}
 	for name, take := range map[string]func(path string) error{
 		"removed":  os.Remove,
 		"replaced": func(path string) error { return replaceFile(path, []byte("x"), 0o600) },
 	} {
 		path := filepath.Join(t.TempDir(), "s")
-		s, _, err := openBatchState(path, plan)
+		s, _, err := openBatchState(path, plan, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +160,7 @@ func TestBatchStateTakenAway(t *testing.T) {
 // A state that cannot be written ends the run, and nobody is told to name another: that would pay again.
 func TestBatchStateNotWritten(t *testing.T) {
 	full := func() error { return &os.PathError{Op: "write", Path: "s", Err: syscall.ENOSPC} }
-	s, _, err := openBatchState(filepath.Join(t.TempDir(), "s"), batchPlan{Version: 1})
+	s, _, err := openBatchState(filepath.Join(t.TempDir(), "s"), batchPlan{Version: stateVersion}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,11 +190,12 @@ func FuzzBatchFile(f *testing.F) {
 // A state with any lines behind its plan is refused, or leads to rows that there are, each of them waiting at most once.
 func FuzzBatchState(f *testing.F) {
 	f.Add(`{"no":0,"rows":[[0,3]],"nonces":{"alice":7}}` + "\n" + `{"no":0,"settled":true,"refused":[{"row":1}],"again":[[2,2]]}` + "\n" + `{"no":1,"reopened":[[1,1]]}`)
+	f.Add(`{"no":0,"before":[[0,1]]}` + "\n" + `{"no":0,"rows":[[2,3]]}` + "\n" + `{"no":0,"before":[[2,3]]}`)
 	f.Add(`{"no":0,"reopened":[[0,0]]}`) // a row that waits anyhow
 	f.Add(`{"no":0,"rows":[[3,9]]}` + "\n" + `{"no":0,"settled":true}`)
 	f.Add(`{"no":0,"rows":[[0,3]]}` + "\n" + `{"no":0,"settled":true,"refused":[{"row":1},{"row":1}]}`)
 	f.Add(`{"no":0,"rows":[[0,3]]}` + "\n" + `{"no":0,"settled":true,"refused":[{"row":1}],"again":[[1,1]]}`)
-	plan := batchPlan{Version: 1, Mode: modeIndependent, Rows: 4}
+	plan := batchPlan{Version: stateVersion, Mode: modeIndependent, Rows: 4}
 	first, err := encode(plan)
 	if err != nil {
 		f.Fatal(err)
@@ -208,7 +205,7 @@ func FuzzBatchState(f *testing.F) {
 		for line := range strings.Lines(text) {
 			lines = append(lines, []byte(line))
 		}
-		steps, err := parseState("s", lines, plan)
+		_, steps, err := parseState("s", lines, plan, nil)
 		if err != nil {
 			return
 		}

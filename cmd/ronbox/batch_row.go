@@ -20,6 +20,7 @@ type batchRow struct {
 	op    wire.BatchOp
 	payer string // "" for what takes no nonce
 	auto  bool   // the nonce is left to the verb
+	id    rowID  // see identify
 }
 
 // fieldError is the fault of one member of one line.

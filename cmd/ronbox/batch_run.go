@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
-	"github.com/go-json-experiment/json"
-
-	"ronbox/appliance/b3"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire"
 )
@@ -39,11 +37,12 @@ type batchRun struct {
 	repeater
 	node  batchNode
 	state *batchState
-	input b3.Digest
+	owner string // begins the key of every request of a run of this name
 	mode  string
 	rows  []batchRow
 	most  int // rows of a request
 	done  func(settled, total int)
+	now   func() time.Time
 
 	no      int               // of the next request
 	pending []int             // rows not settled, in order
@@ -51,6 +50,7 @@ type batchRun struct {
 	width   map[string]int    // rows of a payer that go into a request, after a refusal; 0 is no bound
 	mark    ledgerMark        // the newest record that is known
 	stalls  int
+	blind   bool // some statement may not be read, which was told
 	out     batchDoc
 }
 
@@ -60,21 +60,9 @@ type batchDoc struct {
 	Accepted int            `json:"accepted"`
 	Refused  []batchRefusal `json:"refused"`
 	Requests int            `json:"requests"`
-	Resumed  bool           `json:"resumed"` // an earlier run had begun
+	Before   int            `json:"done_before"` // of those accepted: by a run of which no state told
+	Resumed  bool           `json:"resumed"`     // an earlier run had begun
 	State    string         `json:"state,omitzero"`
-}
-
-// inputDigest is the identity of a file: its operations in order, however they are written down.
-func inputDigest(rows []batchRow) (b3.Digest, error) {
-	h := b3.New()
-	for i := range rows {
-		raw, err := json.Marshal(rows[i].op, json.Deterministic(true))
-		if err != nil {
-			return b3.Digest{}, err
-		}
-		_, _ = h.Write(append(raw, '\n'))
-	}
-	return h.Sum32(), nil
 }
 
 // begin takes all rows as not done, and then what steps tell of an earlier run. It gives the request of it that was
@@ -93,8 +81,13 @@ func (b *batchRun) begin(steps []batchStep) (*batchStep, error) {
 			b.mark = *s.Ledger
 		}
 		switch {
+		case s.Plan != nil:
 		case s.Reopened != nil && open == nil:
 			if err := b.reopen(s.Reopened); err != nil {
+				return nil, err
+			}
+		case s.Before != nil && open == nil:
+			if err := b.doneBefore(s.Before); err != nil {
 				return nil, err
 			}
 		case s.No != b.no || s.Settled == (open == nil):
@@ -154,6 +147,11 @@ func (b *batchRun) run(ctx context.Context, open *batchStep) error {
 	if err := b.locate(ctx); err != nil {
 		return err
 	}
+	if !b.out.Resumed {
+		if _, err := b.lookBack(ctx); err != nil {
+			return err
+		}
+	}
 	for len(b.pending) > 0 {
 		b.done(len(b.rows)-len(b.pending), len(b.rows))
 		step, sent := open, open != nil
@@ -176,6 +174,11 @@ func (b *batchRun) run(ctx context.Context, open *batchStep) error {
 		before := len(b.pending)
 		if err := b.settle(step, end); err != nil {
 			return err
+		}
+		if end.known != nil {
+			if err := b.knownBefore(ctx, step, end.known); err != nil {
+				return err
+			}
 		}
 		if b.stalls++; len(b.pending) < before {
 			b.stalls = 0

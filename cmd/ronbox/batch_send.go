@@ -2,14 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
 
-	"github.com/go-json-experiment/json"
-
-	"ronbox/appliance/b3"
 	"ronbox/engines/ledger/record"
 	"ronbox/httpapi/client"
 	"ronbox/httpapi/wire"
@@ -22,10 +18,7 @@ func (b *batchRun) send(ctx context.Context, step *batchStep, sent bool) (*batch
 	if err != nil {
 		return nil, err
 	}
-	key, err := b.key(step.No, ops)
-	if err != nil {
-		return nil, err
-	}
+	key := b.key(rows)
 	var got client.BatchPosted
 	lost := sent
 	err = b.repeat(ctx, fmt.Sprintf("request %d", step.No), func() (err error) {
@@ -33,6 +26,9 @@ func (b *batchRun) send(ctx context.Context, step *batchStep, sent bool) (*batch
 		lost = lost || unknownOutcome(err)
 		return err
 	})
+	if isCode(err, codeIdem) {
+		return &batchStep{No: step.No, Settled: true, Again: step.Rows, Ledger: b.marked(), known: err}, nil
+	}
 	end, refused := b.refusedWhole(step, rows, err)
 	if err != nil && !refused {
 		if p, at, named := opOf(err, rows); named {
@@ -58,19 +54,6 @@ func (b *batchRun) send(ctx context.Context, step *batchStep, sent bool) (*batch
 	}
 	end.Ledger = b.marked()
 	return end, nil
-}
-
-// key names a request by what stands in it and by its place, so that the same run gives the same keys.
-func (b *batchRun) key(no int, ops []wire.BatchOp) (string, error) {
-	raw, err := json.Marshal(wire.Batch{Mode: b.mode, Ops: ops}, json.Deterministic(true))
-	if err != nil {
-		return "", err
-	}
-	h := b3.New()
-	_, _ = fmt.Fprintf(h, "ronbox wallet batch v1\n%s\n%d\n", b.input, no)
-	_, _ = h.Write(raw)
-	sum := h.Sum32()
-	return "batch-" + hex.EncodeToString(sum[:20]), nil
 }
 
 // judge sorts the answer's results.

@@ -19,6 +19,7 @@ import (
 // batchPlan is the first line of a state file: what it is the state of.
 type batchPlan struct {
 	Version int    `json:"ronbox_batch"`
+	Name    string `json:"run"`   // of --run
 	Input   string `json:"input"` // hash of the operations
 	Mode    string `json:"mode"`
 	Rows    int    `json:"rows"`
@@ -27,14 +28,18 @@ type batchPlan struct {
 // batchStep is each further line: a request that is about to be sent, or what became of one. Every line is on disk
 // before what follows from it is done, so that a run that is killed goes on with the same requests.
 type batchStep struct {
+	Plan     *batchPlan        `json:"plan,omitzero"`      // alone: what is sent from here on, rows having been added
 	No       int               `json:"no"`                 // of the request, from 0 on
 	Rows     []span            `json:"rows,omitempty"`     // about to be sent: its rows
 	Nonces   map[string]uint64 `json:"nonces,omitempty"`   // and the first nonce of each payer that leaves it to the verb
 	Reopened []span            `json:"reopened,omitempty"` // instead of all this: rows refused before that are to be tried again
+	Before   []span            `json:"before,omitempty"`   // or rows that a run has done of which this file did not tell
 	Settled  bool              `json:"settled,omitzero"`   // what became of it
 	Ledger   *ledgerMark       `json:"ledger,omitzero"`    // the newest record that was known then
 	Refused  []batchRefusal    `json:"refused,omitempty"`
 	Again    []span            `json:"again,omitempty"` // rows whose nonce a refusal before them has made wrong
+
+	known error // the node did this request before with other nonces
 }
 
 // span is rows from one index to another, both included.
@@ -55,17 +60,19 @@ type batchState struct {
 	sync func() error
 }
 
+const stateVersion = 2
+
 const maxStateLine = 16 << 20 // a request's refusals
 
 // openBatchState opens or makes the state at path and gives the steps that are in it. It holds the file until close, so
 // that no two runs send one file.
-func openBatchState(path string, plan batchPlan) (*batchState, []batchStep, error) {
+func openBatchState(path string, plan batchPlan, rows []batchRow) (*batchState, []batchStep, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, nil, err
 	}
 	s := &batchState{f, path, f.Sync}
-	steps, err := s.open(plan)
+	steps, err := s.open(plan, rows)
 	if err != nil {
 		_ = f.Close() // nothing was written that matters
 		return nil, nil, err
@@ -73,7 +80,7 @@ func openBatchState(path string, plan batchPlan) (*batchState, []batchStep, erro
 	return s, steps, nil
 }
 
-func (s *batchState) open(plan batchPlan) ([]batchStep, error) {
+func (s *batchState) open(plan batchPlan, rows []batchRow) ([]batchStep, error) {
 	if err := unix.Flock(int(s.f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return nil, failed(exitLocked, "locked", "wait for it to end", "another process sends the batch of %s: %w", s.path, err)
 	}
@@ -92,8 +99,9 @@ func (s *batchState) open(plan batchPlan) ([]batchStep, error) {
 		return nil, notAState(s.path)
 	}
 	var steps []batchStep
+	var was batchPlan
 	if len(lines) > 0 {
-		if steps, err = parseState(s.path, lines, plan); isOtherBatch(err) && nothingDone(steps) {
+		if was, steps, err = parseState(s.path, lines, plan, rows); isOtherBatch(err) && nothingDone(steps) {
 			lines, steps, whole = nil, nil, 0
 		} else if err != nil {
 			return nil, err
@@ -108,7 +116,10 @@ func (s *batchState) open(plan batchPlan) ([]batchStep, error) {
 	if len(lines) == 0 {
 		return nil, errors.Join(s.append(first), syncDir(s.path))
 	}
-	return steps, nil
+	if was != plan {
+		err = s.write(batchStep{Plan: &plan})
+	}
+	return steps, err
 }
 
 // there wants the state to be a file, and still the one at its path: of one that was taken away a second run would know
@@ -122,7 +133,7 @@ func (s *batchState) there() error {
 		return failed(exitFailed, "malformed", "name a file: it must outlive a kill", "%s is no regular file and keeps no state", s.path)
 	}
 	if at, err := os.Stat(s.path); err != nil || !os.SameFile(mine, at) {
-		return failed(exitFailed, "state_gone", "put it back if you can; what was done until here stands in `ronbox wallet history`",
+		return failed(exitFailed, "state_gone", "put it back if you can, then run the same command again: without it what was done is looked for on the node",
 			"%s was taken away or replaced while its batch is sent", s.path)
 	}
 	return nil
@@ -156,32 +167,45 @@ var errNoState = errors.New("not the state of a batch")
 
 func notAState(path string) error {
 	return failed(exitFailed, "malformed",
-		"if it was the state, put back a copy of it; if it never was, name another with --state: with a new one every row is done, also what was done before",
+		"if it was the state, put back a copy of it; without one, or if it never was, name another with --state: rows that were done are looked for on the node",
 		"%s: %w", path, errNoState)
 }
 
 // damagedState is a state that began well. What it told of is lost to this verb, but not to the node.
 func damagedState(path string, err error) error {
-	return failed(exitFailed, "malformed", "put back a copy of it; without one, leave out of the file what `ronbox wallet history` shows as done, and name another --state",
+	return failed(exitFailed, "malformed", "put back a copy of it; without one, name another with --state: rows that were done are looked for on the node",
 		"%s is damaged: %w", path, err)
 }
 
-func parseState(path string, lines [][]byte, plan batchPlan) ([]batchStep, error) {
-	var was batchPlan
+// parseState reads the lines of the state at path, and wants them to be of plan's rows, or of those that it began with.
+func parseState(path string, lines [][]byte, plan batchPlan, rows []batchRow) (was batchPlan, steps []batchStep, err error) {
 	if err := json.Unmarshal(lines[0], &was, json.RejectUnknownMembers(true)); err != nil || was.Version != plan.Version {
-		return nil, notAState(path)
+		return was, nil, notAState(path)
 	}
-	steps := make([]batchStep, len(lines)-1)
+	steps = make([]batchStep, len(lines)-1)
 	for i, line := range lines[1:] {
 		if err := json.Unmarshal(bytes.TrimSpace(line), &steps[i], json.RejectUnknownMembers(true)); err != nil {
-			return nil, damagedState(path, fmt.Errorf("line %d: %w", i+2, errNoState))
+			return was, nil, damagedState(path, fmt.Errorf("line %d: %w", i+2, errNoState))
+		}
+		if steps[i].Plan != nil {
+			was = *steps[i].Plan
 		}
 	}
-	if was != plan {
-		return steps, failed(exitFailed, otherBatch, "name another file with --state; what was done of the batch before stays done, and is done once more if it stands here too",
-			"%s is the state of other operations, or of another --atomic", path)
+	if was != plan && !was.grown(plan, rows) {
+		return was, steps, failed(exitFailed, otherBatch,
+			"put the file back as it was and add rows at its end only; or name another file with --state: rows that say what they said when they were done are found and not done again, any other row is done",
+			"%s is the state of other operations, of another --run or of another --atomic", path)
 	}
-	return steps, nil
+	return was, steps, nil
+}
+
+// grown tells that now's rows are those of the plan and others behind them.
+func (p batchPlan) grown(now batchPlan, rows []batchRow) bool {
+	if p.Rows > len(rows) || p.Mode != modeIndependent {
+		return false
+	}
+	now.Rows, now.Input = p.Rows, inputDigest(rows[:p.Rows])
+	return p == now
 }
 
 const otherBatch = "other_batch"
@@ -193,6 +217,9 @@ func nothingDone(steps []batchStep) bool {
 	left := 0
 	for i := range steps {
 		s := &steps[i]
+		if s.Before != nil {
+			return false
+		}
 		if !s.Settled {
 			left += count(s.Rows)
 			continue
@@ -232,7 +259,7 @@ func (s *batchState) append(raw []byte) error {
 		err = s.sync()
 	}
 	if err != nil {
-		return failed(judge(err).code, "state_not_written", "make room for it or mend what is named, then run the same command again; another --state would do again what was done",
+		return failed(judge(err).code, "state_not_written", "make room for it or mend what is named, then run the same command again",
 			"what was done cannot be kept: %w", err)
 	}
 	return nil

@@ -19,12 +19,8 @@ import (
 
 // runFake runs a batch once, as the verb does.
 func runFake(t *rapid.T, f *fakeBank, rows []batchRow, state, mode string, most int) (*batchRun, error) {
-	b := &batchRun{repeater: impatient(), node: f, rows: rows, mode: mode, most: most, done: func(int, int) {}}
-	var err error
-	if b.input, err = inputDigest(rows); err != nil {
-		t.Fatal(err)
-	}
-	s, steps, err := openBatchState(state, batchPlan{Version: 1, Input: b.input.String(), Mode: mode, Rows: len(rows)})
+	b := &batchRun{repeater: impatient(), node: f, rows: rows, owner: ownerOf(""), mode: mode, most: most, done: func(int, int) {}, now: now}
+	s, steps, err := openBatchState(state, batchPlan{Version: stateVersion, Input: inputDigest(rows), Mode: mode, Rows: len(rows)}, rows)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,6 +92,9 @@ func drawRows(t *rapid.T, f *fakeBank) []batchRow {
 			t.Fatal(err)
 		}
 		rows = append(rows, row)
+	}
+	if err := identify(rows); err != nil {
+		t.Fatal(err)
 	}
 	return rows
 }
@@ -261,7 +260,7 @@ func TestBatchOfAnotherLedger(t *testing.T) {
 		if err := run(there); err == nil || judge(err).reason != "other_ledger" {
 			t.Errorf("on another node: %v", err)
 		}
-		there.post(wire.BatchOp{Op: wire.OpTransfer, From: "a", To: "b", Asset: "ron", AmountMinor: "1", Nonce: 1})
+		there.post(wire.BatchOp{Op: wire.OpTransfer, From: "a", To: "b", Asset: "ron", AmountMinor: "1", Nonce: 1}, "")
 	}
 }
 
@@ -281,7 +280,10 @@ func TestBatchOfABrokeAccount(t *testing.T) {
 		}
 		rows = append(rows, row)
 	}
-	b := &batchRun{repeater: impatient(), node: f, rows: rows, mode: modeIndependent, most: 100, done: func(int, int) {}}
+	b := &batchRun{repeater: impatient(), node: f, rows: rows, mode: modeIndependent, most: 100, done: func(int, int) {}, now: now}
+	if err := identify(rows); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := b.begin(nil); err != nil {
 		t.Fatal(err)
 	}

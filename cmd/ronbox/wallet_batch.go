@@ -3,10 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 
+	"ronbox/engines/ledger/record"
 	"ronbox/httpapi/client"
 )
 
@@ -16,6 +16,7 @@ type batchFlags struct {
 	retry  bool
 	chunk  int
 	state  string
+	run    string
 }
 
 func (a *app) walletBatchCmd() *cobra.Command {
@@ -30,13 +31,21 @@ release. The whole file is checked before anything is sent.
 
 Where nonces are left out the verb chooses them, and keeps what it chose and what was done
 in FILE.state (or --state): run again after a crash, a kill or a lost connection, it goes
-on where it ended and does nothing twice. Done once, a file is done: to pay it another
-time name another state.
+on where it ended and does nothing twice. Rows may be added at the end of the file. Done
+once, a file is done: to do it another time name that run with --run.
+
+Without its state (lost, another directory, another machine) a row is known by what it
+says, its place among the rows that say the same, and --run: rows that the statements show
+as done in the last 32 days are not done again. What is found of the last day is gone on
+with, what is older is told and nothing is sent. An edited row is another row. A token that
+may not read the statements leaves the node's keys, kept for a day, to find the same
+requests.
 
 Operations of one account are done in order; one that is refused is told and keeps none
 of the others back, unless --atomic makes all or none of up to 4096. Exit 1: some were
 refused; --retry-refused tries those again, and only those.`,
 		Example: `  ronbox wallet batch salaries.csv
+  ronbox wallet batch salaries.csv --run 2026-12
   ronbox wallet batch salaries.csv --atomic --json
   generate | ronbox wallet batch - --state salaries.state`,
 		Args: exactly(1, "one file"),
@@ -45,7 +54,8 @@ refused; --retry-refused tries those again, and only those.`,
 	fl.BoolVar(&f.atomic, "atomic", false, "all operations or none")
 	fl.BoolVar(&f.retry, "retry-refused", false, "try again what an earlier run was refused")
 	fl.IntVar(&f.chunk, "chunk", 1000, "at most this many operations a request, 1 to 4096")
-	fl.StringVar(&f.state, "state", "", "`file` that keeps what was done (default FILE.state)")
+	fl.StringVar(&f.state, "state", "", "`file` that keeps what was done (default FILE.state, with --run FILE.NAME.state; none for stdin)")
+	fl.StringVar(&f.run, "run", "", "`name` of this run: under another name the same rows are done once more")
 	cmd.RunE = a.online(func(ctx context.Context, c *client.Client, args []string) error {
 		return a.walletBatch(ctx, c, args[0], f)
 	})
@@ -56,28 +66,27 @@ func (a *app) walletBatch(ctx context.Context, node batchNode, file string, f ba
 	if f.chunk < 1 || f.chunk > maxChunkOps {
 		return usage("--chunk %d: want 1 to %d", f.chunk, maxChunkOps)
 	}
+	if f.run != "" {
+		if err := record.CheckIdem(f.run); err != nil {
+			return usage("--run %q: %w", f.run, err)
+		}
+	}
 	rows, err := a.readBatch(file)
 	if err != nil {
 		return err
 	}
-	b := &batchRun{repeater: a.repeater(), node: node, rows: rows, mode: modeIndependent, most: f.chunk}
+	b := &batchRun{repeater: a.repeater(), node: node, rows: rows, owner: ownerOf(f.run), mode: modeIndependent, most: f.chunk, now: a.now}
 	if f.atomic {
 		b.mode, b.most = modeAtomic, maxChunkOps
 		if err := oneRequest(rows); err != nil {
 			return err
 		}
 	}
-	if b.input, err = inputDigest(rows); err != nil {
-		return err
-	}
-	state, err := statePath(file, f.state, rows)
-	if err != nil {
-		return err
-	}
 	var steps []batchStep
+	state := statePath(file, &f)
 	if state != "" {
-		plan := batchPlan{Version: 1, Input: b.input.String(), Mode: b.mode, Rows: len(rows)}
-		if b.state, steps, err = openBatchState(state, plan); err != nil {
+		plan := batchPlan{Version: stateVersion, Name: f.run, Input: inputDigest(rows), Mode: b.mode, Rows: len(rows)}
+		if b.state, steps, err = openBatchState(state, plan, rows); err != nil {
 			return err
 		}
 		defer b.state.close()
@@ -108,17 +117,15 @@ func oneRequest(rows []batchRow) error {
 	return nil
 }
 
-// statePath is where the state is kept, "" for nowhere: given nonces guard themselves.
-func statePath(file, state string, rows []batchRow) (string, error) {
+// statePath is where the state is kept, "" for nowhere.
+func statePath(file string, f *batchFlags) string {
 	switch {
-	case state != "":
-		return state, nil
-	case file != "-":
-		return file + ".state", nil
-	case slices.ContainsFunc(rows, func(r batchRow) bool { return r.auto }):
-		return "", usage("stdin leaves nonces to the verb: name the file that keeps them with --state, so that a second run pays nothing twice")
+	case f.state != "" || file == "-":
+		return f.state
+	case f.run != "":
+		return file + "." + f.run + ".state"
 	}
-	return "", nil
+	return file + ".state"
 }
 
 func (a *app) runBatch(ctx context.Context, b *batchRun, open *batchStep) error {
@@ -152,6 +159,9 @@ const mostRefused = 20
 
 func batchTable(t table, d batchDoc) {
 	t.row("accepted", fmt.Sprintf("%d of %d", d.Accepted, d.Rows))
+	if d.Before > 0 {
+		t.row("of them", fmt.Sprintf("%d done before, see `ronbox wallet history`", d.Before))
+	}
 	t.row("refused", len(d.Refused))
 	t.row("requests", d.Requests)
 	if d.State != "" {

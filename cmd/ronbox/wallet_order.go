@@ -23,6 +23,9 @@ const maxRenewed = 5
 // codeNonce is what the wallet says when a nonce is used up, or one before it is not.
 const codeNonce = "NONCE_CONFLICT"
 
+// codeIdem is what it says when a key was used for another request.
+const codeIdem = "IDEMPOTENCY_CONFLICT"
+
 // sendFlags are the flags of every verb that changes something.
 type sendFlags struct {
 	key        string
@@ -222,7 +225,7 @@ func explained(err error, key string, lost bool) error {
 	switch p, refused := errors.AsType[*wire.Problem](err); {
 	case lost:
 		f.next = "whether it was done is not known: the same command with --key " + key + " does it if it was not, and shows its receipt if it was"
-	case refused && p.Code == "IDEMPOTENCY_CONFLICT":
+	case refused && p.Code == codeIdem:
 		f.next = "the key was used for another request, see `ronbox wallet history`: repeat that one as it was, its --nonce too; what is new takes a new key"
 	case refused && p.Code == codeNonce:
 		f.next = "`ronbox wallet seq` shows the next nonce, which is taken where --nonce and --key are left out; `ronbox wallet history` shows what has used this one"

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"ronbox/httpapi/wire"
+)
+
+const (
+	lookBackFor  = 32 * 24 * time.Hour // longer than a month: a file of every month is told to name its runs
+	lookBackMost = 1_000_000           // entries of one statement
+	goOnFor      = 24 * time.Hour      // as long as the node keeps keys, as a rule
+)
+
+// statement names the entries of one account in one asset.
+type statement struct{ account, asset string }
+
+// saying is what an operation says as far as its posting shows it.
+type saying struct {
+	op, from, to, amount, memo string
+	nonce                      uint64 // 0 where the verb chooses it
+}
+
+func (p *posting) says() saying {
+	return saying{p.Op.String(), p.From, p.To, p.Amount.String(), p.memo, p.Nonce}
+}
+
+// tally is the rows that say the same, as far as they wait, and how many of them are done.
+type tally struct {
+	waits []int
+	done  int
+}
+
+// lookBack finds rows that a run of the same name has done though no state tells of it: the file was lost, or stands on
+// another machine. Keys are forgotten after a day and another who asks has others, but every posting stands in a
+// statement with the key it was made under, and that names the run. It gives how many were found.
+//
+// Rows that end a hold are not looked for: a hold ends once.
+func (b *batchRun) lookBack(ctx context.Context) (found int, err error) {
+	var rows []int
+	var newest time.Time
+	for at, sought := range b.sought() {
+		seen := map[saying]int{}
+		err := b.postings(ctx, at, func(p *posting) {
+			says := p.says()
+			if sought[says] == nil {
+				says.nonce = 0
+			}
+			if seen[says]++; sought[says] == nil || seen[says] > sought[says].done+len(sought[says].waits) {
+				return
+			}
+			if made := time.Unix(0, p.At); made.After(newest) {
+				newest = made
+			}
+			b.seen(p.Receipt)
+		})
+		if err != nil {
+			return 0, err
+		}
+		for says, t := range sought {
+			rows = append(rows, t.waits[:max(0, min(len(t.waits), seen[says]-t.done))]...)
+		}
+	}
+	if len(rows) == 0 {
+		return 0, nil
+	}
+	slices.Sort(rows)
+	if err := b.mayGoOn(rows, newest); err != nil {
+		return 0, err
+	}
+	b.retrying("%d of %d operations were done before, the last at %s, by a run whose state is not here: they are not done again; rows that are meant again go into a file of their own with --run NAME",
+		len(rows), len(b.rows), newest.UTC().Format(time.RFC3339))
+	step := batchStep{No: b.no, Before: spans(rows), Ledger: b.marked()}
+	if err := b.state.write(step); err != nil {
+		return 0, err
+	}
+	return len(rows), b.doneBefore(step.Before)
+}
+
+// sought puts together the rows to look for, by the statement in which their postings stand.
+func (b *batchRun) sought() map[statement]map[saying]*tally {
+	waits, refused := set(b.pending), set(refusedRows(b.out.Refused))
+	out := map[statement]map[saying]*tally{}
+	for i := range b.rows {
+		op := &b.rows[i].op
+		if op.Hold != "" || refused[i] {
+			continue
+		}
+		at := statement{op.From, op.Asset}
+		if op.From == "" {
+			at.account = op.To
+		}
+		if out[at] == nil {
+			out[at] = map[saying]*tally{}
+		}
+		says := saying{op.Op, op.From, op.To, op.AmountMinor, op.Memo, op.Nonce}
+		t := out[at][says]
+		if t == nil {
+			t = &tally{}
+			out[at][says] = t
+		}
+		if waits[i] {
+			t.waits = append(t.waits, i)
+		} else {
+			t.done++
+		}
+	}
+	return out
+}
+
+// postings shows each what runs of this name have posted, the newest first.
+func (b *batchRun) postings(ctx context.Context, at statement, each func(p *posting)) error {
+	since, left := b.now().Add(-lookBackFor).UnixNano(), lookBackMost
+	err := b.trace(ctx, b.node, at.account, at.asset, func(p posting) bool {
+		if p.At < since {
+			return false
+		}
+		if strings.HasPrefix(p.Idem, b.owner) {
+			each(&p)
+		}
+		left--
+		return left > 0
+	})
+	p, refused := errors.AsType[*wire.Problem](err)
+	if refused && p.Status == http.StatusForbidden && !b.blind {
+		b.blind = true
+		b.retrying("the token may not read the statement of %s: what an earlier run of this file has done is known by its keys alone, which the node keeps for a day or so", at.account)
+	}
+	if refused && (p.Status == http.StatusForbidden || p.Status == http.StatusNotFound) {
+		return nil
+	}
+	return err
+}
+
+// mayGoOn stops where a person has to say what is meant. What was done lately was this file, cut off. What is older may
+// be the payment of another month, and an atomic file is done whole or not at all.
+func (b *batchRun) mayGoOn(rows []int, newest time.Time) error {
+	whole := b.mode != modeAtomic || len(rows) == len(b.pending)
+	if whole && b.now().Sub(newest) < goOnFor {
+		return nil
+	}
+	var lines []int
+	for _, i := range rows {
+		lines = append(lines, b.rows[i].line)
+	}
+	f := failed(exitFailed, "done_before",
+		"`ronbox wallet history` shows them. If all rows are meant again, name this run with --run; if not, leave out the lines that were done, which --json lists",
+		"%d of %d operations were done before, line %d among them, the last at %s", len(rows), len(b.rows), lines[0], newest.UTC().Format(time.RFC3339))
+	f.details = map[string]any{"lines": spans(lines), "operations": len(rows)}
+	return f
+}
+
+// doneBefore takes rows that wait as done.
+func (b *batchRun) doneBefore(s []span) error {
+	rows, err := rowsOf(s, len(b.rows))
+	if err == nil && !within(rows, b.pending) {
+		err = errNoState
+	}
+	if err != nil {
+		return err
+	}
+	b.pending = slices.DeleteFunc(b.pending, func(i int) bool {
+		_, is := slices.BinarySearch(rows, i)
+		return is
+	})
+	b.out.Accepted += len(rows)
+	b.out.Before += len(rows)
+	b.next = map[string]uint64{} // another chose their nonces
+	return nil
+}
+
+// knownBefore finds what was done of a request that the node knows with other nonces: another run has made it.
+func (b *batchRun) knownBefore(ctx context.Context, step *batchStep, refusal error) error {
+	found, err := b.lookBack(ctx)
+	if err != nil || found > 0 {
+		return err
+	}
+	line := b.rows[step.Rows[0][0]].line
+	return failed(exitFailed, "done_before",
+		"see `ronbox wallet history` for what was done. If these rows are meant again, name this run with --run; if not, leave them out",
+		"%d operations from line %d on were done before by another run of such a file: %w", count(step.Rows), line, refusal)
+}

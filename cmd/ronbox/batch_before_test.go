@@ -1,0 +1,157 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+const payHead = "op,from,to,asset,amount_minor,memo\n"
+
+// sameRows are three payments, two of which say the same.
+const sameRows = payHead + "transfer,a,b,ron,1,\ntransfer,a,b,ron,1,\ntransfer,a,b,ron,2,\n"
+
+// A file whose state is not there is not done again: every row is known by what it says, by which of the equal rows it
+// is, and by the name of its run.
+func TestBatchWithoutItsState(t *testing.T) {
+	const tail = "transfer,a,b,ron,1,\ntransfer,a,c,ron,9,\n"
+	for _, tt := range []struct {
+		doc    string
+		file   string
+		flags  batchFlags
+		age    time.Duration
+		blind  bool
+		forgot bool // the node has forgotten its keys
+		done   int  // payments in all, after the 3 of the first run
+		before int
+		reason string
+	}{
+		{"the same", sameRows, batchFlags{chunk: 4}, 0, false, false, 3, 3, ""},
+		{"after the keys", sameRows, batchFlags{chunk: 4}, 23 * time.Hour, false, true, 3, 3, ""},
+		{"in other chunks", sameRows, batchFlags{chunk: 1}, 0, false, false, 3, 3, ""},
+		{"all or none", sameRows, batchFlags{chunk: 4, atomic: true}, 0, false, false, 3, 3, ""},
+		{"grown", sameRows + tail, batchFlags{chunk: 4}, 0, false, false, 5, 3, ""},
+		{"grown, all or none", sameRows + tail, batchFlags{chunk: 4, atomic: true}, 0, false, false, 3, 0, "done_before"},
+		{"another order", payHead + "transfer,a,b,ron,2,\ntransfer,a,b,ron,1,\ntransfer,a,b,ron,1,\n", batchFlags{chunk: 4}, 0, false, false, 3, 3, ""},
+		{"a row edited", strings.Replace(sameRows, "ron,2", "ron,3", 1), batchFlags{chunk: 4}, 0, false, false, 4, 2, ""},
+		{"a row taken out", payHead + "transfer,a,b,ron,1,\n", batchFlags{chunk: 4}, 0, false, false, 3, 1, ""},
+		{"under another name", sameRows, batchFlags{chunk: 4, run: "december"}, 0, false, false, 6, 0, ""},
+		{"days later", sameRows, batchFlags{chunk: 4}, 25 * time.Hour, false, true, 3, 0, "done_before"},
+		{"months later", sameRows, batchFlags{chunk: 4}, 60 * 24 * time.Hour, false, true, 6, 0, ""},
+		{"by who may not read statements", sameRows, batchFlags{chunk: 4}, 0, true, false, 3, 0, "done_before"},
+		{"by who may not, with given nonces", payHead + "transfer,a,b,ron,1,\n", batchFlags{chunk: 4}, 0, true, false, 4, 0, ""},
+	} {
+		t.Run(tt.doc, func(t *testing.T) {
+			f := newFakeBank(func(int) int { return 7 })
+			f.balance["a"] = 100
+			f.since -= int64(tt.age)
+			if out, err := payFile(t, f, sameRows, batchFlags{chunk: 4}); err != nil || len(f.memos) != 3 {
+				t.Fatalf("%v, %d done: %s", err, len(f.memos), out)
+			}
+			if f.blind = tt.blind; tt.forgot {
+				clear(f.answers)
+			}
+			out, err := payFile(t, f, tt.file, tt.flags)
+			if reason := reasonOf(err); reason != tt.reason || len(f.memos) != tt.done {
+				t.Fatalf("%v, %d done: %s", err, len(f.memos), out)
+			}
+			if want := fmt.Sprintf(`"done_before":%d,`, tt.before); err == nil && !strings.Contains(out, want) {
+				t.Errorf("want %s: %s", want, out)
+			}
+		})
+	}
+}
+
+func reasonOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return judge(err).reason
+}
+
+// payFile runs a batch once, in a directory of its own.
+func payFile(t *testing.T, f *fakeBank, text string, flags batchFlags) (string, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "pay.csv")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	a := &app{stdout: &out, stderr: io.Discard, now: now}
+	a.flags.json = true
+	err := a.walletBatch(t.Context(), f, path, flags)
+	return out.String(), err
+}
+
+// A file that has grown at its end goes on under its state, but for an atomic one; one that was changed does not.
+func TestBatchGrown(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pay.csv")
+	f := newFakeBank(func(int) int { return 7 })
+	f.balance["a"] = 100
+	run := func(text string, atomic bool) error {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		a := &app{stdout: io.Discard, stderr: io.Discard, now: now}
+		return a.walletBatch(t.Context(), f, path, batchFlags{chunk: 2, atomic: atomic})
+	}
+	for _, tt := range []struct {
+		text   string
+		atomic bool
+		done   int
+		reason string
+	}{
+		{sameRows, false, 3, ""},
+		{sameRows + "transfer,a,b,ron,2,\n", false, 4, ""},
+		{sameRows + "transfer,a,b,ron,2,\ntransfer,a,b,ron,2,\n", false, 5, ""},
+		{sameRows + "transfer,a,b,ron,2,\n", false, 5, otherBatch},
+		{sameRows + "transfer,a,b,ron,2,\ntransfer,a,b,ron,3,\n", false, 5, otherBatch},
+		{sameRows + "transfer,a,b,ron,2,\ntransfer,a,b,ron,2,\n", true, 5, otherBatch},
+	} {
+		if err := run(tt.text, tt.atomic); reasonOf(err) != tt.reason || len(f.memos) != tt.done {
+			t.Errorf("%q: %v, %d done", tt.text, err, len(f.memos))
+		}
+	}
+}
+
+// Through lost answers, kills, lost state files and other chunks no row is done twice, and each is done or refused.
+func TestBatchDoesNoRowTwiceWithoutItsState(t *testing.T) {
+	dir := t.TempDir()
+	n := 0
+	rapid.Check(t, func(t *rapid.T) {
+		n++
+		state := filepath.Join(dir, fmt.Sprint(n))
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		f := newFakeBank(rng.IntN)
+		rows := drawRows(t, f)
+		var b *batchRun
+		for err, run := error(errKilled), 0; err != nil; run++ {
+			if run > 2000 {
+				t.Fatalf("no end: %d of %d left, %v", len(b.pending), len(rows), err)
+			}
+			if b, err = runFake(t, f, rows, state, modeIndependent, 1+rng.IntN(5)); rng.IntN(2) == 0 {
+				_ = os.Remove(state)
+			}
+			if rng.IntN(3) == 0 {
+				clear(f.answers)
+			}
+		}
+		done := map[string]bool{}
+		for _, m := range f.memos {
+			if done[m] {
+				t.Fatalf("row %s was done twice", m)
+			}
+			done[m] = true
+		}
+		if b.out.Accepted != len(done) || len(done)+len(b.out.Refused) != len(rows) {
+			t.Fatalf("%d rows: %d done, told %+v", len(rows), len(done), b.out)
+		}
+	})
+}
