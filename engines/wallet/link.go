@@ -102,8 +102,11 @@ func (l *link) timed(ctx context.Context, op string, call func(context.Context) 
 	return err
 }
 
-// refusal says whether err is the ledger's answer to what was asked, not a failure to answer: nothing was applied.
+// refusal says whether err is the ledger's answer to what was asked, not a failure to answer, whatever caused that: nothing was applied.
 func refusal(err error) bool {
+	if errors.Is(err, ledger.ErrUnavailable) {
+		return false
+	}
 	return isA[*ledger.OpError](err) || errors.Is(err, ledger.ErrFull) || errors.Is(err, ledger.ErrSafeMode)
 }
 
@@ -123,11 +126,11 @@ func verdict(ctx context.Context, err error) flow.CallResult {
 
 // mayBeDone says whether a call that ended with err may have been carried out.
 func mayBeDone(err error) bool {
-	if err == nil || refusal(err) || errors.Is(err, ledger.ErrLoading) {
-		return false
-	}
 	var unavailable *ledger.UnavailableError
-	return !errors.As(err, &unavailable) || unavailable.Unknown
+	if errors.As(err, &unavailable) {
+		return unavailable.Unknown
+	}
+	return err != nil && !refusal(err) && !errors.Is(err, ledger.ErrLoading)
 }
 
 // read asks the ledger, again if it must. What the ledger says of the question comes back as it is; no answer is an *OutcomeError.

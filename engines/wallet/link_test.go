@@ -145,6 +145,21 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// A ledger that does not know says so, whatever is behind it: its cause, read by itself, may be one that says that nothing was applied.
+func TestUnknownWhateverTheCause(t *testing.T) {
+	for _, cause := range []error{ledger.ErrSafeMode, ledger.ErrFull, ledger.ErrLoading, &ledger.OpError{Field: "memo", Reason: "is poison"}, errTest} {
+		for _, unknown := range []bool{true, false} {
+			err := fmt.Errorf("commit: %w", &ledger.UnavailableError{Unknown: unknown, Cause: cause})
+			r := newRig(t, with(func(c *Config) { c.Retry.Tries = 1 }), commits(func(context.Context, ledger.Client, []ledger.Op) ([]ledger.Outcome, error) { return nil, err })).start()
+			var out *OutcomeError
+			if _, err := r.post("k", issue("bo", 1, 1)); !errors.As(err, &out) || out.Unknown != unknown {
+				t.Errorf("%v, unknown %v: %v", cause, unknown, err)
+			}
+			r.stop()
+		}
+	}
+}
+
 // An op that the ledger cannot read is that op's fault alone: those beside it are done.
 func TestMalformedOpAmongOthers(t *testing.T) {
 	gate := make(chan struct{})
