@@ -1,6 +1,10 @@
 // Package wallet is the value plane: it takes requests to move money, sees to it that each is done once however often it is sent, and puts
 // them to the ledger in bursts. It holds no balances: the ledger alone decides, and every refusal on the grounds of an account is the ledger's.
 //
+// A worker does not judge a job by the committed state before it sends it. What it would refuse the ledger refuses in the same call, by the same
+// rules and a newer state, so a second judgement could only cost, or be wrong; and a refusal is cheap as it is: ops that are all refused write
+// nothing and wait for no sync, and one that is refused beside others shares the sync that they wait for.
+//
 // # Invariants
 //
 //  1. One key of one principal is worked on by one job at a time; who sends it again meanwhile joins that job and gets its answer.
@@ -22,10 +26,11 @@
 // Tasks: worker (puts bursts of jobs to the ledger; one at a time gathers, and keeps the turn until the ledger has answered a light burst,
 // so that while one burst syncs, the next one forms; heavy ones overlap), cache_invalidator (ledger_bus to cached balances and to the
 // audit), metrics_ticker (1 s), audit_stream (events_tx to the log), watchdog (25 ms: the ledger's health, and the jobs whose time to wait
-// for a nonce is over). Queues: work_tx (reject new), fed by HTTP. Broadcasts: events_tx (drop oldest); ledger_bus is the ledger's. Ticks:
-// metrics_tick, watchdog_tick (missed ticks merge). Jobs that wait for the nonce before theirs, in sight or not, wait in their account's
-// slot, at most nonce_pipeline of them, and those not in sight for at most half of limits.max_inflight in all; when they need not any more,
-// in a list that the workers read before the queue. The caches hide set buffers that drop when full.
+// for a nonce is over). Queues: work_tx (reject new), fed by HTTP. Broadcasts: events_tx (drop oldest); ledger_bus is the ledger's. The log says
+// at most once in 5 s that a reader of either lags, and by how much since. Ticks: metrics_tick, watchdog_tick (missed ticks merge). Jobs that
+// wait for the nonce before theirs, in sight or not, wait in their account's slot, at most nonce_pipeline of them, and those not in sight for at
+// most half of limits.max_inflight in all; when they need not any more, in a list that the workers read before the queue. The caches hide set
+// buffers that drop when full.
 //
 // # Lock order
 //
