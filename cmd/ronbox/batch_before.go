@@ -144,15 +144,20 @@ func (b *batchRun) mayGoOn(rows []int, newest time.Time) error {
 	if whole && b.now().Sub(newest) < goOnFor {
 		return nil
 	}
+	f := failed(exitFailed, "done_before",
+		"`ronbox wallet history` shows them. If all rows are meant again, name this run with --run; if not, leave out the lines that were done, which --json lists",
+		"%d of %d operations were done before, line %d among them, the last at %s", len(rows), len(b.rows), b.rows[rows[0]].line, newest.UTC().Format(time.RFC3339))
+	f.details = map[string]any{"lines": b.linesOf(rows), "operations": len(rows)}
+	return f
+}
+
+// linesOf names rows as a person does.
+func (b *batchRun) linesOf(rows []int) []span {
 	var lines []int
 	for _, i := range rows {
 		lines = append(lines, b.rows[i].line)
 	}
-	f := failed(exitFailed, "done_before",
-		"`ronbox wallet history` shows them. If all rows are meant again, name this run with --run; if not, leave out the lines that were done, which --json lists",
-		"%d of %d operations were done before, line %d among them, the last at %s", len(rows), len(b.rows), lines[0], newest.UTC().Format(time.RFC3339))
-	f.details = map[string]any{"lines": spans(lines), "operations": len(rows)}
-	return f
+	return spans(lines)
 }
 
 // doneBefore takes rows that wait as done.
@@ -169,7 +174,7 @@ func (b *batchRun) doneBefore(s []span) error {
 		return is
 	})
 	b.out.Accepted += len(rows)
-	b.out.Before += len(rows)
+	b.out.Before = append(b.out.Before, b.linesOf(rows)...)
 	b.next = map[string]uint64{} // another chose their nonces
 	return nil
 }

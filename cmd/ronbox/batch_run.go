@@ -60,7 +60,7 @@ type batchDoc struct {
 	Accepted int            `json:"accepted"`
 	Refused  []batchRefusal `json:"refused"`
 	Requests int            `json:"requests"`
-	Before   int            `json:"done_before"` // of those accepted: by a run of which no state told
+	Before   []span         `json:"done_before"` // lines of those accepted that were done by a run of which no state told
 	Resumed  bool           `json:"resumed"`     // an earlier run had begun
 	State    string         `json:"state,omitzero"`
 }
@@ -68,7 +68,7 @@ type batchDoc struct {
 // begin takes all rows as not done, and then what steps tell of an earlier run. It gives the request of it that was
 // about to be sent, if what became of that is not known.
 func (b *batchRun) begin(steps []batchStep) (*batchStep, error) {
-	b.out = batchDoc{Rows: len(b.rows), Refused: []batchRefusal{}, Resumed: len(steps) > 0}
+	b.out = batchDoc{Rows: len(b.rows), Refused: []batchRefusal{}, Before: []span{}, Resumed: len(steps) > 0}
 	b.next, b.width = map[string]uint64{}, map[string]int{}
 	b.pending = make([]int, len(b.rows))
 	for i := range b.pending {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os/exec"
 	"strconv"
 	"sync"
@@ -26,6 +25,7 @@ const (
 // TestKill9 kills the node at random points of applying the eight states: HEAD is never behind what was acknowledged,
 // the log is never torn, and a stream that asks for what follows its last event gets exactly that.
 func TestKill9(t *testing.T) {
+	tellSeed(t)
 	for done := 0; done < *kills; done += killsPerBox {
 		cycles := min(killsPerBox, *kills-done)
 		t.Run(fmt.Sprintf("%d-%d", done+1, done+cycles), func(t *testing.T) {
@@ -58,7 +58,7 @@ func (a *acks) head() (uint64, string) {
 // killBox kills one node so many times and gives the last version it acknowledged.
 func killBox(t *testing.T, cycles int) uint64 {
 	t.Helper()
-	b := newBox(t)
+	b, d := newBox(t), draws(t, "kills")
 	ctx, cancel := context.WithCancel(t.Context())
 	acked := &acks{b3: map[uint64]string{}}
 	var wg sync.WaitGroup
@@ -66,7 +66,7 @@ func killBox(t *testing.T, cycles int) uint64 {
 	wg.Go(func() { b.applyForEver(t, ctx, acked) })
 	follower := uint64(1)
 	for i := range cycles {
-		time.AfterFunc(rand.N(300*time.Millisecond), func() { _ = p.cmd.Process.Signal(syscall.SIGKILL) })
+		time.AfterFunc(drawTime(d, 300*time.Millisecond), func() { _ = p.cmd.Process.Signal(syscall.SIGKILL) })
 		<-p.done
 		last, b3 := acked.head()
 		if i%checkEvery == checkEvery-1 || i == cycles-1 {

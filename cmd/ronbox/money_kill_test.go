@@ -27,11 +27,11 @@ func (b *box) dialSocket(ctx context.Context, _, _ string) (net.Conn, error) {
 }
 
 // batchUntilKilled runs a batch that is killed early in its first runs, and gives what it printed when it ended.
-func (b *box) batchUntilKilled(t *testing.T, path string, run int) (doc batchDoc) {
+func (b *box) batchUntilKilled(t *testing.T, d *rand.Rand, path string, run int) (doc batchDoc) {
 	t.Helper()
 	ctx, cancel := t.Context(), func() {}
 	if run <= 12 {
-		ctx, cancel = context.WithTimeout(ctx, time.Duration(20+rand.N(20*run))*time.Millisecond)
+		ctx, cancel = context.WithTimeout(ctx, 20*time.Millisecond+drawTime(d, time.Duration(20*run)*time.Millisecond))
 	}
 	defer cancel()
 	out, err := exec.CommandContext(ctx, binary, b.args("wallet", "batch", path, "--chunk", "20", "--json")...).Output()
@@ -57,6 +57,7 @@ const (
 // and answered with the same bytes, each that was not is made once when it is sent again, no money is made or lost, and
 // the ledger is sound.
 func TestKill9Wallet(t *testing.T) {
+	tellSeed(t)
 	for done := 0; done < *kills; done += killsPerBox {
 		cycles := min(killsPerBox, *kills-done)
 		t.Run(fmt.Sprintf("%d-%d", done+1, done+cycles), func(t *testing.T) {
@@ -87,10 +88,10 @@ type paid struct {
 }
 
 func (p *payer) run(t *testing.T, ctx context.Context) {
-	c := p.box.client(t)
+	c, d := p.box.client(t), draws(t, p.name)
 	for ctx.Err() == nil {
 		p.nonce++
-		body := wire.Transfer{From: p.name, To: p.to, Asset: usualAsset, AmountMinor: decimal(1 + rand.N(uint64(1000))), Nonce: p.nonce}
+		body := wire.Transfer{From: p.name, To: p.to, Asset: usualAsset, AmountMinor: decimal(1 + d.Uint64N(1000)), Nonce: p.nonce}
 		key := newKey(p.nonce)
 		for {
 			got, err := p.send(ctx, c, key, body)
@@ -155,7 +156,7 @@ func (d paid) again(t *testing.T, c *client.Client) (got client.Posted, err erro
 // killWallet kills one node so many times and gives how many payments were answered.
 func killWallet(t *testing.T, cycles int) (all int) {
 	t.Helper()
-	b := newBox(t)
+	b, d := newBox(t), draws(t, "kills")
 	b.env = append(b.env, "RONBOX_WALLET__LIMITS__RATE_PER_SECOND=1000000", "RONBOX_WALLET__LIMITS__BURST=1000000",
 		"RONBOX_LEDGER__FLUSH_EVERY=5ms", "RONBOX_LEDGER__SLOT_MAX=64") // lives are short: rows are flushed in each, keys sealed in most boots
 	p := b.start(t)
@@ -173,7 +174,7 @@ func killWallet(t *testing.T, cycles int) (all int) {
 		wg.Go(func() { payer.run(t, ctx) })
 	}
 	for i := range cycles {
-		b.killOnce(t, p, i)
+		b.killOnce(t, d, p, i)
 		if i%tellEvery == tellEvery-1 {
 			b.checkLedger(t)
 		}
@@ -203,10 +204,10 @@ func killWallet(t *testing.T, cycles int) (all int) {
 }
 
 // killOnce kills the node somewhere in its work, or, now and then, once more while it boots.
-func (b *box) killOnce(t *testing.T, p *process, i int) {
+func (b *box) killOnce(t *testing.T, d *rand.Rand, p *process, i int) {
 	t.Helper()
-	kill := func(p *process, within time.Duration) {
-		time.AfterFunc(rand.N(within), func() { _ = p.cmd.Process.Signal(syscall.SIGKILL) })
+	kill := func(p *process, most time.Duration) {
+		time.AfterFunc(drawTime(d, most), func() { _ = p.cmd.Process.Signal(syscall.SIGKILL) })
 		<-p.done
 	}
 	kill(p, 60*time.Millisecond)

@@ -125,33 +125,43 @@ func TestProofsThatAreBent(t *testing.T) {
 	}
 }
 
-// A batch whose run is killed, again and again, pays each line once.
+// A batch whose run is killed, again and again, pays each line once, also when each run has lost the state of those before.
 func TestBatchIsResumed(t *testing.T) {
+	tellSeed(t)
 	b := newBox(t)
 	b.start(t)
+	for payee, lost := range map[string]bool{"bob": false, "carol": true} {
+		b.payInKilledRuns(t, payee, lost)
+	}
+}
+
+func (b *box) payInKilledRuns(t *testing.T, payee string, lost bool) {
+	t.Helper()
 	var file strings.Builder
 	file.WriteString("op,from,to,asset,amount_minor,memo\n")
 	const lines = 2000
 	for i := range lines {
-		file.WriteString("transfer,alice,bob,ron,1," + decimal(uint64(i)) + "\n")
+		file.WriteString("transfer,alice," + payee + ",ron,1," + decimal(uint64(i/2)) + "\n") // two say the same
 	}
 	path := filepath.Join(t.TempDir(), "pay.csv")
 	if err := os.WriteFile(path, []byte(file.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var doc batchDoc
-	runs := 0
+	runs, d := 0, draws(t, payee)
 	for doc.Rows == 0 {
-		runs++
-		doc = b.batchUntilKilled(t, path, runs)
+		if runs++; lost {
+			_ = os.Remove(path + ".state")
+		}
+		doc = b.batchUntilKilled(t, d, path, runs)
 	}
-	if doc.Accepted != lines || len(doc.Refused) != 0 || !doc.Resumed {
+	if doc.Accepted != lines || len(doc.Refused) != 0 || doc.Resumed == lost {
 		t.Errorf("after %d runs: %+v", runs, doc)
 	}
 	var balance wire.Balance
-	must(t, &balance, b.args("wallet", "balance", "bob", "--json")...)
+	must(t, &balance, b.args("wallet", "balance", payee, "--json")...)
 	if balance.AmountMinor != decimal(lines) {
-		t.Errorf("bob has %s", balance.AmountMinor)
+		t.Errorf("%s has %s", payee, balance.AmountMinor)
 	}
-	t.Logf("%d runs", runs)
+	t.Logf("%s: %d runs", payee, runs)
 }

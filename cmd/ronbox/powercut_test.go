@@ -30,6 +30,7 @@ const (
 // A power cut at any moment leaves what was synced, and of the rest any sectors: the ledger on it is sound, and has every
 // payment that was answered by then. What was written, synced and answered, and when, is what strace saw of a node.
 func TestPowerCut(t *testing.T) {
+	tellSeed(t)
 	b := newBox(t)
 	first := b.start(t)
 	for i := range cutPayers {
@@ -52,8 +53,7 @@ func TestPowerCut(t *testing.T) {
 	if answers < cutPayers*cutPayments {
 		t.Fatalf("the trace shows %d answers of %d", answers, cutPayers*cutPayments)
 	}
-	seed := rand.Uint64()
-	d := rand.New(rand.NewPCG(seed, 0))
+	d := draws(t, "cuts")
 	path := filepath.Join(t.TempDir(), "ronbox.db")
 	for range cutImages {
 		at := 1 + d.IntN(len(events))
@@ -64,7 +64,7 @@ func TestPowerCut(t *testing.T) {
 		r := cli(t, "ledger", "verify", path, "--json")
 		var doc lverify.Report
 		if decode(t, r.stdout, &doc); r.code != exitDone || !doc.OK || doc.Head.Seq < answered {
-			t.Fatalf("seed %d, cut after event %d of %d, record %d was answered: exit %d, %+v\n%s", seed, at, len(events), answered, r.code, doc, r.stderr)
+			t.Fatalf("cut after event %d of %d, record %d was answered: exit %d, %+v\n%s", at, len(events), answered, r.code, doc, r.stderr)
 		}
 	}
 }

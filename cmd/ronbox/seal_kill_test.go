@@ -21,8 +21,9 @@ import (
 // turn of the sealer has many to seal. A key counts for a minute: runs are dropped, and the node is killed doing it, in a test that lasts
 // longer than that, which is one of a thousand kills.
 func TestKill9Seal(t *testing.T) {
+	tellSeed(t)
 	t.Parallel() // the sealer looks once a second
-	b := newBox(t)
+	b, d := newBox(t), draws(t, "kills")
 	b.env = append(b.env, "RONBOX_WALLET__LIMITS__RATE_PER_SECOND=1000000", "RONBOX_WALLET__LIMITS__BURST=1000000", "RONBOX_LEDGER__SLOT_MAX=8",
 		"RONBOX_WALLET__IDEMPOTENCY_TTL=1m", "RONBOX_LEDGER__SLOT_WIDTH=1m")
 	p := b.start(t)
@@ -44,7 +45,7 @@ func TestKill9Seal(t *testing.T) {
 		cycles = *kills / 10
 	}
 	for range cycles {
-		b.killSealing(t, p)
+		b.killSealing(t, d, p)
 		halves += b.halfRuns(t)
 		b.checkLedger(t)
 		p = b.start(t)
@@ -70,13 +71,13 @@ func TestKill9Seal(t *testing.T) {
 }
 
 // killSealing kills the node a moment after it has sealed or dropped a slot.
-func (b *box) killSealing(t *testing.T, p *process) {
+func (b *box) killSealing(t *testing.T, d *rand.Rand, p *process) {
 	t.Helper()
 	c := b.client(t)
 	defer c.Close()
 	before := sealedKeys(t, c)
 	until(t, "slots are sealed", func() bool { return sealedKeys(t, c) != before })
-	time.AfterFunc(rand.N(20*time.Millisecond), func() { _ = p.cmd.Process.Signal(syscall.SIGKILL) })
+	time.AfterFunc(drawTime(d, 20*time.Millisecond), func() { _ = p.cmd.Process.Signal(syscall.SIGKILL) })
 	<-p.done
 }
 

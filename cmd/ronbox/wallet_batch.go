@@ -68,7 +68,7 @@ func (a *app) walletBatch(ctx context.Context, node batchNode, file string, f ba
 	}
 	if f.run != "" {
 		if err := record.CheckIdem(f.run); err != nil {
-			return usage("--run %q: %w", f.run, err)
+			return usage("--run %q: must be 1 to 64 of the characters A-Z a-z 0-9 . _ : -", f.run)
 		}
 	}
 	rows, err := a.readBatch(file)
@@ -159,8 +159,8 @@ const mostRefused = 20
 
 func batchTable(t table, d batchDoc) {
 	t.row("accepted", fmt.Sprintf("%d of %d", d.Accepted, d.Rows))
-	if d.Before > 0 {
-		t.row("of them", fmt.Sprintf("%d done before, see `ronbox wallet history`", d.Before))
+	if n := count(d.Before); n > 0 {
+		t.row("of them", fmt.Sprintf("%d done before, see `ronbox wallet history`", n))
 	}
 	t.row("refused", len(d.Refused))
 	t.row("requests", d.Requests)
