@@ -2,7 +2,6 @@ package wallet
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -156,22 +155,18 @@ func (s *sim) overtaken(key string, nonce uint64) bool {
 		if !e.Debit || e.Receipt.Nonce != nonce {
 			continue
 		}
-		by := cmp.Or(e.Receipt.Idem, client) // an op of a batch has no key
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return by != key && s.refused[by]
+		return e.Receipt.Idem != key && s.refused[e.Receipt.Idem]
 	}
 	return false
 }
 
-// refuse notes that a request was refused for good: under its key, and a batch under its client.
-func (s *sim) refuse(key string, whole bool) {
+// refuse notes that a request was refused for good.
+func (s *sim) refuse(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refused[key] = true
-	if client, _, _ := strings.Cut(key, "-"); whole {
-		s.refused[client] = true
-	}
 }
 
 // client moves money from its account to the others', by single requests and batches, and holds some for a while.
@@ -197,7 +192,7 @@ func (s *sim) client(c int) {
 		}
 		a, err := s.once(key, next, func(l *life) (Answer, error) { return l.r.e.Post(l.ctx, alice, key, "", q) })
 		if err != nil {
-			s.refuse(key, false)
+			s.refuse(key)
 		}
 		if err == nil && q.Op == record.OpHold {
 			open = append(open, parse(s.t, a.Body).id(s.t))
@@ -208,7 +203,7 @@ func (s *sim) client(c int) {
 func (s *sim) batch(key string, next uint64, whole bool, ops []Request) {
 	a, err := s.once(key, next, func(l *life) (Answer, error) { return l.r.e.Batch(l.ctx, alice, key, "", whole, ops) })
 	if err != nil || !bytes.Contains(a.Body, didSomething) {
-		s.refuse(key, true)
+		s.refuse(key)
 	}
 	if code(err) == "IDEMPOTENCY_CONFLICT" {
 		s.t.Errorf("seed %d: %s, asked again, is taken for something else", s.seed, key)

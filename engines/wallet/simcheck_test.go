@@ -94,13 +94,13 @@ func (s *sim) repeat(key string, was told) {
 
 // balance adds up the journal, record by record, and compares the sums with the ledger's own.
 func (s *sim) balance() {
-	have, keys := map[string]int64{}, map[string]int{}
+	have, keys := map[string]int64{}, map[string][]record.Receipt{}
 	for c := range simClients {
 		for _, e := range s.history(name(c)) {
 			_, lo := e.Receipt.Amount.Parts()
 			switch {
 			case e.Debit && e.Receipt.Idem != "":
-				keys[e.Receipt.Idem]++
+				keys[e.Receipt.Idem] = append(keys[e.Receipt.Idem], e.Receipt)
 				fallthrough
 			case e.Debit:
 				lo = -lo
@@ -115,9 +115,23 @@ func (s *sim) balance() {
 			s.t.Errorf("seed %d: the journal of %s adds up to %d, its balance is %d", s.seed, name(c), have[name(c)], lo)
 		}
 	}
-	for key, n := range keys {
-		if n > 1 {
-			s.t.Errorf("seed %d: %s was done %d times", s.seed, key, n)
+	for key, done := range keys {
+		s.onlyOnce(key, done)
+	}
+}
+
+// onlyOnce sees that what was done under a key was done at one moment, as a batch's ops are, or else after the key's time, and nothing of it twice.
+func (s *sim) onlyOnce(key string, done []record.Receipt) {
+	type one struct {
+		nonce uint64
+		hold  record.TxID
+	}
+	first, met := slices.MinFunc(done, func(a, b record.Receipt) int { return cmp.Compare(a.Seq, b.Seq) }), map[one]bool{}
+	for _, r := range done {
+		if what := (one{r.Nonce, r.Hold}); met[what] || r.At != first.At && r.At-first.At < int64(DefaultConfig().IdempotencyTTL) {
+			s.t.Errorf("seed %d: %s was done more than once: %+v", s.seed, key, done)
+		} else {
+			met[what] = true
 		}
 	}
 }
