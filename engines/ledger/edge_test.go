@@ -111,7 +111,7 @@ func TestHalfSealed(t *testing.T) {
 // panics is how many commands have panicked.
 func (r *rig) panics() float64 { return r.counted("store_command_panics_total") }
 
-// counted is the sum of a counter's series.
+// counted is the sum of a metric's series.
 func (r *rig) counted(name string) (n float64) {
 	r.t.Helper()
 	families, err := r.metrics.Registry().Gather()
@@ -123,7 +123,7 @@ func (r *rig) counted(name string) (n float64) {
 			continue
 		}
 		for _, m := range f.GetMetric() {
-			n += m.GetCounter().GetValue()
+			n += m.GetCounter().GetValue() + m.GetGauge().GetValue()
 		}
 	}
 	return n

@@ -62,7 +62,7 @@ func (b *books) newPass() *flushPass {
 
 // redoMost is how many records a boot should have to go over at most: a pass is through before half of them have come, and leaves the others
 // to the next one.
-const redoMost = 1 << 18
+const redoMost = 3 << 16
 
 // dueMost bounds what due asks of one slice: some 2 MB of rows.
 const dueMost = 1 << 14

@@ -64,17 +64,21 @@ func (l *Local) recover(ctx context.Context) error {
 			l.log.Warn("not_begun", "reason", err.Error()) // a file without room: the first write tries again
 		}
 	}
-	begun := time.Now()
-	for _, step := range []func(context.Context) error{l.redo, l.verify, l.loadKeys} {
+	var took [3]time.Duration
+	for i, step := range []func(context.Context) error{l.redo, l.verify, l.loadKeys} {
 		if err != nil && !damaged(err) {
 			return err
 		}
+		begun := time.Now()
 		if e := step(ctx); err == nil || e != nil && !damaged(e) {
 			err = e
 		}
 		l.books.barred.Store(err != nil)
+		took[i] = time.Since(begun)
 	}
-	if l.m.redo(time.Since(begun).Seconds()); err == nil {
+	l.m.redo(took[0].Seconds())
+	l.log.Info("recovery.steps", "redo_ms", took[0].Milliseconds(), "verify_ms", took[1].Milliseconds(), "keys_ms", took[2].Milliseconds())
+	if err == nil {
 		l.endDoubt(ctx)
 	}
 	if cur := &l.books.cur; l.books.rowsTo != cur.Seq {
