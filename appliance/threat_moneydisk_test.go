@@ -83,7 +83,9 @@ func fullBeforeTheLedger(t *testing.T) {
 	r.await("a payment to be told of the disk", func() bool {
 		return r.v1("POST", "/v1/issue", "k", issue("bob", "5", 1)).problem.Code == "STORE_FULL"
 	})
-	r.has("bob", "0", 0)
+	if got := r.v1("GET", "/v1/balance?asset=ron&account=bob", "", ""); got.status != http.StatusBadRequest || got.problem.Details["field"] != "asset" {
+		t.Errorf("an asset that could not be declared: %d %s", got.status, got.body)
+	}
 	must(t, os.Remove(ballast))
 	r.writable(true)
 	must(t, r.declareAssets(t.Context())) // as the janitor does every minute
