@@ -121,6 +121,7 @@ func requestRows() []row {
 		bad.when(as[*BodyError]).because(reasonSchema).with(field(func(e *BodyError) string { return e.Field })),
 		bad.when(as[*QueryError]).with(field(func(e *QueryError) string { return e.Param })),
 		bad.when(either(is(errNoBody), is(errPath))),
+		bad.when(is(errTxID)).with(func(error) details { return details{"field": paramTx} }),
 		bad.when(is(errBodyCut)),
 		bad.when(is(errNested)),
 		bad.when(is(inflate.ErrStream)).told("the body is not what its Content-Encoding says"),

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/julienschmidt/httprouter"
@@ -10,6 +11,7 @@ import (
 
 var (
 	errNoRoute = errors.New("no such route")
+	errTxID    = errors.New(`txid: must be "tx_" and the 26 characters of a ULID, in capitals`)
 	errPath    = errors.New("the path has an empty or a dotted segment, or a byte that no path has")
 )
 
@@ -153,11 +155,20 @@ func (rt *router) refuse(c *call) error {
 	case oddPath(c.r.URL.Path):
 		return errPath
 	case len(allow) == 0:
-		return errNoRoute
+		return rt.noRoute(c)
 	case c.live.cors.preflight(c):
 		return nil
 	}
 	return &methodError{allow}
+}
+
+// noRoute says that a path is none, or, where only a txid in it is no txid, so. Of the other kinds of values none stands alone in its
+// place: what is not one of them may be meant as another, or as a name.
+func (rt *router) noRoute(c *call) error {
+	if rows, ok := rt.all[c.r.Method]; ok && strings.HasPrefix(c.r.URL.Path, walletPrefix) && rows.misspelt(c.r.URL.Path) {
+		return errTxID
+	}
+	return errNoRoute
 }
 
 const otherMethod = "other"
@@ -225,6 +236,20 @@ func (t *templates) match(path string) (*bound, httprouter.Params) {
 		}
 	}
 	return nil, nil
+}
+
+// misspelt tells whether path would have a row if a txid stood where a row wants one.
+func (t *templates) misspelt(path string) bool {
+	got := strings.Split(path, "/")
+	return slices.ContainsFunc(t.rows, func(row template) bool {
+		at := slices.Index(row.segments, ":"+paramTx)
+		if at < 0 || len(got) != len(row.segments) || got[at] == "" {
+			return false
+		}
+		meant := slices.Clone(got)
+		meant[at] = row.segments[at]
+		return slices.Equal(meant, row.segments)
+	})
 }
 
 func (t template) take(got []string) (httprouter.Params, bool) {

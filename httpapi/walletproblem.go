@@ -14,6 +14,12 @@ import (
 const hintUnknown = "it may have been done: send the same request again, with the same Idempotency-Key, and the answer tells; " +
 	"it is never done twice"
 
+const hintNothing = "nothing was done by this request; send the same one again"
+
+// hintSafeMode is the operator's way out.
+const hintSafeMode = "what is sound is read as ever; stop the node, run `ronbox ledger verify`, then `ronbox ledger rebuild` if it finds only " +
+	"derived tables bad, and start the node: it verifies everything once more before it takes writes"
+
 // codeLimits is the wallet's word for more than may be; the stages before it say it of a body.
 const codeLimits = "LIMITS_EXCEEDED"
 
@@ -98,16 +104,15 @@ func walletRows() []row {
 			hint: "the ledger does not reach that far; GET /v1/ledger/head says how far it does"},
 		{is: outcomeIs(true), coded: true, title: "Outcome unknown", wait: waitDegraded, hint: hintUnknown, more: outcome("unknown")},
 		{is: outcomeIs(false), coded: true, title: "The ledger does not answer", wait: waitDegraded,
-			hint: "nothing was done; send the same request again", more: outcome("none")},
+			hint: hintNothing, more: outcome("none")},
 		{is: is(ledger.ErrSafeMode), coded: true, title: "The ledger takes no writes", wait: waitDegraded, more: outcome("none"),
-			hint: "nothing was done; what is sound is read as ever; `ronbox ledger verify` says what is wrong, `ronbox ledger rebuild` " +
-				"mends what is derived"},
+			hint: "nothing was done by this request; whether an earlier one with its key did, GET /v1/history tells; " + hintSafeMode},
 		{is: is(ledger.ErrFull), coded: true, title: "Storage is full", wait: waitDegraded, hint: "nothing was written; reads go on"},
 		{is: is(ledger.ErrNotFound), coded: true, title: "Not found", hint: "there is no such record, or it is not yours to see"},
 		{is: as[*wallet.BehindError], coded: true, title: "The ledger is not that far", wait: waitDegraded, more: behind,
 			hint: "min_seq: is not reached; take it from a receipt of this ledger (ledger.seq), or ask again later"},
 		{is: either(as[*wallet.NotReadyError], is(ledger.ErrLoading)), coded: true, title: "Not ready", wait: waitDegraded,
-			hint: "nothing was done; send the same request again", more: notReady},
+			hint: hintNothing, more: notReady},
 	}...)
 }
 

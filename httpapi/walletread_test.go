@@ -72,7 +72,12 @@ func TestTx(t *testing.T) {
 	if err != nil || w.Body.String() != string(want) {
 		t.Errorf("%s, want %s", w.Body, want)
 	}
-	for _, path := range []string{"/v1/tx/" + someULID, "/v1/tx/" + strings.ToLower(txid), "/v1/tx/", "/v1/tx/" + txid + "/x", "/v1/tx"} {
+	for _, id := range []string{someULID, strings.ToLower(txid), "tx_", "a%20b", txid + "0", someULID + "/proof"} {
+		if w := r.do("GET", "/v1/tx/"+id, "", writer); w.Code != 400 || problemIn(t, w.Body.String()).Details["field"] != "txid" {
+			t.Errorf("%s: %d %s", id, w.Code, w.Body)
+		}
+	}
+	for _, path := range []string{"/v1/tx/", "/v1/tx/" + txid + "/x", "/v1/tx", "/v1/tx/tx_x/x"} {
 		if w := r.do("GET", path, "", writer); w.Code != 404 || problemIn(t, w.Body.String()).Code != "NOT_FOUND" {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}
@@ -106,6 +111,18 @@ func TestHistory(t *testing.T) {
 	} {
 		if p := problemIn(t, r.do("GET", "/v1/history?"+query, "", writer).Body.String()); p.Code != "BAD_REQUEST" || p.Details["field"] != field {
 			t.Errorf("%s: %+v", query, p)
+		}
+	}
+}
+
+// What is asked in an asset that nobody declared is told as a payment in it is.
+func TestReadsOfNoAsset(t *testing.T) {
+	r := newRig(t)
+	r.wal.set(refusedBy(record.AssetUnknown))
+	for _, path := range []string{"/v1/balance", "/v1/history"} {
+		w := r.do("GET", path+"?account=a&asset=gold", "", writer)
+		if p := problemIn(t, w.Body.String()); w.Code != 400 || p.Reason != "asset_unknown" || p.Details["field"] != "asset" || !strings.Contains(p.Detail, "/v1/assets") {
+			t.Errorf("%s: %d %+v", path, w.Code, p)
 		}
 	}
 }
