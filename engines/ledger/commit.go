@@ -54,6 +54,9 @@ func (l *Local) commitRest(ctx context.Context, s *resolver, actions []action, d
 	if len(rest) > 0 {
 		c := s.share(rest)
 		out, err := l.submit(ctx, c)
+		if err != nil && len(rest) < len(actions) {
+			err = &UnavailableError{Unknown: true, Cause: err} // what an earlier call has done stands
+		}
 		if err != nil {
 			return nil, err
 		}

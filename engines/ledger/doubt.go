@@ -43,10 +43,10 @@ func (l *Local) endDoubt(ctx context.Context) {
 	if l.doubt == "" {
 		return
 	}
-	l.log.Info("safe_mode_ended", "was", l.doubt)
 	if _, err := store.Commit(ctx, l.store, store.Bulk, doubt{}); err != nil {
 		l.log.Warn("note_of_safe_mode_stays", "reason", err.Error()) // the next boot verifies everything once more
 		return
 	}
 	l.noted.Store(false)
+	l.log.Info("safe_mode_ended", "was", l.doubt)
 }

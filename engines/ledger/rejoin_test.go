@@ -193,3 +193,25 @@ func TestSafeModeStopsTheQueue(t *testing.T) {
 		t.Errorf("the head went from %+v to %+v, %v", head, after, err)
 	}
 }
+
+// A call that joins an op which was done, and whose rest comes to nothing, does not say that nothing was applied.
+func TestRejoinWhoseRestFails(t *testing.T) {
+	r := newRig(t, nil).declare("ron")
+	a, b, c := keyed(issue("alice", 1, 1), "a"), keyed(issue("alice", 2, 2), "b"), keyed(issue("alice", 4, 3), "c")
+	second := r.strayed(a, b)
+	got := make(chan error, 1)
+	r.bg.Go(func() {
+		_, err := r.l.Commit(r.ctx(), []ledger.Op{b, c})
+		got <- err
+	})
+	waitFor(t, func() bool { return r.backlog() == 1 })
+	r.l.Bar()
+	close(second.out)
+	var gone *ledger.UnavailableError
+	if err := <-got; !errors.As(err, &gone) || !gone.Unknown {
+		t.Errorf("%v, want that it is not known", err)
+	}
+	if v, err := r.l.Balance(r.ctx(), "alice", "ron", 0); err != nil || v.Posted != amount(3) {
+		t.Errorf("alice has %v, %v", v.Posted, err)
+	}
+}
