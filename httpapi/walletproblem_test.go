@@ -242,11 +242,11 @@ func gravestCases() []toldCase {
 		unsure, failed, unknown, lost,
 		gone("the breaker is open", "none", &wallet.OutcomeError{Cause: ledger.ErrUnavailable}),
 		gone("retries are spent", "none", &ledger.UnavailableError{Cause: context.DeadlineExceeded}),
-		gone("safe mode", "none", ledger.ErrSafeMode),
+		{doc: "safe mode", ask: payWith(ledger.ErrSafeMode), status: 503, code: "UPSTREAM_UNAVAILABLE", reason: "upstream", retry: true, details: details{"cause": "safe_mode", "outcome": "none"}, says: "ledger verify"},
 		{doc: "safe mode, before it is begun", ask: func(r *rig) *httptest.ResponseRecorder {
 			r.wal.notReady = ledger.ErrSafeMode
 			return r.do("POST", "/v1/transfer", someTransfer, writer)
-		}, status: 503, code: "UPSTREAM_UNAVAILABLE", reason: "upstream", retry: true, details: details{"outcome": "none"}, says: "ledger rebuild"},
+		}, status: 503, code: "UPSTREAM_UNAVAILABLE", reason: "upstream", retry: true, details: details{"cause": "safe_mode", "outcome": "none"}, says: "ledger rebuild"},
 		absent("no such txid", "NOT_FOUND", reasonNotFound, func(r *rig) *httptest.ResponseRecorder {
 			r.wal.set(fmt.Errorf("tx: %w", wallet.ErrNotFound))
 			return r.do("GET", "/v1/tx/"+txid, "", writer)

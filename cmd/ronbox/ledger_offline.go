@@ -1,9 +1,10 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"time"
@@ -87,9 +88,9 @@ func (a *app) ledgerImport(ctx context.Context, export string) error {
 		in = f
 	}
 	p.begin("import, records")
-	var rep lverify.Report
+	var rep ledgerDoc
 	err = a.withStore(ctx, file, func(s *store.Store) (err error) {
-		rep, err = lverify.Import(ctx, s, in, lverify.ImportOptions{Options: o, Now: a.now})
+		rep.Report, err = lverify.Import(ctx, s, in, lverify.ImportOptions{Options: o, Now: a.now})
 		return err
 	})
 	p.end()
@@ -100,43 +101,79 @@ func (a *app) ledgerImport(ctx context.Context, export string) error {
 }
 
 // showLedgerReport prints what a check found, unless it ended with err.
-func (a *app) showLedgerReport(rep lverify.Report, err error) error {
+func (a *app) showLedgerReport(rep ledgerDoc, err error) error {
 	if err != nil {
 		return nil
 	}
-	if err := a.show(rep, func(t table) { ledgerReportTable(t, rep) }); err != nil || rep.OK {
+	if err := a.show(rep, func(t table) { ledgerReportTable(t, &rep) }); err != nil || rep.OK {
 		return err
 	}
 	return a.found(rep.Err().Error(), rep.Findings[0].Where)
 }
 
-func verifyExportFile(ctx context.Context, file string, o lverify.Options) (rep lverify.Report, err error) {
+func verifyExportFile(ctx context.Context, file string, o lverify.Options) (doc ledgerDoc, err error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return rep, err
+		return doc, err
 	}
 	defer func() { _ = f.Close() }() // only read
-	return lverify.VerifyExport(ctx, f, o)
+	doc.export = true
+	doc.Report, err = lverify.VerifyExport(ctx, f, o)
+	return doc, err
 }
 
-// isExport tells an export from a database by the first byte; a database begins with the head of a page.
-func isExport(file string) (bool, error) {
+// isExport tells an export from a database by how it begins. A file that somebody named may also be neither.
+func isExport(file string, named bool) (bool, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return false, err
 	}
 	defer func() { _ = f.Close() }() // only read
-	head, err := bufio.NewReader(f).ReadByte()
-	if errors.Is(err, io.EOF) {
-		return false, nil
+	head := make([]byte, largestPage+metaMagicAt+len(metaMagic))
+	n, err := io.ReadFull(f, head)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return false, err
 	}
-	return head == '{', err
+	switch head = head[:n]; {
+	case n > 0 && head[0] == '{':
+		return true, nil
+	case !named || hasMeta(head):
+		return false, nil
+	case n == 0:
+		return false, notALedger(file, "it is empty")
+	}
+	return false, notALedger(file, fmt.Sprintf("it begins with %q", head[:min(n, 16)]))
+}
+
+func notALedger(file, why string) error {
+	return failed(exitFailed, "not_a_ledger", "name a database, a snapshot or an export; if it was a snapshot, it is damaged: take another",
+		"%s is neither a database nor an export: %s", file, why)
+}
+
+// A database has the magic number of bbolt in one of its first two pages at least.
+const (
+	smallestPage = 4 << 10
+	largestPage  = 64 << 10
+	metaMagicAt  = 16
+	metaMagic    = "\xed\xda\x0c\xed"
+)
+
+func hasMeta(head []byte) bool {
+	at := func(page int) bool {
+		return len(head) >= page+metaMagicAt && bytes.HasPrefix(head[page+metaMagicAt:], []byte(metaMagic))
+	}
+	for page := smallestPage; page <= largestPage; page *= 2 {
+		if at(page) {
+			return true
+		}
+	}
+	return at(0)
 }
 
 // rebuiltDoc is what ledger rebuild prints.
 type rebuiltDoc struct {
-	File   string         `json:"file"`
-	Report lverify.Report `json:"report"` // of the check that followed
+	File   string    `json:"file"`
+	Report ledgerDoc `json:"report"` // of the check that followed
 }
 
 func (a *app) ledgerRebuildCmd() *cobra.Command {
@@ -168,7 +205,7 @@ func (a *app) ledgerRebuild(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if journalBad(rep) {
+	if journalBad(rep.Report) {
 		p.end()
 		return a.showLedgerReport(rep, nil)
 	}
@@ -184,7 +221,7 @@ func (a *app) ledgerRebuild(ctx context.Context) error {
 	doc := rebuiltDoc{file, rep}
 	if err := a.show(doc, func(t table) {
 		t.row("rebuilt", file)
-		ledgerReportTable(t, rep)
+		ledgerReportTable(t, &rep)
 	}); err != nil || rep.OK {
 		return err
 	}

@@ -43,10 +43,13 @@ func (r *repeater) repeat(ctx context.Context, what string, call func() error) e
 	}
 }
 
-// heals tells whether waiting can help: a restored node or a log without genesis waits for a person.
+// heals tells whether waiting can help: some causes wait for a person.
 func heals(err error) bool {
-	if p, ok := errors.AsType[*wire.Problem](err); ok && (p.Details["cause"] == "restored" || p.Details["cause"] == "no_genesis") {
-		return false
+	if p, ok := errors.AsType[*wire.Problem](err); ok {
+		switch p.Details["cause"] {
+		case "restored", "no_genesis", "safe_mode":
+			return false
+		}
 	}
 	return client.Retryable(err)
 }

@@ -231,7 +231,7 @@ func explained(err error, key string, lost bool) error {
 		f.next = "`ronbox wallet seq` shows the next nonce, which is taken where --nonce and --key are left out; `ronbox wallet history` shows what has used this one"
 	case errors.Is(err, client.ErrNotReachable):
 		f.next += "; nothing was done: then try again with --key " + key
-	case client.Retryable(err):
+	case heals(err):
 		f.next = "nothing was done: try again with --key " + key
 	}
 	return f
