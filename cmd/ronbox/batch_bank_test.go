@@ -28,6 +28,7 @@ type fakeBank struct {
 	log      []wire.HistoryEntry
 	roots    []string // of batches, each of which is a record here
 	deny     func(wire.Batch) error
+	asked    func() // before a nonce is told
 	draw     func(n int) int
 	thief    string // an account that somebody else spends from now and then
 	blind    bool   // statements may not be read
@@ -81,6 +82,9 @@ func (f *fakeBank) Roots(_ context.Context, since uint64, _ int) (out wire.Roots
 }
 
 func (f *fakeBank) Account(_ context.Context, account string) (wire.Account, error) {
+	if f.asked != nil {
+		f.asked()
+	}
 	return wire.Account{NextNonce: f.nonces[account] + 1}, nil
 }
 

@@ -40,8 +40,16 @@ type tally struct {
 // another machine. Keys are forgotten after a day and another who asks has others, but every posting stands in a
 // statement with the key it was made under, and that names the run. It gives how many were found.
 //
-// Rows that end a hold are not looked for: a hold ends once.
+// Rows that end a hold are not looked for: a hold ends once. Nonces are looked up first: what is done after that, by a request
+// still under way, takes one of them, and is found then.
 func (b *batchRun) lookBack(ctx context.Context) (found int, err error) {
+	for _, i := range b.pending {
+		if r := &b.rows[i]; r.auto {
+			if _, err := b.nonce(ctx, r.payer); err != nil {
+				return 0, err
+			}
+		}
+	}
 	var rows []int
 	var newest time.Time
 	for at, sought := range b.sought() {
@@ -175,18 +183,22 @@ func (b *batchRun) doneBefore(s []span) error {
 	})
 	b.out.Accepted += len(rows)
 	b.out.Before = append(b.out.Before, b.linesOf(rows)...)
-	b.next = map[string]uint64{} // another chose their nonces
 	return nil
 }
 
-// knownBefore finds what was done of a request that the node knows with other nonces: another run has made it.
-func (b *batchRun) knownBefore(ctx context.Context, step *batchStep, refusal error) error {
+// others finds what another run has done meanwhile: one that made the request, which the node then knows with other nonces,
+// or one that may have taken the nonces for the same rows.
+func (b *batchRun) others(ctx context.Context, step *batchStep, known error) error {
+	if known == nil && !b.taken {
+		return nil
+	}
+	b.taken = false
 	found, err := b.lookBack(ctx)
-	if err != nil || found > 0 {
+	if err != nil || found > 0 || known == nil {
 		return err
 	}
 	line := b.rows[step.Rows[0][0]].line
 	return failed(exitFailed, "done_before",
 		"see `ronbox wallet history` for what was done. If these rows are meant again, name this run with --run; if not, leave them out",
-		"%d operations from line %d on were done before by another run of such a file: %w", count(step.Rows), line, refusal)
+		"%d operations from line %d on were done before by another run of such a file: %w", count(step.Rows), line, known)
 }

@@ -7,10 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
+
+	"ronbox/httpapi/wire"
 )
 
 const payHead = "op,from,to,asset,amount_minor,memo\n"
@@ -155,4 +158,28 @@ func TestBatchDoesNoRowTwiceWithoutItsState(t *testing.T) {
 			t.Fatalf("%d rows: %d done, told %+v", len(rows), len(done), b.out)
 		}
 	})
+}
+
+// A request of a run that was killed may still be done while the next run is under way, in other chunks: whoever takes a
+// nonce may have done these very rows.
+func TestBatchMeetsItsForerunner(t *testing.T) {
+	for _, at := range []string{"a nonce is asked for", "rows are sent"} {
+		f := newFakeBank(func(int) int { return 7 })
+		f.balance["a"] = 100
+		meet := sync.OnceFunc(func() {
+			late := wire.Batch{Mode: modeIndependent}
+			for i, n := range []string{"1", "1", "2"} {
+				late.Ops = append(late.Ops, wire.BatchOp{Op: wire.OpTransfer, From: "a", To: "b", Asset: "ron", AmountMinor: n, Nonce: uint64(i + 1)})
+			}
+			_, _ = f.apply(ownerOf("")+"late", late)
+		})
+		if at == "rows are sent" {
+			f.deny = func(wire.Batch) error { meet(); return nil }
+		} else {
+			f.asked = meet
+		}
+		if out, err := payFile(t, f, sameRows, batchFlags{chunk: 1}); err != nil || len(f.memos) != 3 || !strings.Contains(out, `"done_before":[[2,4]]`) {
+			t.Errorf("when %s: %v, %d done: %s", at, err, len(f.memos), out)
+		}
+	}
 }

@@ -50,6 +50,7 @@ type batchRun struct {
 	width   map[string]int    // rows of a payer that go into a request, after a refusal; 0 is no bound
 	mark    ledgerMark        // the newest record that is known
 	stalls  int
+	taken   bool // another took a nonce that was known
 	blind   bool // some statement may not be read, which was told
 	out     batchDoc
 }
@@ -175,10 +176,8 @@ func (b *batchRun) run(ctx context.Context, open *batchStep) error {
 		if err := b.settle(step, end); err != nil {
 			return err
 		}
-		if end.known != nil {
-			if err := b.knownBefore(ctx, step, end.known); err != nil {
-				return err
-			}
+		if err := b.others(ctx, step, end.known); err != nil {
+			return err
 		}
 		if b.stalls++; len(b.pending) < before {
 			b.stalls = 0
@@ -282,6 +281,7 @@ func (b *batchRun) settle(step, end *batchStep) error {
 		case open[i]:
 			if r.auto && ops[k].Nonce == b.next[r.payer] && !hurt[r.payer] {
 				delete(b.next, r.payer) // another has taken it: look it up again
+				b.taken = true
 			}
 			hurt[r.payer] = true
 			continue

@@ -22,12 +22,14 @@ of them, that every asset's credits and debits are equal and nobody spent what w
 there, and that each balance, hold and name is what the records make of it.
 
 FILE is a database that no node holds, a snapshot, or an export (` + "`ronbox ledger export`" + `);
-without it, it is the database of --data-dir. All of it is checked, unless --from is given:
-then only the batches from that one on, and no derived table.
+without it, it is the database of --data-dir. All of it is checked, unless --from is
+given: then only the batches from that one on, and no derived table.
 
-Exit 0: sound. Exit 3: bad; each finding names the record or the batch. A node in safe mode
-is stopped, verified, rebuilt (` + "`ronbox ledger rebuild`" + `) if only derived tables are bad, and
-started: it verifies everything once more, and only then takes writes.`,
+Exit 0: sound. Exit 3: bad; each finding names the record or the batch.
+
+A node in safe mode is stopped, verified, rebuilt (` + "`ronbox ledger rebuild`" + `) if only
+derived tables are bad, and started: it verifies everything once more, and only then takes
+writes.`,
 		Example: `  ronbox --data-dir data ledger verify
   ronbox ledger verify journal.ndjson --json
   ronbox ledger verify /backup/ronbox/ronbox-….db --from 1001`,

@@ -35,11 +35,11 @@ on where it ended and does nothing twice. Rows may be added at the end of the fi
 once, a file is done: to do it another time name that run with --run.
 
 Without its state (lost, another directory, another machine) a row is known by what it
-says, its place among the rows that say the same, and --run: rows that the statements show
-as done in the last 32 days are not done again. What is found of the last day is gone on
-with, what is older is told and nothing is sent. An edited row is another row. A token that
-may not read the statements leaves the node's keys, kept for a day, to find the same
-requests.
+says, its place among the rows that say the same, and --run: rows that statements show as
+done in the last 32 days are not done again. A file of which rows were done within a day
+is gone on with; where that is longer ago nothing is sent, and you are told. An edited row
+is another row. Rows that end a hold are refused then: a hold ends once. Where the token
+may not read the statements, the node's keys, kept for a day, find the same requests.
 
 Operations of one account are done in order; one that is refused is told and keeps none
 of the others back, unless --atomic makes all or none of up to 4096. Exit 1: some were
