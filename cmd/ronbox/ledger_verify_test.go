@@ -50,6 +50,7 @@ func TestWhatFollowsACheck(t *testing.T) {
 	bad := func(where string) lverify.Report {
 		return lverify.Report{Whole: true, Findings: []lverify.Finding{{Where: where}}}
 	}
+	both := lverify.Report{Whole: true, Findings: []lverify.Finding{{Where: "state", Seq: 15}, {Where: "sums"}}} // as of one balance that is wrong
 	for _, tt := range []struct {
 		doc  ledgerDoc
 		want string
@@ -59,6 +60,8 @@ func TestWhatFollowsACheck(t *testing.T) {
 		{ledgerDoc{Report: part, SafeMode: "x"}, "without --from"},
 		{ledgerDoc{Report: bad("journal")}, "restore a snapshot"},
 		{ledgerDoc{Report: bad("states"), SafeMode: "x"}, "ledger rebuild"},
+		{ledgerDoc{Report: bad("sums")}, "restore a snapshot"},
+		{ledgerDoc{Report: both}, "ledger rebuild"},
 		{ledgerDoc{Report: bad("journal"), export: true}, "export it again"},
 	} {
 		if got := tt.doc.next(); (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
