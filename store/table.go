@@ -7,11 +7,19 @@ type Table[K, V any] struct {
 	bucket *Bucket
 	key    Key[K]
 	value  Value[V]
+	summed bool // rows end in a checksum
 }
 
 // NewTable is a typed face of b.
 func NewTable[K, V any](b *Bucket, key Key[K], value Value[V]) Table[K, V] {
-	return Table[K, V]{b, key, value}
+	return Table[K, V]{bucket: b, key: key, value: value}
+}
+
+// Summed is t with a checksum behind each value: the pages of the file have none, so what a disk has changed is met where the row is read. The
+// codec's bytes must be its own, since they are appended to.
+func (t Table[K, V]) Summed() Table[K, V] {
+	t.summed = true
+	return t
 }
 
 // Bucket is the table's declaration.
@@ -38,7 +46,11 @@ func (t Table[K, V]) Put(w *Writes, k K, v V) {
 	if err != nil {
 		panic(err)
 	}
-	w.Put(t.bucket, t.key.Append(nil, k), raw)
+	key := t.key.Append(nil, k)
+	if t.summed {
+		raw = appendSum(raw, key)
+	}
+	w.Put(t.bucket, key, raw)
 }
 
 // Delete removes the row of k, if it is there.
@@ -99,7 +111,14 @@ func (t Table[K, V]) rows(raw iter.Seq2[[]byte, []byte]) iter.Seq2[K, V] {
 }
 
 func (t Table[K, V]) decode(key, raw []byte) V {
-	v, err := t.value.Decode(raw)
+	var err error
+	if t.summed {
+		raw, err = CutSum(key, raw)
+	}
+	var v V
+	if err == nil {
+		v, err = t.value.Decode(raw)
+	}
 	if err != nil {
 		panic(t.broken(key, err))
 	}

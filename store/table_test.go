@@ -15,6 +15,9 @@ import (
 func TestTableIsASortedMap(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		table := NewTable(testRows, U64(), CBOR[string]())
+		if rapid.Bool().Draw(rt, "summed") {
+			table = table.Summed()
+		}
 		c, err := NewScratch(day, testRows)
 		if err != nil {
 			rt.Fatal(err)

@@ -26,25 +26,25 @@ type Flushed struct {
 	Batches uint64 // the log of batch roots holds this many leaves
 }
 
-// Format is the layout of the tables, written when a ledger begins.
-const Format = 2
+// Format is the layout of the tables, written when a ledger begins. Its own row has no checksum, so that any layout can be told.
+const Format = 3
 
 // StoreKey hashes the idempotency keys of one ledger, so that nobody can choose their hashes.
 type StoreKey [32]byte
 
 var (
-	heads     = store.NewTable(bMeta, store.String[string](), headValue())
+	heads     = store.NewTable(bMeta, store.String[string](), headValue()).Summed()
 	formats   = store.NewTable(bMeta, store.String[string](), u64Value())
 	storeKeys = store.NewTable(bMeta, store.String[string](), fixed(1, len(StoreKey{}),
 		func(b []byte, k *StoreKey) { copy(b, k[:]) },
-		func(b []byte, k *StoreKey) error { copy(k[:], b); return nil }))
+		func(b []byte, k *StoreKey) error { copy(k[:], b); return nil })).Summed()
 	doubts = store.NewTable(bMeta, store.String[string](), store.Value[string]{
 		Encode: func(why string) ([]byte, error) { return []byte(why), nil },
 		Decode: func(b []byte) (string, error) { return string(b), nil },
 	})
 	flushes = store.NewTable(bFlush, store.String[string](), fixed(1, 16,
 		func(b []byte, f *Flushed) { le.PutUint64(b, f.Seq); le.PutUint64(b[8:], f.Batches) },
-		func(b []byte, f *Flushed) error { f.Seq, f.Batches = le.Uint64(b), le.Uint64(b[8:]); return nil }))
+		func(b []byte, f *Flushed) error { f.Seq, f.Batches = le.Uint64(b), le.Uint64(b[8:]); return nil })).Summed()
 )
 
 // Keys of ledger/meta and ledger/flush.

@@ -10,8 +10,8 @@ import (
 // in ledger/recent: a row there is newer than the row of the same key in ledger/state, if that has one. A running ledger has all of them in
 // memory.
 var (
-	recentBalances = store.NewTable(bRecent, stateKeys(), fixed(balanceV1, balanceSize, putBalance, getBalance))
-	recentAccounts = store.NewTable(bRecent, stateKeys(), fixed(accountV1, accountSize, putAccount, getAccount))
+	recentBalances = store.NewTable(bRecent, stateKeys(), fixed(balanceV1, balanceSize, putBalance, getBalance)).Summed()
+	recentAccounts = store.NewTable(bRecent, stateKeys(), fixed(accountV1, accountSize, putAccount, getAccount)).Summed()
 )
 
 // PutRecentBalance writes an account in an asset beside others that change often. Its marks must have been written, or be written by the

@@ -50,8 +50,8 @@ const (
 )
 
 var (
-	balances = store.NewTable(bState, stateKeys(), fixed(balanceV1, balanceSize, putBalance, getBalance))
-	accounts = store.NewTable(bState, stateKeys(), fixed(accountV1, accountSize, putAccount, getAccount))
+	balances = store.NewTable(bState, stateKeys(), fixed(balanceV1, balanceSize, putBalance, getBalance)).Summed()
+	accounts = store.NewTable(bState, stateKeys(), fixed(accountV1, accountSize, putAccount, getAccount)).Summed()
 )
 
 // GetBalance reads an account in an asset.
@@ -85,6 +85,9 @@ func stateRows(r store.Reader, b *store.Bucket, from StateKey, fault func(StateK
 		for raw, value := range r.Range(b, keys.Append(nil, from), nil) {
 			k, err := keys.Decode(raw)
 			var row Row
+			if err == nil {
+				value, err = store.CutSum(raw, value)
+			}
 			if err == nil {
 				row, err = decodeRow(k, value)
 			}

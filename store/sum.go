@@ -1,0 +1,32 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+)
+
+// sumSize is what a checksum adds to a row, bytes.
+const sumSize = 4
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+var errSum = errors.New("the checksum does not match")
+
+// sum is the CRC-32C of a key and a value: a row in the place of another is none either.
+func sum(key, value []byte) uint32 {
+	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
+}
+
+func appendSum(value, key []byte) []byte {
+	return binary.LittleEndian.AppendUint32(value, sum(key, value))
+}
+
+// CutSum takes the checksum off a row of a table that is Summed, for who reads its bytes past the table.
+func CutSum(key, row []byte) (value []byte, err error) {
+	n := len(row) - sumSize
+	if n < 0 || binary.LittleEndian.Uint32(row[n:]) != sum(key, row[:n]) {
+		return nil, errSum
+	}
+	return row[:n:n], nil
+}
