@@ -68,8 +68,8 @@ bench: ## run the benchmarks matching BENCH (.)
 sim: ## run SEEDS (10000) seeds of SIMOPS (1000) operations of the wallet over a bad wire; a failing seed is printed
 	WALLET_SIM_SEEDS=$(SEEDS) WALLET_SIM_OPS=$(SIMOPS) $(GO) test ./engines/wallet -run Simulation -count=1 -timeout 6h -v
 
-kill: ## kill a node KILLS (1000) times while it commits versions and payments
-	$(GO) test ./cmd/ronbox -run 'Kill9' -count=1 -timeout 2h -v -args -kills $(KILLS)
+kill: ## kill a node KILLS (1000) times while it commits versions and payments; SEED repeats what is drawn
+	$(GO) test ./cmd/ronbox -run 'Kill9' -count=1 -timeout 2h -v -args -kills $(KILLS) $(if $(SEED),-seed $(SEED))
 
 load: ## pay at saturation for SECONDS (300), one request in a hundred twice, and hold receipts, balances and records against it; SEED repeats one
 	LOAD_SECONDS=$(SECONDS) LOAD_SEED=$(SEED) $(GO) test ./appliance -run '^TestLoadWithDuplicates$$' -count=1 -timeout 6h -v
