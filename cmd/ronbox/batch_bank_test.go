@@ -25,6 +25,7 @@ type fakeBank struct {
 	answers  map[string]string // by key: the request
 	results  map[string]wire.BatchAnswer
 	memos    []string // of what was done, in order
+	posted   []wire.BatchOp
 	log      []wire.HistoryEntry
 	roots    []string // of batches, each of which is a record here
 	deny     func(wire.Batch) error
@@ -32,6 +33,7 @@ type fakeBank struct {
 	draw     func(n int) int
 	thief    string // an account that somebody else spends from now and then
 	blind    bool   // statements may not be read
+	down     bool   // it cannot be reached
 	since    int64  // when its first record is made
 	requests int
 }
@@ -47,6 +49,9 @@ func newFakeBank(draw func(int) int) *fakeBank {
 func (f *fakeBank) History(_ context.Context, q client.HistoryQuery) (out wire.History, _ error) {
 	if f.blind {
 		return out, &wire.Problem{Status: http.StatusForbidden}
+	}
+	if q.Asset != "ron" {
+		return out, &wire.Problem{Status: http.StatusBadRequest, Code: "BAD_REQUEST", Reason: "asset_unknown"}
 	}
 	at := len(f.log)
 	if q.Cursor != "" {
@@ -66,6 +71,9 @@ func (f *fakeBank) Tx(_ context.Context, id string) ([]byte, error) {
 }
 
 func (f *fakeBank) LedgerHead(context.Context) (h wire.LedgerHead, _ error) {
+	if f.down {
+		return h, client.ErrNotReachable
+	}
 	n := len(f.roots)
 	h.Batches, h.Seq, h.LastRoot = uint64(n), uint64(n), b3.Digest{}.String()
 	if n > 0 {
@@ -151,6 +159,8 @@ func (f *fakeBank) refuse(op wire.BatchOp) string {
 	switch {
 	case op.Nonce != f.nonces[op.From]+1:
 		return codeNonce
+	case op.Asset != "ron":
+		return "ASSET_UNKNOWN"
 	case f.balance[op.From] < n:
 		return "INSUFFICIENT_FUNDS"
 	}
@@ -163,7 +173,7 @@ func (f *fakeBank) post(op wire.BatchOp, key string) (receipt []byte) {
 	f.balance[op.From] -= n
 	f.balance[op.To] += n
 	f.nonces[op.From]++
-	f.memos = append(f.memos, op.Memo)
+	f.memos, f.posted = append(f.memos, op.Memo), append(f.posted, op)
 	seq := uint64(len(f.log) + 1)
 	at := f.since + int64(seq)*1e6
 	r := record.Receipt{

@@ -12,10 +12,11 @@ import (
 )
 
 const (
-	lookBackFor  = 32 * 24 * time.Hour // longer than a month: a file of every month is told to name its runs
-	lookBackMost = 1_000_000           // entries of one statement
-	goOnFor      = 24 * time.Hour      // as long as the node keeps keys, as a rule
+	lookBackFor = 32 * 24 * time.Hour // longer than a month: a file of every month is told to name its runs
+	goOnFor     = 24 * time.Hour      // as long as the node keeps keys, as a rule
 )
+
+const reasonDoneBefore = "done_before"
 
 // statement names the entries of one account in one asset.
 type statement struct{ account, asset string }
@@ -38,20 +39,21 @@ type tally struct {
 
 // lookBack finds rows that a run of the same name has done though no state tells of it: the file was lost, or stands on
 // another machine. Keys are forgotten after a day and another who asks has others, but every posting stands in a
-// statement with the key it was made under, and that names the run. It gives how many were found.
+// statement with the key it was made under, and that names the run. A state may tell of fewer rows than were done, as a
+// copy does that was put back: what it tells is taken from what is found.
 //
 // Rows that end a hold are not looked for: a hold ends once. Nonces are looked up first: what is done after that, by a request
 // still under way, takes one of them, and is found then.
-func (b *batchRun) lookBack(ctx context.Context) (found int, err error) {
+func (b *batchRun) lookBack(ctx context.Context) error {
 	for _, i := range b.pending {
 		if r := &b.rows[i]; r.auto {
 			if _, err := b.nonce(ctx, r.payer); err != nil {
-				return 0, err
+				return err
 			}
 		}
 	}
 	var rows []int
-	var newest time.Time
+	var oldest time.Time
 	for at, sought := range b.sought() {
 		seen := map[saying]int{}
 		err := b.postings(ctx, at, func(p *posting) {
@@ -59,35 +61,39 @@ func (b *batchRun) lookBack(ctx context.Context) (found int, err error) {
 			if sought[says] == nil {
 				says.nonce = 0
 			}
-			if seen[says]++; sought[says] == nil || seen[says] > sought[says].done+len(sought[says].waits) {
+			t := sought[says]
+			if t == nil || seen[says] == t.done+len(t.waits) {
 				return
 			}
-			if made := time.Unix(0, p.At); made.After(newest) {
-				newest = made
-			}
 			b.seen(p.Receipt)
+			if seen[says]++; seen[says] <= t.done {
+				return
+			}
+			if made := time.Unix(0, p.At); oldest.IsZero() || made.Before(oldest) {
+				oldest = made
+			}
 		})
 		if err != nil {
-			return 0, err
+			return err
 		}
 		for says, t := range sought {
 			rows = append(rows, t.waits[:max(0, min(len(t.waits), seen[says]-t.done))]...)
 		}
 	}
 	if len(rows) == 0 {
-		return 0, nil
+		return b.knownBefore()
 	}
 	slices.Sort(rows)
-	if err := b.mayGoOn(rows, newest); err != nil {
-		return 0, err
+	if err := b.mayGoOn(rows, oldest); err != nil {
+		return err
 	}
-	b.retrying("%d of %d operations were done before, the last at %s, by a run whose state is not here: they are not done again; rows that are meant again go into a file of their own with --run NAME",
-		len(rows), len(b.rows), newest.UTC().Format(time.RFC3339))
+	b.notice("%d of %d operations were done before, the first at %s, by a run of which this state does not tell: they are not done again; rows that are meant again go into a file of their own with --run NAME",
+		len(rows), len(b.rows), oldest.UTC().Format(time.RFC3339))
 	step := batchStep{No: b.no, Before: spans(rows), Ledger: b.marked()}
 	if err := b.state.write(step); err != nil {
-		return 0, err
+		return err
 	}
-	return len(rows), b.doneBefore(step.Before)
+	return b.doneBefore(step.Before)
 }
 
 // sought puts together the rows to look for, by the statement in which their postings stand.
@@ -123,38 +129,53 @@ func (b *batchRun) sought() map[statement]map[saying]*tally {
 
 // postings shows each what runs of this name have posted, the newest first.
 func (b *batchRun) postings(ctx context.Context, at statement, each func(p *posting)) error {
-	since, left := b.now().Add(-lookBackFor).UnixNano(), lookBackMost
+	since := b.now().Add(-lookBackFor).UnixNano()
 	err := b.trace(ctx, b.node, at.account, at.asset, func(p posting) bool {
 		if p.At < since {
 			return false
 		}
+		b.entries++
+		b.looked(b.entries)
 		if strings.HasPrefix(p.Idem, b.owner) {
 			each(&p)
 		}
-		left--
-		return left > 0
+		return true
 	})
 	p, refused := errors.AsType[*wire.Problem](err)
 	if refused && p.Status == http.StatusForbidden && !b.blind {
 		b.blind = true
 		b.retrying("the token may not read the statement of %s: what an earlier run of this file has done is known by its keys alone, which the node keeps for a day or so", at.account)
 	}
-	if refused && (p.Status == http.StatusForbidden || p.Status == http.StatusNotFound) {
+	if refused && (p.Status == http.StatusForbidden || p.Status == http.StatusNotFound) || undeclared(err) {
 		return nil
 	}
 	return err
 }
 
+// undeclared tells that nothing stands in a statement, its asset not being declared.
+func undeclared(err error) bool {
+	p, ok := errors.AsType[*wire.Problem](err)
+	return ok && p.Reason == "asset_unknown"
+}
+
+// stillToDo is the one way on that is the same whatever was done.
+const stillToDo = "`ronbox wallet history` shows them. Put the lines that are still to be done, and no others, into a file of their own and name its run with --run NAME"
+
 // mayGoOn stops where a person has to say what is meant. What was done lately was this file, cut off. What is older may
 // be the payment of another month, and an atomic file is done whole or not at all.
-func (b *batchRun) mayGoOn(rows []int, newest time.Time) error {
-	whole := b.mode != modeAtomic || len(rows) == len(b.pending)
-	if whole && b.now().Sub(newest) < goOnFor {
+func (b *batchRun) mayGoOn(rows []int, oldest time.Time) error {
+	sought := 0 // of those that wait
+	for _, i := range b.pending {
+		if b.rows[i].op.Hold == "" {
+			sought++
+		}
+	}
+	whole := b.mode != modeAtomic || len(rows) == sought
+	if whole && b.now().Sub(oldest) < goOnFor {
 		return nil
 	}
-	f := failed(exitFailed, "done_before",
-		"`ronbox wallet history` shows them. If all rows are meant again, name this run with --run; if not, leave out the lines that were done, which --json lists",
-		"%d of %d operations were done before, line %d among them, the last at %s", len(rows), len(b.rows), b.rows[rows[0]].line, newest.UTC().Format(time.RFC3339))
+	f := failed(exitFailed, reasonDoneBefore, stillToDo+"; --json lists those that were done",
+		"%d of %d operations were done before, line %d among them, the first at %s", len(rows), len(b.rows), b.rows[rows[0]].line, oldest.UTC().Format(time.RFC3339))
 	f.details = map[string]any{"lines": b.linesOf(rows), "operations": len(rows)}
 	return f
 }
@@ -181,6 +202,7 @@ func (b *batchRun) doneBefore(s []span) error {
 		_, is := slices.BinarySearch(rows, i)
 		return is
 	})
+	b.known = nil
 	b.out.Accepted += len(rows)
 	b.out.Before = append(b.out.Before, b.linesOf(rows)...)
 	return nil
@@ -188,17 +210,19 @@ func (b *batchRun) doneBefore(s []span) error {
 
 // others finds what another run has done meanwhile: one that made the request, which the node then knows with other nonces,
 // or one that may have taken the nonces for the same rows.
-func (b *batchRun) others(ctx context.Context, step *batchStep, known error) error {
-	if known == nil && !b.taken {
+func (b *batchRun) others(ctx context.Context) error {
+	if len(b.known) == 0 && !b.taken {
 		return nil
 	}
 	b.taken = false
-	found, err := b.lookBack(ctx)
-	if err != nil || found > 0 || known == nil {
-		return err
+	return b.lookBack(ctx)
+}
+
+// knownBefore stops when the node has done a request of these rows and no statement shows it.
+func (b *batchRun) knownBefore() error {
+	if len(b.known) == 0 {
+		return nil
 	}
-	line := b.rows[step.Rows[0][0]].line
-	return failed(exitFailed, "done_before",
-		"see `ronbox wallet history` for what was done. If these rows are meant again, name this run with --run; if not, leave them out",
-		"%d operations from line %d on were done before by another run of such a file: %w", count(step.Rows), line, known)
+	return failed(exitFailed, reasonDoneBefore, stillToDo,
+		"%d operations from line %d on were done before, at least in part, by another run of such a file: the node knows their request", len(b.known), b.rows[b.known[0]].line)
 }

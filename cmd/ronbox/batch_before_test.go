@@ -3,15 +3,12 @@ package main
 import (
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 
 	"ronbox/httpapi/wire"
 )
@@ -83,7 +80,12 @@ func reasonOf(err error) string {
 // payFile runs a batch once, in a directory of its own.
 func payFile(t *testing.T, f *fakeBank, text string, flags batchFlags) (string, error) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "pay.csv")
+	return payAt(t, f, filepath.Join(t.TempDir(), "pay.csv"), text, flags)
+}
+
+// payAt runs a batch once, with the state that is beside its file.
+func payAt(t *testing.T, f *fakeBank, path, text string, flags batchFlags) (string, error) {
+	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -123,41 +125,6 @@ func TestBatchGrown(t *testing.T) {
 			t.Errorf("%q: %v, %d done", tt.text, err, len(f.memos))
 		}
 	}
-}
-
-// Through lost answers, kills, lost state files and other chunks no row is done twice, and each is done or refused.
-func TestBatchDoesNoRowTwiceWithoutItsState(t *testing.T) {
-	dir := t.TempDir()
-	n := 0
-	rapid.Check(t, func(t *rapid.T) {
-		n++
-		state := filepath.Join(dir, fmt.Sprint(n))
-		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
-		f := newFakeBank(rng.IntN)
-		rows := drawRows(t, f)
-		var b *batchRun
-		for err, run := error(errKilled), 0; err != nil; run++ {
-			if run > 2000 {
-				t.Fatalf("no end: %d of %d left, %v", len(b.pending), len(rows), err)
-			}
-			if b, err = runFake(t, f, rows, state, modeIndependent, 1+rng.IntN(5)); rng.IntN(2) == 0 {
-				_ = os.Remove(state)
-			}
-			if rng.IntN(3) == 0 {
-				clear(f.answers)
-			}
-		}
-		done := map[string]bool{}
-		for _, m := range f.memos {
-			if done[m] {
-				t.Fatalf("row %s was done twice", m)
-			}
-			done[m] = true
-		}
-		if b.out.Accepted != len(done) || len(done)+len(b.out.Refused) != len(rows) {
-			t.Fatalf("%d rows: %d done, told %+v", len(rows), len(done), b.out)
-		}
-	})
 }
 
 // A request of a run that was killed may still be done while the next run is under way, in other chunks: whoever takes a

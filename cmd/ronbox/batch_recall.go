@@ -121,11 +121,46 @@ func (b *batchRun) recall(ctx context.Context, step, end *batchStep) error {
 			}
 			return len(ops) > 0 && (step.Ledger == nil || p.Seq > step.Ledger.Seq)
 		})
-		if err != nil {
+		if err != nil && !undeclared(err) {
 			return err
 		}
 	}
 	end.Again = spans(slices.DeleteFunc(again, func(i int) bool { return done[i] }))
 	end.Refused = slices.DeleteFunc(end.Refused, func(r batchRefusal) bool { return done[r.Row] })
 	return nil
+}
+
+// overtaken settles a request of an earlier run whose payers have spent since, if the statements may be read: sent again,
+// a row that was done with another nonce might get one that is free. Where none has spent, none of it was done, and an
+// atomic one falls with its first row.
+func (b *batchRun) overtaken(ctx context.Context, open *batchStep) (*batchStep, error) {
+	if open == nil || b.mode == modeAtomic {
+		return open, nil
+	}
+	spent := false
+	for payer, first := range open.Nonces {
+		delete(b.next, payer)
+		next, err := b.nonce(ctx, payer)
+		if mayNot(err) {
+			return open, nil
+		}
+		if err != nil {
+			return open, err
+		}
+		spent = spent || next != first
+	}
+	if !spent {
+		return open, nil
+	}
+	end := &batchStep{No: open.No, Settled: true, Again: open.Rows}
+	if err := b.recall(ctx, open, end); mayNot(err) {
+		return open, nil
+	} else if err != nil {
+		return open, err
+	}
+	end.Ledger = b.marked()
+	if err := b.state.write(end); err != nil {
+		return open, err
+	}
+	return nil, b.settle(open, end)
 }

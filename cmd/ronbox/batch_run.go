@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -41,8 +42,11 @@ type batchRun struct {
 	mode  string
 	rows  []batchRow
 	most  int // rows of a request
-	done  func(settled, total int)
 	now   func() time.Time
+
+	done   func(settled, total int)
+	looked func(entries int64)
+	notice func(format string, args ...any) // what a person must not miss
 
 	no      int               // of the next request
 	pending []int             // rows not settled, in order
@@ -50,8 +54,10 @@ type batchRun struct {
 	width   map[string]int    // rows of a payer that go into a request, after a refusal; 0 is no bound
 	mark    ledgerMark        // the newest record that is known
 	stalls  int
-	taken   bool // another took a nonce that was known
-	blind   bool // some statement may not be read, which was told
+	entries int64 // of statements, looked at
+	taken   bool  // another took a nonce that was known
+	known   []int // rows that the node did, at least in part, in a request with other nonces
+	blind   bool  // some statement may not be read, which was told
 	out     batchDoc
 }
 
@@ -148,12 +154,18 @@ func (b *batchRun) run(ctx context.Context, open *batchStep) error {
 	if err := b.locate(ctx); err != nil {
 		return err
 	}
-	if !b.out.Resumed {
-		if _, err := b.lookBack(ctx); err != nil {
-			return err
-		}
+	open, err := b.overtaken(ctx, open)
+	if err != nil {
+		return err
 	}
-	for len(b.pending) > 0 {
+	for looked := false; len(b.pending) > 0; {
+		if open == nil && !looked {
+			if err := b.lookBack(ctx); err != nil {
+				return err
+			}
+			looked = true
+			continue
+		}
 		b.done(len(b.rows)-len(b.pending), len(b.rows))
 		step, sent := open, open != nil
 		if open = nil; !sent {
@@ -176,7 +188,7 @@ func (b *batchRun) run(ctx context.Context, open *batchStep) error {
 		if err := b.settle(step, end); err != nil {
 			return err
 		}
-		if err := b.others(ctx, step, end.known); err != nil {
+		if err := b.others(ctx); err != nil {
 			return err
 		}
 		if b.stalls++; len(b.pending) < before {
@@ -264,7 +276,8 @@ func (b *batchRun) settle(step, end *batchStep) error {
 	}
 	again, err := rowsOf(end.Again, len(b.rows))
 	ended := slices.Concat(again, refusedRows(end.Refused)) // once each
-	if err == nil && (!within(rows, b.pending) || !within(ended, rows) || len(set(ended)) != len(ended)) {
+	known, wrong := rowsOf(end.Known, len(b.rows))
+	if err = errors.Join(err, wrong); err == nil && (!within(known, again) || !within(rows, b.pending) || !within(ended, rows) || len(set(ended)) != len(ended)) {
 		err = fmt.Errorf("%w: request %d is of rows that do not wait, or its end tells of others", errNoState, step.No)
 	}
 	if err != nil {
@@ -297,6 +310,7 @@ func (b *batchRun) settle(step, end *batchStep) error {
 	}
 	b.adapt(rows, hurt)
 	b.pending = without(b.pending, gone)
+	b.known = append(b.known, known...)
 	b.out.Refused = append(b.out.Refused, end.Refused...)
 	b.out.Requests++
 	b.no++

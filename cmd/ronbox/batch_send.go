@@ -27,7 +27,7 @@ func (b *batchRun) send(ctx context.Context, step *batchStep, sent bool) (*batch
 		return err
 	})
 	if isCode(err, codeIdem) {
-		return &batchStep{No: step.No, Settled: true, Again: step.Rows, Ledger: b.marked(), known: err}, nil
+		return &batchStep{No: step.No, Settled: true, Again: step.Rows, Known: step.Rows, Ledger: b.marked()}, nil
 	}
 	end, refused := b.refusedWhole(step, rows, err)
 	if err != nil && !refused {

@@ -38,8 +38,7 @@ type batchStep struct {
 	Ledger   *ledgerMark       `json:"ledger,omitzero"`    // the newest record that was known then
 	Refused  []batchRefusal    `json:"refused,omitempty"`
 	Again    []span            `json:"again,omitempty"` // rows whose nonce a refusal before them has made wrong
-
-	known error // the node did this request before with other nonces
+	Known    []span            `json:"known,omitempty"` // those of them that the node did before, at least in part, with other nonces
 }
 
 // span is rows from one index to another, both included.
@@ -171,6 +170,12 @@ func notAState(path string) error {
 		"%s: %w", path, errNoState)
 }
 
+// otherLayout is the state of another version of this verb, whose keys this one does not know.
+func otherLayout(path string, layout int) error {
+	return failed(exitFailed, "malformed", "finish it with the program that began it",
+		"%s is a state of layout %d, this program's is %d: what was done under it cannot be found by this program", path, layout, stateVersion)
+}
+
 // damagedState is a state that began well. What it told of is lost to this verb, but not to the node.
 func damagedState(path string, err error) error {
 	return failed(exitFailed, "malformed", "put back a copy of it; without one, name another with --state: rows that were done are looked for on the node",
@@ -179,6 +184,12 @@ func damagedState(path string, err error) error {
 
 // parseState reads the lines of the state at path, and wants them to be of plan's rows, or of those that it began with.
 func parseState(path string, lines [][]byte, plan batchPlan, rows []batchRow) (was batchPlan, steps []batchStep, err error) {
+	var layout struct {
+		Version int `json:"ronbox_batch"`
+	}
+	if err := json.Unmarshal(lines[0], &layout); err == nil && layout.Version > 0 && layout.Version != plan.Version {
+		return was, nil, otherLayout(path, layout.Version)
+	}
 	if err := json.Unmarshal(lines[0], &was, json.RejectUnknownMembers(true)); err != nil || was.Version != plan.Version {
 		return was, nil, notAState(path)
 	}
@@ -217,7 +228,7 @@ func nothingDone(steps []batchStep) bool {
 	left := 0
 	for i := range steps {
 		s := &steps[i]
-		if s.Before != nil {
+		if s.Before != nil || s.Known != nil {
 			return false
 		}
 		if !s.Settled {

@@ -17,9 +17,16 @@ import (
 	"ronbox/httpapi/wire"
 )
 
+func newFakeRun(f *fakeBank, rows []batchRow, mode string, most int) *batchRun {
+	return &batchRun{
+		repeater: impatient(), node: f, rows: rows, owner: ownerOf(""), mode: mode, most: most, now: now,
+		done: func(int, int) {}, looked: func(int64) {}, notice: func(string, ...any) {},
+	}
+}
+
 // runFake runs a batch once, as the verb does.
-func runFake(t *rapid.T, f *fakeBank, rows []batchRow, state, mode string, most int) (*batchRun, error) {
-	b := &batchRun{repeater: impatient(), node: f, rows: rows, owner: ownerOf(""), mode: mode, most: most, done: func(int, int) {}, now: now}
+func runFake(t *rapid.T, f *fakeBank, rows []batchRow, state, mode string, most int, retry bool) (*batchRun, error) {
+	b := newFakeRun(f, rows, mode, most)
 	s, steps, err := openBatchState(state, batchPlan{Version: stateVersion, Input: inputDigest(rows), Mode: mode, Rows: len(rows)}, rows)
 	if err != nil {
 		t.Fatal(err)
@@ -28,6 +35,9 @@ func runFake(t *rapid.T, f *fakeBank, rows []batchRow, state, mode string, most 
 	s.sync = func() error { return nil } // what a crash cuts off is drawn
 	b.state = s
 	open, err := b.begin(steps)
+	if err == nil && retry && open == nil {
+		err = b.retryRefused()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +62,7 @@ func TestBatchDoesEachRowOnce(t *testing.T) {
 		var b *batchRun
 		for run := 0; ; run++ {
 			var err error
-			b, err = runFake(t, f, rows, state, modeIndependent, most)
+			b, err = runFake(t, f, rows, state, modeIndependent, most, false)
 			if err == nil {
 				break
 			}
@@ -69,7 +79,7 @@ func TestBatchDoesEachRowOnce(t *testing.T) {
 		}
 		checkBatch(t, f, b, rows)
 		before := f.requests
-		again, err := runFake(t, f, rows, state, modeIndependent, most)
+		again, err := runFake(t, f, rows, state, modeIndependent, most, false)
 		if err != nil || f.requests != before || again.out.Accepted != b.out.Accepted || len(again.out.Refused) != len(b.out.Refused) {
 			t.Fatalf("run again: %v, %d requests more, %+v after %+v", err, f.requests-before, again.out, b.out)
 		}
@@ -189,7 +199,7 @@ func TestBatchAtomic(t *testing.T) {
 			if rng.IntN(3) == 0 {
 				clear(f.answers)
 			}
-			b, err = runFake(t, f, rows, filepath.Join(dir, fmt.Sprint(n)), modeAtomic, maxChunkOps)
+			b, err = runFake(t, f, rows, filepath.Join(dir, fmt.Sprint(n)), modeAtomic, maxChunkOps, false)
 			if err != nil && !errors.Is(err, errKilled) && !errors.Is(err, client.ErrUnknown) {
 				t.Fatal(err)
 			}
@@ -280,7 +290,7 @@ func TestBatchOfABrokeAccount(t *testing.T) {
 		}
 		rows = append(rows, row)
 	}
-	b := &batchRun{repeater: impatient(), node: f, rows: rows, mode: modeIndependent, most: 100, done: func(int, int) {}, now: now}
+	b := newFakeRun(f, rows, modeIndependent, 100)
 	if err := identify(rows); err != nil {
 		t.Fatal(err)
 	}

@@ -71,6 +71,11 @@ func (a *app) say(format string, args ...any) {
 	}
 }
 
+// notice prints to stderr what a person must not miss, even with --quiet or --json.
+func (a *app) notice(format string, args ...any) {
+	fmt.Fprintln(a.stderr, plain(fmt.Sprintf(format, args...)))
+}
+
 // complain reports the error that ends the process and returns its exit code.
 func (a *app) complain(err error) int {
 	v := judge(err)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -34,12 +35,14 @@ in FILE.state (or --state): run again after a crash, a kill or a lost connection
 on where it ended and does nothing twice. Rows may be added at the end of the file. Done
 once, a file is done: to do it another time name that run with --run.
 
-Without its state (lost, another directory, another machine) a row is known by what it
-says, its place among the rows that say the same, and --run: rows that statements show as
-done in the last 32 days are not done again. A file of which rows were done within a day
-is gone on with; where that is longer ago nothing is sent, and you are told. An edited row
-is another row. Rows that end a hold are refused then: a hold ends once. Where the token
-may not read the statements, the node's keys, kept for a day, find the same requests.
+Whatever the state tells or lacks (lost, an old copy, another machine), a row is known by
+what it says, its place among the rows that say the same, and --run; the name of the file
+is no part of that: another payment in the same words needs a --run of its own, and stdin
+--run or --state. Rows that statements show as done in the last 32 days are not done again.
+If all of them were done within a day the rest is done, and stderr tells of them, even with
+-q; otherwise nothing more is sent. An edited row is another row. Rows that end a hold are
+refused then: a hold ends once. Where the token may not read the statements, the node's
+keys, kept for a day, find the same requests.
 
 Operations of one account are done in order; one that is refused is told and keeps none
 of the others back, unless --atomic makes all or none of up to 4096. Exit 1: some were
@@ -75,7 +78,11 @@ func (a *app) walletBatch(ctx context.Context, node batchNode, file string, f ba
 	if err != nil {
 		return err
 	}
-	b := &batchRun{repeater: a.repeater(), node: node, rows: rows, owner: ownerOf(f.run), mode: modeIndependent, most: f.chunk, now: a.now}
+	auto := func(r batchRow) bool { return r.auto }
+	if file == "-" && f.state == "" && f.run == "" && slices.ContainsFunc(rows, auto) {
+		return usage("stdin has no name: say with --state FILE or --run NAME which run this is, or rows that say what an earlier run did are taken as done")
+	}
+	b := &batchRun{repeater: a.repeater(), node: node, rows: rows, owner: ownerOf(f.run), mode: modeIndependent, most: f.chunk, now: a.now, notice: a.notice}
 	if f.atomic {
 		b.mode, b.most = modeAtomic, maxChunkOps
 		if err := oneRequest(rows); err != nil {
@@ -133,8 +140,8 @@ func (a *app) runBatch(ctx context.Context, b *batchRun, open *batchStep) error 
 		a.say("of %d operations %d were done and %d refused before, as %s says", len(b.rows), b.out.Accepted, len(b.out.Refused), b.out.State)
 	}
 	p := a.progress(countUnit)
-	p.begin("batch, operations")
-	b.done = func(settled, total int) { p.at(int64(settled), int64(total)) }
+	b.done = func(settled, total int) { p.during("batch, operations"); p.at(int64(settled), int64(total)) }
+	b.looked = func(entries int64) { p.during("look for what was done before, entries"); p.at(entries, 0) }
 	err := b.run(ctx, open)
 	p.end()
 	if err != nil {
