@@ -8,6 +8,7 @@ import (
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/wallet"
+	"ronbox/store"
 )
 
 // hintUnknown is how to find out what became of a request.
@@ -105,6 +106,9 @@ func walletRows() []row {
 		{is: outcomeIs(true), coded: true, title: "Outcome unknown", wait: waitDegraded, hint: hintUnknown, more: outcome("unknown")},
 		{is: outcomeIs(false), coded: true, title: "The ledger does not answer", wait: waitDegraded,
 			hint: hintNothing, more: outcome("none")},
+		{is: unreadable, coded: true, title: "The record cannot be read", wait: waitDegraded,
+			more: func(error) details { return details{"cause": "safe_mode", "outcome": "none"} },
+			hint: "what this has to read is damaged; of a write that meets it nothing was done, and whether an earlier one with its key did, GET /v1/history tells; " + hintSafeMode},
 		{is: is(ledger.ErrSafeMode), coded: true, title: "The ledger takes no writes", wait: waitDegraded,
 			more: func(error) details { return details{"cause": "safe_mode", "outcome": "none"} },
 			hint: "nothing was done by this request; whether an earlier one with its key did, GET /v1/history tells; " + hintSafeMode},
@@ -135,6 +139,11 @@ func behind(err error) details {
 	var e *wallet.BehindError
 	_ = errors.As(err, &e)
 	return details{"field": "min_seq", "reached_seq": e.Have}
+}
+
+// unreadable finds damage that was met by reading, not by a write that safe mode refuses.
+func unreadable(err error) bool {
+	return errors.Is(err, ledger.ErrSafeMode) && errors.Is(err, store.ErrCorrupt)
 }
 
 // outcomeIs finds an answer that did not come.

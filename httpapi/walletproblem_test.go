@@ -247,6 +247,10 @@ func gravestCases() []toldCase {
 			r.wal.notReady = ledger.ErrSafeMode
 			return r.do("POST", "/v1/transfer", someTransfer, writer)
 		}, status: 503, code: "UPSTREAM_UNAVAILABLE", reason: "upstream", retry: true, details: details{"cause": "safe_mode", "outcome": "none"}, says: "ledger rebuild"},
+		{doc: "a damaged record", ask: func(r *rig) *httptest.ResponseRecorder {
+			r.wal.set(fmt.Errorf("tx: %w: %w", ledger.ErrSafeMode, store.ErrCorrupt))
+			return r.do("GET", "/v1/tx/"+txid, "", writer)
+		}, status: 503, code: "UPSTREAM_UNAVAILABLE", reason: "upstream", retry: true, details: details{"cause": "safe_mode", "outcome": "none"}, says: "has to read is damaged"},
 		absent("no such txid", "NOT_FOUND", reasonNotFound, func(r *rig) *httptest.ResponseRecorder {
 			r.wal.set(fmt.Errorf("tx: %w", wallet.ErrNotFound))
 			return r.do("GET", "/v1/tx/"+txid, "", writer)
