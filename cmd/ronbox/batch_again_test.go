@@ -168,6 +168,20 @@ func TestBatchOfNoAsset(t *testing.T) {
 	}
 }
 
+// An atomic file that was done whole is known by the rows that are looked for: what ends a hold is refused a second time.
+func TestBatchAtomicWithAHold(t *testing.T) {
+	f := richBank()
+	if _, err := payFile(t, f, sameRows, batchFlags{chunk: 4, atomic: true}); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.ReplaceAll(sameRows, "\n", ",\n")
+	text = strings.Replace(text, "memo,", "memo,hold", 1) + "release,,,,,,tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD\n"
+	out, err := payFile(t, f, text, batchFlags{chunk: 4, atomic: true})
+	if err != nil || len(f.memos) != 3 || !strings.Contains(out, `"accepted":3,"refused":[{"row":3,`) {
+		t.Errorf("%v, %d done: %s", err, len(f.memos), out)
+	}
+}
+
 // What was found as done is told whatever is silenced: a payment in the same words is not made.
 func TestBatchTellsWhatItFinds(t *testing.T) {
 	f := richBank()

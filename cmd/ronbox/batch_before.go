@@ -87,7 +87,7 @@ func (b *batchRun) lookBack(ctx context.Context) error {
 	if err := b.mayGoOn(rows, oldest); err != nil {
 		return err
 	}
-	b.notice("%d of %d operations were done before, the first at %s, by a run of which this state does not tell: they are not done again; rows that are meant again go into a file of their own with --run NAME",
+	b.notice("%d of %d operations were done before, the first at %s, by a run that no state here tells of: they are not done again; rows that are meant again go into a file of their own with --run NAME",
 		len(rows), len(b.rows), oldest.UTC().Format(time.RFC3339))
 	step := batchStep{No: b.no, Before: spans(rows), Ledger: b.marked()}
 	if err := b.state.write(step); err != nil {

@@ -160,6 +160,7 @@ func (b *batchRun) run(ctx context.Context, open *batchStep) error {
 	}
 	for looked := false; len(b.pending) > 0; {
 		if open == nil && !looked {
+			b.next = map[string]uint64{} // others may have spent since the state was written
 			if err := b.lookBack(ctx); err != nil {
 				return err
 			}

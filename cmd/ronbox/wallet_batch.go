@@ -50,7 +50,7 @@ refused; --retry-refused tries those again, and only those.`,
 		Example: `  ronbox wallet batch salaries.csv
   ronbox wallet batch salaries.csv --run 2026-12
   ronbox wallet batch salaries.csv --atomic --json
-  generate | ronbox wallet batch - --state salaries.state`,
+  generate | ronbox wallet batch - --run 2026-12`,
 		Args: exactly(1, "one file"),
 	}
 	fl := cmd.Flags()
@@ -80,7 +80,7 @@ func (a *app) walletBatch(ctx context.Context, node batchNode, file string, f ba
 	}
 	auto := func(r batchRow) bool { return r.auto }
 	if file == "-" && f.state == "" && f.run == "" && slices.ContainsFunc(rows, auto) {
-		return usage("stdin has no name: say with --state FILE or --run NAME which run this is, or rows that say what an earlier run did are taken as done")
+		return usage("stdin needs --state FILE, or --run NAME where it is done anew each time: rows that say what an earlier run of a name did are taken as done")
 	}
 	b := &batchRun{repeater: a.repeater(), node: node, rows: rows, owner: ownerOf(f.run), mode: modeIndependent, most: f.chunk, now: a.now, notice: a.notice}
 	if f.atomic {
