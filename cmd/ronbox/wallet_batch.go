@@ -36,13 +36,13 @@ on where it ended and does nothing twice. Rows may be added at the end of the fi
 once, a file is done: to do it another time name that run with --run.
 
 Whatever the state tells or lacks (lost, an old copy, another machine), a row is known by
-what it says, its place among the rows that say the same, and --run; the name of the file
+what it says, its place among the rows that say the same, and --run. The name of the file
 is no part of that: another payment in the same words needs a --run of its own, and stdin
---run or --state. Rows that statements show as done in the last 32 days are not done again.
-If all of them were done within a day the rest is done, and stderr tells of them, even with
--q; otherwise nothing more is sent. An edited row is another row. Rows that end a hold are
-refused then: a hold ends once. Where the token may not read the statements, the node's
-keys, kept for a day, find the same requests.
+--run or --state. Rows that statements show as done in the last 32 days are not done
+again. If all of them were done within a day the rest is done, and stderr tells of them,
+even with -q; otherwise nothing more is sent. An edited row is another row. Rows that end
+a hold are refused then: a hold ends once. Where the token may not read the statements,
+the node's keys, kept for a day, find the same requests.
 
 Operations of one account are done in order; one that is refused is told and keeps none
 of the others back, unless --atomic makes all or none of up to 4096. Exit 1: some were
