@@ -53,9 +53,11 @@ cover: ## the tests of what guards money reach COVER (90) % of its statements
 	  awk -v least=$(COVER) '/coverage:/ {sub(/.*coverage: /, ""); if ($$1+0 < least) low=1} END {exit low}'
 
 fuzz: ## fuzz every target for FUZZTIME (10s)
-	@set -e; grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u | while read -r d; do \
+	@set -e; cache=$$($(GO) env GOCACHE)/fuzz; bin=$$(mktemp); trap 'rm -f "$$bin"' EXIT; \
+	grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u | while read -r d; do \
+	  $(GO) test -c -fuzz . -o "$$bin" $$d; \
 	  grep -rhoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' $$d/*_test.go | sed 's/func //' | while read -r f; do \
-	    echo "== $$d $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$d; done; done
+	    echo "== $$d $$f"; (cd $$d && "$$bin" -test.run '^$$' -test.fuzz "^$$f$$" -test.fuzztime $(FUZZTIME) -test.fuzzcachedir "$$cache/$$d"); done; done
 
 laws: ## hold every law of wallet and ledger against CHECKS (10000) drawn cases
 	@set -e; grep -rl --include='*_test.go' 'rapid.Check(' engines/wallet engines/ledger | xargs -n1 dirname | sort -u | while read -r d; do \
