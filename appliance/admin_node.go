@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"ronbox/engines"
+	"ronbox/engines/ledger/tables"
 	"ronbox/engines/registry/record"
 	"ronbox/httpapi/wire"
 	"ronbox/store"
@@ -73,7 +74,7 @@ func (n *Node) Version() wire.VersionInfo {
 	out := wire.VersionInfo{
 		Version: n.build.Version, Commit: n.build.Commit, Go: runtime.Version(), Schema: store.Schema,
 		Services: map[string]string{serviceRegistry: onOff(n.registry != nil), serviceWallet: onOff(n.wallet != nil), serviceLedger: onOff(true)},
-		Schemas:  map[string]string{"registry": registrySchema}, Deprecations: []string{},
+		Schemas:  map[string]string{"registry": registrySchema}, Formats: map[string]uint64{serviceLedger: tables.Format}, Deprecations: []string{},
 	}
 	if info := n.store.Info(); info != nil {
 		out.NodeID, out.Incarnation, out.Schema = info.NodeID, info.Incarnation, info.Schema

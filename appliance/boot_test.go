@@ -10,6 +10,7 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/tables"
 	"ronbox/store"
 )
 
@@ -33,6 +34,9 @@ func TestSocketsBeforeRecovery(t *testing.T) {
 		if resp := r.raw(http.MethodGet, path, ""); resp.StatusCode != want {
 			t.Errorf("%s is %d, want %d", path, resp.StatusCode, want)
 		}
+	}
+	if got := r.Version().Formats["ledger"]; got != tables.Format {
+		t.Errorf("the ledger's tables have format %d", got)
 	}
 	r.step(event{kind: evOpened})
 	r.step(event{kind: evDrain})
