@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -114,6 +115,23 @@ func TestBatchWithAnOldRequest(t *testing.T) {
 	out, err := payAt(t, f, path, text, batchFlags{chunk: 4})
 	if err != nil || len(f.memos) != 1 || !strings.Contains(out, `"done_before":[[3,3]]`) {
 		t.Errorf("%v, %d done: %s", err, len(f.memos), out)
+	}
+}
+
+// A run that ended between writing a request down and sending it does not take the payment of another run for its own.
+func TestBatchIsNotAnotherRun(t *testing.T) {
+	f := richBank()
+	path := filepath.Join(t.TempDir(), "pay.csv")
+	text := payHead + "transfer,a,b,ron,5,\n"
+	f.deny = func(wire.Batch) error { return context.Canceled }
+	if _, err := payAt(t, f, path, text, batchFlags{chunk: 4, run: "nov"}); err == nil || len(f.memos) != 0 {
+		t.Fatalf("%v, %d done", err, len(f.memos))
+	}
+	f.deny = nil
+	for i, run := range []string{"dec", "nov", "nov", "dec"} {
+		if _, err := payAt(t, f, path, text, batchFlags{chunk: 4, run: run}); err != nil || len(f.memos) != min(i+1, 2) {
+			t.Errorf("%s: %v, %d done", run, err, len(f.memos))
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 
 	"ronbox/engines/ledger/record"
 	"ronbox/httpapi/wire"
@@ -112,7 +113,7 @@ func (b *batchRun) recall(ctx context.Context, step, end *batchStep) error {
 	for at, ops := range sought {
 		err := b.trace(ctx, b.node, at.account, at.asset, func(p posting) bool {
 			for i, op := range ops {
-				if isPosting(&op, &p) {
+				if b.ours(&op, &p) {
 					done[i] = true
 					delete(ops, i)
 					b.seen(p.Receipt)
@@ -128,6 +129,12 @@ func (b *batchRun) recall(ctx context.Context, step, end *batchStep) error {
 	end.Again = spans(slices.DeleteFunc(again, func(i int) bool { return done[i] }))
 	end.Refused = slices.DeleteFunc(end.Refused, func(r batchRefusal) bool { return done[r.Row] })
 	return nil
+}
+
+// ours tells whether a posting is that of an operation of this run: another run, or a person, may have paid in the same
+// words with the same nonce. Who ended a hold is not asked: it ends once.
+func (b *batchRun) ours(op *wire.BatchOp, p *posting) bool {
+	return (op.Hold != "" || strings.HasPrefix(p.Idem, b.owner)) && isPosting(op, p)
 }
 
 // overtaken settles a request of an earlier run whose payers have spent since, if the statements may be read: sent again,

@@ -40,9 +40,11 @@ what it says, its place among the rows that say the same, and --run. The name of
 is no part of that: another payment in the same words needs a --run of its own, and stdin
 --run or --state. Rows that statements show as done in the last 32 days are not done
 again. If all of them were done within a day the rest is done, and stderr tells of them,
-even with -q; otherwise nothing more is sent. An edited row is another row. Rows that end
-a hold are refused then: a hold ends once. Where the token may not read the statements,
-the node's keys, kept for a day, find the same requests.
+even with -q; otherwise nothing more is sent. An edited row is another row, but statements
+show neither valid_until nor expires_in_s. Rows that end a hold are refused then: a hold
+ends once. Where the token may not read the statements, the node's keys, kept for a day,
+find the same requests. Do not run a name twice at the same time with states of their own:
+a row may then be paid by both.
 
 Operations of one account are done in order; one that is refused is told and keeps none
 of the others back, unless --atomic makes all or none of up to 4096. Exit 1: some were
