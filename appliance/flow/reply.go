@@ -7,7 +7,7 @@ import (
 )
 
 // replyGrace bounds how long a waiter whose context has ended still waits for the answer to an item that is being worked on: no longer than
-// a person notices.
+// a person notices. Close of a Flight gives it whole to runs that it has aborted.
 const replyGrace = 250 * time.Millisecond
 
 // Grace is how long that is for a wait that begins now: a tenth of the time it has, so that a deadline is kept to a tenth.

@@ -142,11 +142,11 @@ func (b *batchRun) postings(ctx context.Context, at statement, each func(p *post
 		return true
 	})
 	p, refused := errors.AsType[*wire.Problem](err)
-	if refused && p.Status == http.StatusForbidden && !b.blind {
+	if mayNot(err) && !b.blind {
 		b.blind = true
 		b.retrying("the token may not read the statement of %s: what an earlier run of this file has done is known by its keys alone, which the node keeps for a day or so", at.account)
 	}
-	if refused && (p.Status == http.StatusForbidden || p.Status == http.StatusNotFound) || undeclared(err) {
+	if mayNot(err) || refused && p.Status == http.StatusNotFound || undeclared(err) {
 		return nil
 	}
 	return err
@@ -162,7 +162,8 @@ func undeclared(err error) bool {
 const stillToDo = "`ronbox wallet history` shows them. Put the lines that are still to be done, and no others, into a file of their own and name its run with --run NAME"
 
 // mayGoOn stops where a person has to say what is meant. What was done lately was this file, cut off. What is older may
-// be the payment of another month, and an atomic file is done whole or not at all.
+// be the payment of another month, and an atomic file is done whole or not at all. Where a statement may not be read the
+// node's keys tell of what it would show, but only as long as the rows go out in the requests of the first time.
 func (b *batchRun) mayGoOn(rows []int, oldest time.Time) error {
 	sought := 0 // of those that wait
 	for _, i := range b.pending {
@@ -171,7 +172,7 @@ func (b *batchRun) mayGoOn(rows []int, oldest time.Time) error {
 		}
 	}
 	whole := b.mode != modeAtomic || len(rows) == sought
-	if whole && b.now().Sub(oldest) < goOnFor {
+	if whole && !b.blind && b.now().Sub(oldest) < goOnFor {
 		return nil
 	}
 	f := failed(exitFailed, reasonDoneBefore, stillToDo+"; --json lists those that were done",

@@ -2,6 +2,7 @@ package tables
 
 import (
 	"fmt"
+	"strings"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/ledger/record"
@@ -38,6 +39,7 @@ var (
 	storeKeys = store.NewTable(bMeta, store.String[string](), fixed(1, len(StoreKey{}),
 		func(b []byte, k *StoreKey) { copy(b, k[:]) },
 		func(b []byte, k *StoreKey) error { copy(k[:], b); return nil })).Summed()
+	// It has no checksum: damaged, it says doubt all the same.
 	doubts = store.NewTable(bMeta, store.String[string](), store.Value[string]{
 		Encode: func(why string) ([]byte, error) { return []byte(why), nil },
 		Decode: func(b []byte) (string, error) { return string(b), nil },
@@ -97,7 +99,7 @@ func PutDoubt(w *store.Writes, why string) {
 		doubts.Delete(w, keyDoubt)
 		return
 	}
-	doubts.Put(w, keyDoubt, why[:min(len(why), maxDoubt)])
+	doubts.Put(w, keyDoubt, strings.ToValidUTF8(why[:min(len(why), maxDoubt)], ""))
 }
 
 // GetFlushed reads how far the derived tables have come; the zero Flushed is nowhere.
