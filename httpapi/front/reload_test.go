@@ -274,6 +274,42 @@ func TestSocketMoves(t *testing.T) {
 	waitFor(t, "the old socket to go", func() bool { _, err := os.Stat(first); return os.IsNotExist(err) })
 }
 
+// Whenever the accept loop looks for what to do next, a socket that is left is either still the current one or found as one to be emptied:
+// else who has connected there would wait for ever, and its file would stay.
+func TestSocketIsLeftWhileTheLoopLooks(t *testing.T) {
+	e := newRig(t, withSocket(filepath.Join(t.TempDir(), "s"))).admin
+	if err := e.listen(t.Context(), settings{bind: filepath.Join(t.TempDir(), "0")}, access{file: 0o600, dir: 0o700}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		for _, g := range e.all() {
+			_ = g.socket.Close()
+		}
+	}()
+	dir := t.TempDir()
+	for i := range 300 {
+		socket, err := e.open(t.Context(), filepath.Join(dir, fmt.Sprint(i)), access{file: 0o600, dir: 0o700})
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, next := e.generation(), e.newGeneration(settings{}, socket)
+		over := make(chan struct{})
+		go func() { defer close(over); e.follow(next) }()
+		for looking := true; looking; {
+			select {
+			case <-over:
+				looking = false
+			default:
+			}
+			if g, err := e.ready(t.Context()); err != nil || g != before {
+				t.Fatalf("round %d: the loop was given %p and %v while it had to empty %p", i, g, err, before)
+			}
+		}
+		before.closed.Store(true)
+		_ = before.socket.Close()
+	}
+}
+
 // A generation that is just letting someone in is not forgotten, however many follow: else nobody would end that connection.
 func TestGenerationIsKeptWhileItLetsIn(t *testing.T) {
 	at, door := make(chan struct{}), make(chan struct{})

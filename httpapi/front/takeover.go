@@ -37,24 +37,24 @@ func (e *endpoint) prepare(ctx context.Context, s settings, a access) (change, e
 }
 
 // follow lets next accept from now on. Who has connected to the one before is still let in there, and every connection
-// of its ends with its next answer.
+// of its ends with its next answer. The one before is retired under the lock: run, which looks for one that waits, must not
+// find it neither accepting nor waiting.
 func (e *endpoint) follow(next *generation) {
 	e.mu.Lock()
-	before, ended := e.current, e.ended
-	if !ended {
-		e.current = next
-		e.old = append(busy(e.old), before)
-	}
-	e.mu.Unlock()
+	defer e.mu.Unlock()
+	before := e.current
 	switch {
-	case ended && before.socket != next.socket:
+	case e.ended && before.socket != next.socket:
 		_ = next.socket.Close()
-	case ended:
+		return
+	case e.ended:
+		return
 	case before.socket == next.socket:
 		before.retire(endHanded)
 	default:
 		before.retire(endMoved)
 	}
+	e.current, e.old = next, append(busy(e.old), before)
 }
 
 // busy keeps the generations that have connections or may yet let some in.
