@@ -124,6 +124,31 @@ func TestBreakerCountsOps(t *testing.T) {
 	}
 }
 
+// A caller whose own time is over before that of a call says nothing about the ledger: a client in a hurry shuts nobody out.
+func TestShortDeadlinesOpenNoBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, commits(func(ctx context.Context, _ ledger.Client, _ []ledger.Op) ([]ledger.Outcome, error) {
+			<-ctx.Done()
+			return nil, unavailable(true)
+		})).start()
+		ops := make([]Request, 40)
+		for k := range ops {
+			ops[k] = transfer("alice", "bo", 1, uint64(k+1))
+		}
+		hurried, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		defer cancel()
+		if _, err := r.e.Batch(hurried, alice, "hurried", "", false, ops); err == nil {
+			t.Error("done")
+		}
+		synctest.Wait()
+		r.want(0, "circuit_open_total", "svc", "ledger")
+		if state := r.e.link.breaker.State(); state != flow.BreakerClosed {
+			t.Errorf("%s", state)
+		}
+		r.stop()
+	})
+}
+
 // On a slow disk a stall is four times as long as the slowest calls, and at most a second.
 func TestStallOnASlowDisk(t *testing.T) {
 	var p pace

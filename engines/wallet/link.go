@@ -110,15 +110,13 @@ func refusal(err error) bool {
 	return isA[*ledger.OpError](err) || errors.Is(err, ledger.ErrFull) || errors.Is(err, ledger.ErrSafeMode)
 }
 
-// verdict is what the result of a call says about the ledger. One that it refused for good reason, or that was given up from outside, says
-// nothing.
+// verdict is what the result of a call says about the ledger. One that it refused for good reason, or whose caller was gone before the time
+// of a call was up, says nothing: a hurried caller must not shut the door for all.
 func verdict(ctx context.Context, err error) flow.CallResult {
 	switch {
 	case err == nil, errors.Is(err, ledger.ErrFull): // it has looked at its disk
 		return flow.Succeeded
-	case errors.Is(context.Cause(ctx), flow.ErrCanceled), errors.Is(context.Cause(ctx), flow.ErrAborted), errors.Is(ctx.Err(), context.Canceled):
-		return flow.Neither
-	case refusal(err):
+	case ctx.Err() != nil, refusal(err):
 		return flow.Neither
 	}
 	return flow.Failed
