@@ -6,8 +6,8 @@ import (
 	"hash/crc32"
 )
 
-// sumSize is what a checksum adds to a row, bytes.
-const sumSize = 4
+// SumSize is what the checksum of a table that is Summed adds to a value, bytes: a codec that leaves room for it spares a copy.
+const SumSize = 4
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -18,13 +18,14 @@ func sum(key, value []byte) uint32 {
 	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
 }
 
-func appendSum(value, key []byte) []byte {
+// addSum is the value with its checksum behind it, the other way round from CutSum.
+func addSum(key, value []byte) (row []byte) {
 	return binary.LittleEndian.AppendUint32(value, sum(key, value))
 }
 
 // CutSum takes the checksum off a row of a table that is Summed, for who reads its bytes past the table.
 func CutSum(key, row []byte) (value []byte, err error) {
-	n := len(row) - sumSize
+	n := len(row) - SumSize
 	if n < 0 || binary.LittleEndian.Uint32(row[n:]) != sum(key, row[:n]) {
 		return nil, errSum
 	}

@@ -94,13 +94,12 @@ func (l *layer[K, V]) enter(k K, v V) *cell[K, V] {
 	return c
 }
 
-// bring is the cell of k, made of a value that was read when the ledger was at seq if memory has none. nil: none was read, or a later record
-// may have changed the row, which has left memory since.
-func (l *layer[K, V]) bring(k K, v V, seq uint64) *cell[K, V] {
-	if c := l.find(k); c != nil || seq == 0 || l.lost > seq {
-		return c
+// bring makes the cell of k of a value that was read when the ledger was at seq, if memory has none. It does not if none was read, or if a later
+// record may have changed the row, which has left memory since.
+func (l *layer[K, V]) bring(k K, v V, seq uint64) {
+	if seq != 0 && l.lost <= seq && l.find(k) == nil {
+		l.enter(k, v)
 	}
-	return l.enter(k, v)
 }
 
 // fresh is the cell of a row that the file cannot have.

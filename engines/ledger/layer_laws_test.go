@@ -46,7 +46,8 @@ func (m *lawLayer) cell(t *rapid.T, k uint64) *cell[uint64, uint64] {
 			m.carried = append(m.carried[:i:i], m.carried[i+1:]...)
 			if c = r.cell; !c.held() {
 				had := m.l.find(k)
-				if c = m.l.bring(k, r.row.v, r.seq); c != nil && had == nil {
+				m.l.bring(k, r.row.v, r.seq)
+				if c = m.l.find(k); c != nil && had == nil {
 					m.believed++
 				}
 			}

@@ -20,7 +20,7 @@ var (
 func fixed[V any](version byte, size int, put func(b []byte, v *V), get func(b []byte, v *V) error) store.Value[V] {
 	return store.Value[V]{
 		Encode: func(v V) ([]byte, error) {
-			b := make([]byte, 1+size, 1+size+4) // a checksum follows
+			b := make([]byte, 1+size, 1+size+store.SumSize)
 			b[0] = version
 			put(b[1:], &v)
 			return b, nil
