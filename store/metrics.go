@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -46,6 +47,16 @@ func families() []obs.Family {
 		{Name: "store_command_panics_total", Help: "Commands refused because they panicked.", Type: obs.Counter, Labels: []string{"kind"}},
 		{Name: "store_bytes", Help: "Length of the database file.", Type: obs.Gauge},
 		{Name: "store_pages", Help: "Pages of the file that are used, free, or used and pending until older readers have gone.", Type: obs.Gauge, Labels: []string{"state"}},
+		{Name: "store_used_bytes", Help: "Bytes of the file that hold something, pages that older readers pin included.", Type: obs.Gauge},
+		{Name: "store_max_bytes", Help: "Used bytes of the file from which the store is full.", Type: obs.Gauge},
+		{
+			Name: "store_disk_free_bytes", Type: obs.Gauge,
+			Help: "Free bytes of the file system that holds the file, as last looked at; NaN in memory, and where there is no limit or none is told.",
+		},
+		{
+			Name: "store_disk_reserve_bytes", Type: obs.Gauge,
+			Help: "Of the free bytes, what work may not use: with less the store is full; NaN where store_disk_free_bytes is.",
+		},
 		{Name: "store_read_tx_open", Help: "Read transactions open now.", Type: obs.Gauge},
 		{Name: "store_read_tx_oldest_seconds", Help: "Age of the oldest read transaction open now.", Type: obs.Gauge},
 		{Name: "store_read_tx_slow_total", Help: "Read transactions over their budget of 50 ms.", Type: obs.Counter},
@@ -75,9 +86,27 @@ func newMetrics(m *obs.Metrics, s *Store) *metrics {
 	m.Gauge("store_pages", ownService, func() float64 { return float64(s.usedBytes() / PageSize) }, "state", "used")
 	m.Gauge("store_pages", ownService, func() float64 { return float64(s.pages().free) }, "state", "free")
 	m.Gauge("store_pages", ownService, func() float64 { return float64(s.pages().pending) }, "state", "pending")
+	s.room.gauges(m)
 	m.Gauge("store_read_tx_open", ownService, func() float64 { return float64(s.views.open.Load()) })
 	m.Gauge("store_read_tx_oldest_seconds", ownService, func() float64 { return time.Duration(s.views.oldest(s.mono())).Seconds() })
 	return out
+}
+
+// gauges show the room as of the last look; NaN is not known, and no comparison with it holds.
+func (m *room) gauges(reg *obs.Metrics) {
+	gauge := func(name string, read func(p *space) int64, known func(p *space) bool) {
+		reg.Gauge(name, ownService, func() float64 {
+			if p := m.last.Load(); p != nil && known(p) {
+				return float64(read(p))
+			}
+			return math.NaN()
+		})
+	}
+	always, limited := func(*space) bool { return true }, func(p *space) bool { return p.disk >= 0 }
+	gauge("store_used_bytes", func(p *space) int64 { return p.used }, always)
+	gauge("store_max_bytes", func(p *space) int64 { return p.capacity * roomFull / 100 }, always)
+	gauge("store_disk_free_bytes", func(p *space) int64 { return p.disk }, limited)
+	gauge("store_disk_reserve_bytes", func(p *space) int64 { return p.reserve() }, limited)
 }
 
 // pace is what Stats tells of commits, whether there are metrics or not.

@@ -74,6 +74,26 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+// The room shows as the verdict sees it; what is not known is no number, with which no alert compares.
+func TestRoomGauges(t *testing.T) {
+	m := obs.NewMetrics()
+	s := New(testConfig(), Options{Path: newFile(t), Metrics: m, Catalog: flow.NewCatalog(m, nil)})
+	want := func(free, reserve, used, most string) {
+		t.Helper()
+		text := scrape(m)
+		for name, value := range map[string]string{"disk_free": free, "disk_reserve": reserve, "used": used, "max": most} {
+			if line := "store_" + name + "_bytes{service=\"store\"} " + value + "\n"; !strings.Contains(text, line) {
+				t.Errorf("no %s", line)
+			}
+		}
+	}
+	want("NaN", "NaN", "NaN", "NaN")
+	s.room.last.Store(&space{used: 1000, capacity: 2000, disk: 4096, own: 0, minFree: 100, step: 10, total: 8000})
+	want("4096", "100", "1000", "1900")
+	s.room.last.Store(&space{used: 1000, capacity: 2000, disk: -1})
+	want("NaN", "NaN", "1000", "1900")
+}
+
 func scrape(m *obs.Metrics) string {
 	rec := httptest.NewRecorder()
 	m.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
