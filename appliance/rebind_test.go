@@ -74,7 +74,7 @@ func TestChangedBindDropsNothing(t *testing.T) {
 	r.halt()
 }
 
-// ask wants a whole answer.
+// ask wants a whole answer: what was asked for, or that it was too much.
 func ask(tr *http.Transport, url string) error {
 	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, url, nil)
 	if err != nil {
@@ -88,7 +88,7 @@ func ask(tr *http.Transport, url string) error {
 	if err = errors.Join(err, resp.Body.Close()); err != nil {
 		return err
 	}
-	if resp.StatusCode != http.StatusOK {
+	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusTooManyRequests { // a fast machine asks for more than its share
 		return errors.New(resp.Status)
 	}
 	return nil

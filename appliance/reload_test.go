@@ -2,6 +2,7 @@ package appliance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -202,7 +203,11 @@ func TestReloadStorm(t *testing.T) {
 		c := r.socket() // where no network has a share that it could use up
 		load.Go(func() {
 			for ctx.Err() == nil {
-				if _, err := c.Head(context.WithoutCancel(ctx)); err != nil {
+				_, err := c.Head(context.WithoutCancel(ctx))
+				if p, refused := errors.AsType[*wire.Problem](err); refused && p.Status == http.StatusTooManyRequests {
+					err = nil // an answer too: a fast machine asks for more than it may
+				}
+				if err != nil {
 					t.Errorf("a read in the storm: %v", err)
 					return
 				}
