@@ -19,12 +19,17 @@ func newLimiter(limit int) *limiter {
 	return l
 }
 
+// enter takes a place. Who is refused takes none, not even for a moment: it could be the one that another has just left.
 func (l *limiter) enter() bool {
-	if l.n.Add(1) <= l.max.Load() {
-		return true
+	for {
+		n := l.n.Load()
+		if n >= l.max.Load() {
+			return false
+		}
+		if l.n.CompareAndSwap(n, n+1) {
+			return true
+		}
 	}
-	l.n.Add(-1)
-	return false
 }
 
 func (l *limiter) leave() { l.n.Add(-1) }

@@ -107,10 +107,13 @@ func walletRows() []row {
 		{is: outcomeIs(false), coded: true, title: "The ledger does not answer", wait: waitDegraded,
 			hint: hintNothing, more: outcome("none")},
 		{is: unreadable, coded: true, title: "The record cannot be read", wait: waitDegraded,
-			more: func(error) details { return details{"cause": "safe_mode", "outcome": "none"} },
+			more: inSafeMode,
 			hint: "what this has to read is damaged; of a write that meets it nothing was done, and whether an earlier one with its key did, GET /v1/history tells; " + hintSafeMode},
+		{is: is(errNeverThatFar), coded: true, title: "The ledger takes no writes", wait: waitDegraded,
+			more: func(error) details { return details{"cause": causeSafeMode, "field": "min_seq"} },
+			hint: "min_seq: is not reached, and will not be before the ledger takes writes again; without it the balance is read as it stands; " + hintSafeMode},
 		{is: is(ledger.ErrSafeMode), coded: true, title: "The ledger takes no writes", wait: waitDegraded,
-			more: func(error) details { return details{"cause": "safe_mode", "outcome": "none"} },
+			more: inSafeMode,
 			hint: "nothing was done by this request; whether an earlier one with its key did, GET /v1/history tells; " + hintSafeMode},
 		{is: is(ledger.ErrFull), coded: true, title: "Storage is full", wait: waitDegraded, hint: "nothing was written; reads go on"},
 		{is: is(ledger.ErrNotFound), coded: true, title: "Not found", hint: "there is no such record, or it is not yours to see"},
@@ -124,6 +127,10 @@ func walletRows() []row {
 // hintSystem is about the accounts that no token opens.
 const hintSystem = "accounts that begin with sys: are the ledger's own: no request pays from or to one; who may see all accounts may read " +
 	"sys:issue:<asset>"
+
+const causeSafeMode = "safe_mode"
+
+func inSafeMode(error) details { return details{"cause": causeSafeMode, "outcome": "none"} }
 
 // notReady says what the wallet lacks.
 func notReady(err error) details {

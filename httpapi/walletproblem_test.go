@@ -251,6 +251,14 @@ func gravestCases() []toldCase {
 			r.wal.set(fmt.Errorf("tx: %w: %w", ledger.ErrSafeMode, store.ErrCorrupt))
 			return r.do("GET", "/v1/tx/"+txid, "", writer)
 		}, status: 503, code: "UPSTREAM_UNAVAILABLE", reason: "upstream", retry: true, details: details{"cause": "safe_mode", "outcome": "none"}, says: "has to read is damaged"},
+		{doc: "a wait for a record in safe mode", ask: func(r *rig) *httptest.ResponseRecorder {
+			r.wal.set(fmt.Errorf("balance: %w", ledger.ErrSafeMode))
+			return r.do("GET", "/v1/balance?account=a&asset=ron&min_seq=9", "", writer)
+		}, status: 503, code: "UPSTREAM_UNAVAILABLE", reason: "upstream", retry: true, details: details{"cause": "safe_mode", "field": "min_seq"}, says: "without it the balance is read as it stands"},
+		{doc: "a damaged record on the way to min_seq", ask: func(r *rig) *httptest.ResponseRecorder {
+			r.wal.set(fmt.Errorf("balance: %w: %w", ledger.ErrSafeMode, store.ErrCorrupt))
+			return r.do("GET", "/v1/balance?account=a&asset=ron&min_seq=9", "", writer)
+		}, status: 503, code: "UPSTREAM_UNAVAILABLE", reason: "upstream", retry: true, details: details{"cause": "safe_mode", "outcome": "none"}, says: "has to read is damaged"},
 		absent("no such txid", "NOT_FOUND", reasonNotFound, func(r *rig) *httptest.ResponseRecorder {
 			r.wal.set(fmt.Errorf("tx: %w", wallet.ErrNotFound))
 			return r.do("GET", "/v1/tx/"+txid, "", writer)

@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -38,6 +40,9 @@ func (c *call) accountAsset() (account, asset string, err error) {
 	return account, asset, err
 }
 
+// errNeverThatFar is a wait for a record that a ledger in safe mode does not write.
+var errNeverThatFar = errors.New("min_seq will not be reached")
+
 // getBalance serves GET /v1/balance.
 func getBalance(w WalletReader) handler {
 	return func(c *call) error {
@@ -50,6 +55,9 @@ func getBalance(w WalletReader) handler {
 			return err
 		}
 		b, err := w.Balance(c.context(), c.actor, account, asset, minSeq)
+		if minSeq > 0 && errors.Is(err, ledger.ErrSafeMode) && !unreadable(err) {
+			return fmt.Errorf("%w: %w", errNeverThatFar, err)
+		}
 		if err != nil {
 			return err
 		}
