@@ -1,6 +1,7 @@
 package appliance
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -16,8 +17,9 @@ const alertsDir = "../deploy/prometheus"
 
 // alert is a rule as the file has it: one line a member.
 type alert struct {
-	name, expr  string
-	annotations []string
+	name, expr      string
+	lasts, severity string // lasts is "": it fires at once
+	annotations     []string
 }
 
 func alerts(t *testing.T) (all []alert) {
@@ -29,11 +31,17 @@ func alerts(t *testing.T) (all []alert) {
 		if name, ok := strings.CutPrefix(line, "- alert: "); ok {
 			all = append(all, alert{name: name})
 		}
-		if expr, ok := strings.CutPrefix(line, "expr: "); ok {
-			all[len(all)-1].expr = expr
+		if len(all) == 0 {
+			continue
+		}
+		a := &all[len(all)-1]
+		for prefix, member := range map[string]*string{"expr: ": &a.expr, "for: ": &a.lasts, "labels: ": &a.severity} {
+			if value, ok := strings.CutPrefix(line, prefix); ok {
+				*member = value
+			}
 		}
 		if strings.HasPrefix(line, "summary: ") || strings.HasPrefix(line, "description: ") {
-			all[len(all)-1].annotations = append(all[len(all)-1].annotations, line)
+			a.annotations = append(a.annotations, line)
 		}
 	}
 	return all
@@ -54,17 +62,21 @@ func TestAlertsHold(t *testing.T) {
 	}
 }
 
-// Each alert says what is wrong and what to do, and is tried by a test that makes it fire.
+// Each alert has a test that makes it fire, with series of each metric that it asks for.
 func TestAlertsAreTried(t *testing.T) {
 	tried, err := os.ReadFile(alertsDir + "/alerts_test.yml")
 	must(t, err)
 	for _, a := range alerts(t) {
-		if a.expr == "" || len(a.annotations) != 2 {
-			t.Errorf("%s: %q, %q: want an expression, a summary and a description, each on its line", a.name, a.expr, a.annotations)
-		}
 		fires := regexp.MustCompile(`alertname="` + a.name + `", alertstate="firing"|alertname: ` + a.name + `\n`)
 		if !fires.Match(tried) {
 			t.Errorf("no test makes %s fire", a.name)
+		}
+		q, err := parse(a.expr)
+		must(t, err)
+		for _, s := range q.selectors {
+			if !strings.Contains(string(tried), "{series: '"+s.name+"{") {
+				t.Errorf("%s: no test has a series of %s", a.name, s.name)
+			}
 		}
 	}
 }
@@ -80,81 +92,56 @@ func TestAlertsAskForWhatIsThere(t *testing.T) {
 		t.Fatalf("%d alerts were read: the file is not as it was", len(all))
 	}
 	for _, a := range all {
-		labels := []string{"job", "instance"} // of the scrape
-		for _, s := range selectors(a.expr) {
-			f := shown[s.name]
-			switch {
-			case s.name == "up": // of the scrape
-			case f == nil:
-				t.Errorf("%s: no metric %s", a.name, s.name)
-			case !slices.ContainsFunc(f.GetMetric(), s.matches):
-				t.Errorf("%s: no series %s%v", a.name, s.name, s.matchers)
-			default:
-				labels = slices.AppendSeq(labels, maps.Keys(labelsOf(f.GetMetric()[0])))
-			}
-		}
-		for _, name := range namedLabels(a) {
-			if !slices.Contains(labels, name) {
-				t.Errorf("%s: its series have no label %s", a.name, name)
-			}
+		for _, fault := range a.faults(shown) {
+			t.Errorf("%s: %s", a.name, fault)
 		}
 	}
 }
-
-// selector is a metric as an expression names it.
-type selector struct {
-	name     string
-	matchers []matcher
-}
-
-type matcher struct{ label, op, value string }
 
 var (
-	byLabels = regexp.MustCompile(`\b(?:by|on) \(([a-z, ]+)\)`)
-	reach    = regexp.MustCompile(`\[[0-9a-z]+\]`)
-	metric   = regexp.MustCompile(`\b([a-z][a-z_]*)\b(\{[^}]*\})?( ?\()?`)
-	matching = regexp.MustCompile(`([a-z]+)(=~|!~|!=|=)"([^"]*)"`)
-	quoted   = regexp.MustCompile(`\$labels\.([a-z]+)`)
+	quoted   = regexp.MustCompile(`\$labels\.([a-zA-Z0-9_]+)`)
+	period   = regexp.MustCompile(`^(?:[0-9]+[smhd])?$`)
+	severity = regexp.MustCompile(`^\{severity: (?:critical|warning)\}$`)
 )
 
-// selectors finds the metrics of an expression. A word before a bracket is a function.
-func selectors(expr string) (out []selector) {
-	expr = reach.ReplaceAllString(byLabels.ReplaceAllString(expr, ""), "")
-	for _, m := range metric.FindAllStringSubmatch(expr, -1) {
-		if m[3] != "" || slices.Contains([]string{"and", "or", "unless", "sum"}, m[1]) {
-			continue
-		}
-		s := selector{name: m[1]}
-		for _, one := range matching.FindAllStringSubmatch(m[2], -1) {
-			s.matchers = append(s.matchers, matcher{one[1], one[2], one[3]})
-		}
-		out = append(out, s)
+// faults are what would keep the alert from being one on a node that shows these families.
+func (a alert) faults(shown map[string]*dto.MetricFamily) (out []string) {
+	fault := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	if a.expr == "" || len(a.annotations) != 2 {
+		fault("%q, %q: want an expression, a summary and a description, each on its line", a.expr, a.annotations)
 	}
-	return out
-}
-
-// namedLabels are those that the alert groups by, or tells of.
-func namedLabels(a alert) (out []string) {
-	for _, m := range byLabels.FindAllStringSubmatch(a.expr, -1) {
-		out = append(out, strings.Split(m[1], ", ")...)
+	if !period.MatchString(a.lasts) || !severity.MatchString(a.severity) {
+		fault("for %q, labels %q", a.lasts, a.severity)
+	}
+	q, err := parse(a.expr)
+	if err != nil {
+		fault("%v", err)
+	}
+	labels := []string{"job", "instance"} // of the scrape
+	for _, s := range q.selectors {
+		f := shown[s.name]
+		switch {
+		case s.name == "up": // of the scrape
+		case f == nil:
+			fault("no metric %s", s.name)
+		case !slices.ContainsFunc(f.GetMetric(), s.matches):
+			fault("no series %s%v", s.name, s.matchers)
+		default:
+			labels = slices.AppendSeq(labels, maps.Keys(labelsOf(f.GetMetric()[0])))
+		}
+	}
+	for _, name := range q.labels {
+		if !slices.Contains(labels, name) {
+			fault("its series have no label %s", name)
+		}
+	}
+	if q.kept != nil {
+		labels = q.kept
 	}
 	for _, m := range quoted.FindAllStringSubmatch(strings.Join(a.annotations, " "), -1) {
-		out = append(out, m[1])
+		if !slices.Contains(labels, m[1]) {
+			fault("it tells of a label %s, which it has not", m[1])
+		}
 	}
 	return out
-}
-
-func (s selector) matches(m *dto.Metric) bool {
-	labels := labelsOf(m)
-	for _, want := range s.matchers {
-		value, known := labels[want.label]
-		is := value == want.value
-		if strings.HasSuffix(want.op, "~") {
-			is = regexp.MustCompile(`^(?:` + want.value + `)$`).MatchString(value)
-		}
-		if !known || is == strings.HasPrefix(want.op, "!") {
-			return false
-		}
-	}
-	return true
 }
