@@ -30,7 +30,7 @@ var layers = [][]string{
 	{"httpapi/openapi/openapitest"},
 	{"appliance/config"},
 	{"appliance"},
-	{"cmd/ronbox", "cmd/ronmutate"},
+	{"cmd/ronbox", "cmd/ronlint", "cmd/ronmutate"},
 }
 
 // siblings are the imports allowed inside one layer.

@@ -1,0 +1,42 @@
+// Command ronlint is a vet tool that holds the program to the rules that no other tool
+// knows: go vet -vettool=bin/ronlint ./...
+//
+// lockwait: no lock is held over what may wait. A lock is a flow.Mutex, a sync.Mutex, a
+// sync.RWMutex or a sync.Locker, from its Lock to its Unlock on every path, also where a
+// function takes or releases it for its caller. What may wait is a channel operation (but
+// for close and a select with a default), a call that takes a context, file and network
+// I/O, a read or commit of the store, a sleep, a Wait, a log call, a callback (the call
+// of a func value that is a parameter, a field or of unknown origin), and a call of a
+// function of this program that reaches one of these. A context's cancel function and a
+// clock (func() time.Time) are no callbacks.
+//
+// determinism: nothing that the Apply of a store command reaches may depend on anything
+// but its arguments: no clock, chance, environment, order of a map, float, I/O, goroutine
+// or channel.
+//
+// A deviation says why it is none, on its line or on the one above:
+//
+//	//lockwait: the socket is non-blocking
+//	//determinism: the keys are sorted before they are used
+//
+// Where no lock is held, a lockwait comment says that the operation never waits: it does
+// not count for the callers either. Where one is held it speaks of these locks alone. A
+// determinism comment counts for all callers.
+//
+// # Invariants
+//
+//  1. A comment without a reason is a finding, and so is one that excuses nothing.
+//  2. Tests are not looked at: they may hold a lock to force what they are about.
+//  3. Outside of the program a table says what waits; nothing else there does.
+//  4. A method of an interface does what any of its implementations does that the
+//     package of the interface, or that of the call, knows.
+//  5. A closure counts where it is called, a go statement nowhere.
+//
+// # Tasks and queues
+//
+// none
+//
+// # Lock order
+//
+// none
+package main

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/cfg"
+)
+
+// unit is one package that is read.
+type unit struct {
+	pass   *analysis.Pass
+	info   *types.Info
+	bodies []*body // of functions and closures, in the order of the source
+	byFunc map[*types.Func]*body
+	byLit  map[*ast.FuncLit]*body
+
+	alias map[types.Object]ast.Expr       // what a variable that is set once stands for
+	bound map[types.Object][]ast.Expr     // the func values a variable is set to
+	kept  map[*ast.CallExpr][]ast.Expr    // what the results of a call are assigned to
+	comms map[ast.Node]*ast.SelectStmt    // the cases of selects
+	free  map[*ast.SelectStmt]bool        // selects with a default
+	cfgs  map[*ast.BlockStmt]*cfg.CFG     // made when needed
+	whose map[*types.Var]*types.Signature // of parameters: whose they are
+	impls map[*types.Func][]*types.Func   // of a method of an interface
+}
+
+// body is a function or a closure.
+type body struct {
+	obj   *types.Func // nil: a closure
+	sig   *types.Signature
+	block *ast.BlockStmt
+	ops   map[ast.Node]*op
+	order []*op
+	locks map[ref]bool // held when it returns
+	frees map[ref]bool // released for the caller
+	effect
+}
+
+// op is an operation that may wait.
+type op struct {
+	node ast.Node
+	what string        // of an operation on channels
+	fun  ast.Expr      // what is called otherwise
+	held []heldAt      // over it
+	call *ast.CallExpr // nil: fun is ranged over
+}
+
+type heldAt struct {
+	lock
+	since token.Pos
+}
+
+func newUnit(pass *analysis.Pass, files []*ast.File) *unit {
+	u := &unit{
+		pass: pass, info: pass.TypesInfo, byFunc: map[*types.Func]*body{}, byLit: map[*ast.FuncLit]*body{},
+		alias: map[types.Object]ast.Expr{}, bound: map[types.Object][]ast.Expr{}, kept: map[*ast.CallExpr][]ast.Expr{},
+		comms: map[ast.Node]*ast.SelectStmt{}, free: map[*ast.SelectStmt]bool{}, cfgs: map[*ast.BlockStmt]*cfg.CFG{},
+		whose: map[*types.Var]*types.Signature{}, impls: map[*types.Func][]*types.Func{},
+	}
+	sets := map[types.Object]int{}
+	for _, f := range files {
+		ast.Inspect(f, func(n ast.Node) bool {
+			u.enter(n, sets)
+			return true
+		})
+	}
+	for obj, n := range sets {
+		if n > 1 {
+			delete(u.alias, obj)
+		}
+	}
+	return u
+}
+
+// enter notes what there is to know of n before bodies are walked; sets counts how often a variable is set.
+func (u *unit) enter(n ast.Node, sets map[types.Object]int) {
+	switch n := n.(type) {
+	case *ast.FuncDecl:
+		if obj, ok := u.info.Defs[n.Name].(*types.Func); ok && n.Body != nil {
+			u.add(&body{obj: obj, sig: obj.Signature(), block: n.Body})
+			u.byFunc[obj] = u.bodies[len(u.bodies)-1]
+		}
+	case *ast.FuncLit:
+		u.add(&body{sig: u.info.TypeOf(n).(*types.Signature), block: n.Body})
+		u.byLit[n] = u.bodies[len(u.bodies)-1]
+	case *ast.AssignStmt:
+		u.assign(n.Lhs, n.Rhs, sets)
+	case *ast.ValueSpec:
+		if len(n.Values) == 0 {
+			return
+		}
+		lhs := make([]ast.Expr, len(n.Names))
+		for i, name := range n.Names {
+			lhs[i] = name
+		}
+		u.assign(lhs, n.Values, sets)
+	case *ast.RangeStmt:
+		u.set(n.Key, nil, sets)
+		u.set(n.Value, nil, sets)
+	case *ast.SelectStmt:
+		for _, c := range n.Body.List {
+			if comm := c.(*ast.CommClause).Comm; comm != nil {
+				u.comms[comm] = n
+			} else {
+				u.free[n] = true
+			}
+		}
+	}
+}
+
+func (u *unit) add(b *body) {
+	b.locks, b.frees = map[ref]bool{}, map[ref]bool{}
+	for i := range b.sig.Params().Len() {
+		u.whose[b.sig.Params().At(i)] = b.sig
+	}
+	u.bodies = append(u.bodies, b)
+}
+
+func (u *unit) assign(lhs, rhs []ast.Expr, sets map[types.Object]int) {
+	if len(rhs) == 1 {
+		if call, ok := ast.Unparen(rhs[0]).(*ast.CallExpr); ok {
+			u.kept[call] = lhs
+		}
+	}
+	for i, l := range lhs {
+		var r ast.Expr
+		if len(lhs) == len(rhs) {
+			r = ast.Unparen(rhs[i])
+		}
+		u.set(l, r, sets)
+	}
+}
+
+// set notes that the variable l is set to r; nil: to what is not known.
+func (u *unit) set(l, r ast.Expr, sets map[types.Object]int) {
+	id, ok := l.(*ast.Ident)
+	if !ok || id.Name == "_" {
+		return
+	}
+	obj := u.info.ObjectOf(id)
+	sets[obj]++
+	if isFunc(obj) {
+		u.bound[obj] = append(u.bound[obj], r)
+	}
+	switch r.(type) {
+	case *ast.Ident, *ast.SelectorExpr, *ast.UnaryExpr, *ast.StarExpr:
+		u.alias[obj] = r
+	}
+}
+
+func isFunc(obj types.Object) bool {
+	if obj == nil {
+		return false
+	}
+	_, ok := obj.Type().Underlying().(*types.Signature)
+	return ok
+}
+
+// flow is the control flow of a block.
+func (u *unit) flow(b *ast.BlockStmt) *cfg.CFG {
+	if u.cfgs[b] == nil {
+		u.cfgs[b] = cfg.New(b, u.mayReturn)
+	}
+	return u.cfgs[b]
+}
+
+func (u *unit) mayReturn(call *ast.CallExpr) bool {
+	switch f := ast.Unparen(call.Fun).(type) {
+	case *ast.Ident:
+		_, builtin := u.info.Uses[f].(*types.Builtin)
+		return !builtin || f.Name != "panic"
+	case *ast.SelectorExpr:
+		fn, ok := u.info.Uses[f.Sel].(*types.Func)
+		return !ok || fn.FullName() != "os.Exit" && fn.FullName() != "runtime.Goexit"
+	}
+	return true
+}
+
+// at says where pos is, for the eye.
+func (u *unit) at(pos token.Pos) string {
+	p := u.pass.Fset.Position(pos)
+	return filepath.Base(p.Filename) + ":" + strconv.Itoa(p.Line)
+}
