@@ -3,7 +3,6 @@ package flow
 import (
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -95,7 +94,7 @@ type Breaker struct {
 	succeeded, failed atomic.Int64
 	opened            func(n int)
 
-	mu       sync.Mutex
+	mu       lock
 	window   window    // guarded by mu, as is all below
 	until    time.Time // open: when it half-opens; half-open: when permits that are out count as lost
 	progress uint64    // the results of a half-open era at the last Step
@@ -124,7 +123,7 @@ func (b *Breaker) Reload(r BreakerRule) {
 	defer b.mu.Unlock()
 	b.rule.Store(&r)
 	b.window = window{slot: max(r.Window/windowSlots, 1)}
-	if e := era(b.era.Load()); e.state() == BreakerHalfOpen {
+	if e := b.load(); e.state() == BreakerHalfOpen {
 		b.enter(BreakerHalfOpen)
 	}
 }
@@ -138,7 +137,7 @@ type Pass struct {
 // Permit reports whether a call may be made. If so its result must be recorded with the pass.
 func (b *Breaker) Permit() (Pass, bool) {
 	for {
-		e := era(b.era.Load())
+		e := b.load()
 		pass := Pass{no: e.no()}
 		switch e.state() {
 		case BreakerClosed:
@@ -149,7 +148,7 @@ func (b *Breaker) Permit() (Pass, bool) {
 		if e.taken() >= uint64(b.rule.Load().Probes) {
 			return Pass{}, false
 		}
-		if b.era.CompareAndSwap(uint64(e), uint64(e)+oneTaken) {
+		if b.swap(e, e+oneTaken) {
 			return pass, true
 		}
 	}
@@ -159,7 +158,7 @@ func (b *Breaker) Permit() (Pass, bool) {
 // carried; half-open a call is one probe. The state changes at the next Step.
 func (b *Breaker) Record(pass Pass, r CallResult, n int) {
 	for {
-		e := era(b.era.Load())
+		e := b.load()
 		if e.no() != pass.no {
 			return
 		}
@@ -167,13 +166,24 @@ func (b *Breaker) Record(pass Pass, r CallResult, n int) {
 			b.count(r, n)
 			return
 		}
-		if b.era.CompareAndSwap(uint64(e), uint64(e.settled(r))) {
+		if b.swap(e, e.settled(r)) {
 			return
 		}
 	}
 }
 
+func (b *Breaker) load() era {
+	point("breaker.load")
+	return era(b.era.Load())
+}
+
+func (b *Breaker) swap(from, to era) bool {
+	point("breaker.swap")
+	return b.era.CompareAndSwap(uint64(from), uint64(to))
+}
+
 func (b *Breaker) count(r CallResult, n int) {
+	point("breaker.count")
 	switch r {
 	case Succeeded:
 		b.succeeded.Add(int64(n))
@@ -184,7 +194,7 @@ func (b *Breaker) count(r CallResult, n int) {
 
 // State returns the state the last Step has left.
 func (b *Breaker) State() BreakerState {
-	return era(b.era.Load()).state()
+	return b.load().state()
 }
 
 // RetryAfter returns how long the breaker lets nothing through, 0 when it is not open.
@@ -211,7 +221,7 @@ func (b *Breaker) step(now time.Time) (s BreakerState, opened bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	rule := b.rule.Load()
-	switch e := era(b.era.Load()); e.state() {
+	switch e := b.load(); e.state() {
 	case BreakerClosed:
 		b.window.add(now, b.succeeded.Swap(0), b.failed.Swap(0))
 		if opened = rule.trips(b.window.sums()); opened {
@@ -254,7 +264,10 @@ func (b *Breaker) open(now time.Time, rule *BreakerRule) {
 
 // enter begins an era: passes of those before are worth nothing from now on. Called with mu held.
 func (b *Breaker) enter(s BreakerState) {
-	b.era.Store(uint64(era(b.era.Load()).next(s)))
+	next := b.load().next(s)
+	point("breaker.enter")
+	b.era.Store(uint64(next))
+	point("breaker.enter, stored")
 	b.succeeded.Store(0)
 	b.failed.Store(0)
 	b.progress = 0

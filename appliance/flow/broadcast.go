@@ -3,7 +3,6 @@ package flow
 import (
 	"cmp"
 	"slices"
-	"sync"
 
 	"github.com/hashicorp/go-hclog"
 )
@@ -17,7 +16,7 @@ type Broadcast[T any] struct {
 	meter   Meter
 	log     hclog.Logger
 
-	mu     sync.Mutex
+	mu     lock
 	ring   []T                // guarded by mu
 	next   uint64             // number of values published, also the place of the next; guarded by mu
 	subs   []*Subscription[T] // guarded by mu; replaced, never changed
@@ -102,6 +101,7 @@ func (b *Broadcast[T]) Close() {
 	b.subs = nil
 	b.mu.Unlock()
 	for _, s := range subs {
+		point("Broadcast.Close")
 		close(s.gone)
 		s.wake()
 	}

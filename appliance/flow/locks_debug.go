@@ -3,11 +3,8 @@
 package flow
 
 import (
-	"bytes"
 	"fmt"
-	"runtime"
 	"slices"
-	"strconv"
 	"sync"
 )
 
@@ -57,16 +54,4 @@ func held(g uint64) []*Mutex {
 		return nil
 	}
 	return v.([]*Mutex)
-}
-
-// goroutine returns the id of the running goroutine, which the runtime tells only in a stack trace: "goroutine 7 [running]:".
-func goroutine() uint64 {
-	var buf [40]byte
-	head := buf[:runtime.Stack(buf[:], false)]
-	fields := bytes.Fields(head)
-	id, err := strconv.ParseUint(string(fields[1]), 10, 64)
-	if err != nil {
-		panic("flow: no goroutine id in " + string(head))
-	}
-	return id
 }

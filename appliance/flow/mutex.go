@@ -1,14 +1,11 @@
 package flow
 
-import (
-	"fmt"
-	"sync"
-)
+import "fmt"
 
 // Mutex is a lock with a place in the lock order. It is held for a few lines: never over a channel operation, a wait of this package, I/O, a
 // log call or a callback. With the build tag flowdebug taking locks out of order, of two services, or waiting while holding one panics.
 type Mutex struct {
-	mu      sync.Mutex
+	mu      lock
 	service string
 	rank    Rank
 }

@@ -41,6 +41,7 @@ func NewQueue[T any](c *Catalog, s Spec) *Queue[T] {
 
 // TrySend enqueues v, or returns ErrBusy if the queue is full or ErrClosed if it is closed; both count as dropped. It never blocks.
 func (q *Queue[T]) TrySend(v T) error {
+	point("TrySend")
 	if len(q.items) == cap(q.items) && q.state.Load() < shut {
 		q.dropped.add(1) // full and open: refused without a shared write, since this is the path of overload
 		return ErrBusy
@@ -48,6 +49,7 @@ func (q *Queue[T]) TrySend(v T) error {
 	if !q.enter() {
 		return ErrClosed
 	}
+	point("TrySend, entered")
 	select {
 	case q.items <- v:
 		q.leave()
@@ -70,24 +72,30 @@ func (q *Queue[T]) Send(ctx context.Context, v T) error {
 		return ErrClosed
 	}
 	defer q.leave()
+	point("Send, entered")
 	select {
 	case q.items <- v: // there is room, as a rule
 		return nil
 	default:
 	}
+	items, closing, over := either3("Send, full", (chan<- T)(q.items), q.closing, ctx.Done())
 	select {
-	case q.items <- v:
+	case items <- v:
+		woken("Send, made it")
 		return nil
-	case <-q.closing:
+	case <-closing:
+		woken("Send, closing")
 		q.dropped.add(1)
 		return ErrClosed
-	case <-ctx.Done():
+	case <-over:
+		woken("Send, over")
 		return context.Cause(ctx)
 	}
 }
 
 // enter counts the caller in as a sender; false means the queue is closed and nothing may be sent.
 func (q *Queue[T]) enter() bool {
+	point("queue.enter")
 	if q.state.Add(1) < shut {
 		return true
 	}
@@ -97,6 +105,7 @@ func (q *Queue[T]) enter() bool {
 }
 
 func (q *Queue[T]) leave() {
+	point("queue.leave")
 	if q.state.Add(-1) == shut {
 		q.finish()
 	}
@@ -104,8 +113,11 @@ func (q *Queue[T]) leave() {
 
 // finish is reached by whoever finds the queue closed and without senders; the first one closes the channels.
 func (q *Queue[T]) finish() {
+	point("queue.finish")
 	if q.finished.CompareAndSwap(false, true) {
+		point("queue.finish, first")
 		close(q.items)
+		point("queue.finish, closed")
 		close(q.drained)
 	}
 }
@@ -124,13 +136,16 @@ func (q *Queue[T]) Recv(ctx context.Context) (T, error) {
 	if ctx.Err() != nil {
 		return zero, context.Cause(ctx)
 	}
+	items, over := either2("Recv", q.items, ctx.Done())
 	select {
-	case v, ok := <-q.items:
+	case v, ok := <-items:
+		woken("Recv, got it")
 		if !ok {
 			return zero, ErrClosed
 		}
 		return v, nil
-	case <-ctx.Done():
+	case <-over:
+		woken("Recv, over")
 		return zero, context.Cause(ctx)
 	}
 }
@@ -139,13 +154,17 @@ func (q *Queue[T]) Recv(ctx context.Context) (T, error) {
 // closed. Safe to call again and at the same time.
 func (q *Queue[T]) Close() {
 	assertFree("Queue.Close")
+	point("Close")
 	if before := q.state.Or(shut); before < shut {
+		point("Close, first")
 		close(q.closing)
 		if before == 0 {
 			q.finish()
 		}
 	}
+	point("Close, waits")
 	<-q.drained
+	woken("Close, drained")
 }
 
 // Discard closes the queue and returns what was left in it, counted as dropped and logged with reason, so that the caller can answer
@@ -153,8 +172,10 @@ func (q *Queue[T]) Close() {
 func (q *Queue[T]) Discard(reason string) []T {
 	q.Close()
 	var left []T
+	point("Discard")
 	for v := range q.items {
 		left = append(left, v)
+		point("Discard, next")
 	}
 	if len(left) > 0 {
 		q.dropped.add(len(left))

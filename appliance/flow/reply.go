@@ -43,7 +43,7 @@ func NewReply[T any]() *Reply[T] {
 
 // Claim takes the job: true means it must be answered, false that its caller has left or that it is taken, and nothing may be done.
 func (r *Reply[T]) Claim() bool {
-	return r.state.CompareAndSwap(replyWaiting, replyClaimed)
+	return r.swap(replyWaiting, replyClaimed)
 }
 
 // Answer settles the job with v, claimed or not, and reports whether this was its outcome: false if it was settled before or the caller left.
@@ -58,18 +58,27 @@ func (r *Reply[T]) Fail(err error) bool {
 	return r.settle(zero, err)
 }
 
+func (r *Reply[T]) swap(from, to uint32) bool {
+	point("Reply.swap")
+	return r.state.CompareAndSwap(from, to)
+}
+
 func (r *Reply[T]) settle(v T, err error) bool {
-	if !r.state.CompareAndSwap(replyClaimed, replySettling) && !r.state.CompareAndSwap(replyWaiting, replySettling) {
+	if !r.swap(replyClaimed, replySettling) && !r.swap(replyWaiting, replySettling) {
 		return false
 	}
+	point("settle")
 	r.value, r.err = v, err
+	point("settle, written")
 	r.state.Store(replyAnswered)
+	point("settle, answered")
 	close(r.done)
 	return true
 }
 
 // Canceled reports whether the caller left before the job was claimed: nobody waits and nothing may be done.
 func (r *Reply[T]) Canceled() bool {
+	point("Canceled")
 	return r.state.Load() == replyLeft
 }
 
@@ -77,25 +86,32 @@ func (r *Reply[T]) Canceled() bool {
 // gets its Grace more, then ErrUnknown: it may take effect or not. Only one caller may wait, once.
 func (r *Reply[T]) Wait(ctx context.Context) (T, error) {
 	assertFree("Reply.Wait")
+	point("Wait")
 	if r.state.Load() == replyAnswered {
 		return r.value, r.err
 	}
 	late := Grace(ctx)
+	done, over := either2("Wait, not answered", r.done, ctx.Done())
 	select {
-	case <-r.done:
+	case <-done:
+		woken("Wait, done")
 		return r.value, r.err
-	case <-ctx.Done():
+	case <-over:
+		woken("Wait, over")
 	}
 	var zero T
-	if r.state.CompareAndSwap(replyWaiting, replyLeft) || r.Canceled() {
+	if r.swap(replyWaiting, replyLeft) || r.Canceled() {
 		return zero, context.Cause(ctx)
 	}
+	point("Wait, claimed")
 	grace := time.NewTimer(late)
 	defer grace.Stop()
 	select {
 	case <-r.done:
+		woken("Wait, done late")
 		return r.value, r.err
 	case <-grace.C:
+		woken("Wait, too late")
 		return zero, ErrUnknown
 	}
 }

@@ -37,10 +37,12 @@ type SubscriptionStats struct {
 
 // wake leaves a token in ready and reports new lag to the metric. It never blocks.
 func (s *Subscription[T]) wake() {
+	point("wake")
 	select {
 	case s.ready <- struct{}{}:
 	default:
 	}
+	point("wake, woken")
 	if s.lost.Load() > 0 {
 		s.count(int(s.lost.Swap(0)))
 	}
@@ -100,11 +102,13 @@ func (s *Subscription[T]) Recv(ctx context.Context) (v T, lagged uint64, err err
 		if closed {
 			return v, 0, ErrClosed
 		}
+		ready, gone, over := either3("Recv", s.ready, s.gone, ctx.Done())
 		select {
-		case <-s.ready:
-		case <-s.gone:
-		case <-ctx.Done():
+		case <-ready:
+		case <-gone:
+		case <-over:
 		}
+		woken("Recv, woken")
 	}
 }
 
@@ -119,6 +123,7 @@ func (s *Subscription[T]) Closed() bool {
 }
 
 func (s *Subscription[T]) isGone() bool {
+	point("isGone")
 	select {
 	case <-s.gone:
 		return true
@@ -152,6 +157,7 @@ func (s *Subscription[T]) Close() {
 	b.subs = slices.DeleteFunc(slices.Clone(b.subs), func(o *Subscription[T]) bool { return o == s })
 	b.mu.Unlock()
 	if wasOpen {
+		point("Subscription.Close")
 		close(s.gone)
 	}
 	s.wake()

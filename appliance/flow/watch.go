@@ -24,12 +24,15 @@ func NewWatch[T any](c *Catalog, s Spec, first T) *Watch[T] {
 // Load returns the value and a channel that closes at the next Store, at once if there was one since. It never blocks. Whoever loads again
 // after the channel closed sees that Store or a later one; values in between may be skipped.
 func (w *Watch[T]) Load() (T, <-chan struct{}) {
+	point("Load")
 	cell := w.cell.Load()
 	return cell.value, cell.next
 }
 
 // Store replaces the value and wakes all who hold the channel of the one before. It never blocks. Of concurrent Stores the last one wins.
 func (w *Watch[T]) Store(v T) {
+	point("Store")
 	old := w.cell.Swap(&watched[T]{value: v, next: make(chan struct{})})
+	point("Store, swapped")
 	close(old.next)
 }
