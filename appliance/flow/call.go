@@ -74,6 +74,7 @@ func (c *Call[K, F, V]) settle(v V, err error) bool {
 	c.value, c.err = v, err
 	c.over(callSettled)
 	c.shard.mu.Unlock()
+	point("settle")
 	close(c.done)
 	c.flight.leave()
 	return true
@@ -97,32 +98,40 @@ func (c *Call[K, F, V]) hold(cancel context.CancelCauseFunc) {
 // be once the last who waits has left. A claimed call gets its Grace more, then ErrUnknown: it may take effect or not.
 func (c *Call[K, F, V]) Wait(ctx context.Context) (V, error) {
 	assertFree("Call.Wait")
+	point("Call.Wait")
 	select {
 	case <-c.done:
 		return c.value, c.err
 	default:
 	}
 	late := Grace(ctx)
+	done, over := either2("Call.Wait, not settled", c.done, ctx.Done())
 	select {
-	case <-c.done:
+	case <-done:
+		woken("Call.Wait, done")
 		return c.value, c.err
-	case <-ctx.Done():
+	case <-over:
+		woken("Call.Wait, over")
 	}
 	var zero V
 	if c.withdraw() {
 		return zero, context.Cause(ctx)
 	}
+	point("Call.Wait, claimed")
 	grace := time.NewTimer(late)
 	defer grace.Stop()
 	select {
 	case <-c.done:
+		woken("Call.Wait, done late")
 		return c.value, c.err
 	case <-grace.C:
+		woken("Call.Wait, too late")
 	}
 	if c.part() {
 		return zero, ErrUnknown
 	}
 	<-c.done // settled as the grace ran out
+	woken("Call.Wait, settled")
 	return c.value, c.err
 }
 

@@ -38,10 +38,11 @@ type Flight[K, F comparable, V any] struct {
 	panicked func(n int)
 	log      hclog.Logger
 
-	owed   atomic.Int64 // calls and goroutines that Close waits for
-	closed atomic.Bool
-	idle   chan struct{} // closed when closed and owed is 0
-	once   sync.Once     // closes idle
+	// owed counts the calls and goroutines that Close waits for, plus shut once the flight is closed: as in a Queue, when it is exactly
+	// shut nothing is under way, nor will be.
+	owed atomic.Int64
+	idle chan struct{} // closed when owed is shut
+	once sync.Once     // closes idle
 }
 
 type flightShard[K, F comparable, V any] struct {
@@ -96,6 +97,7 @@ func (f *Flight[K, F, V]) join(key K, fence F) (c *Call[K, F, V], first bool, er
 		return c, false, nil
 	}
 	if f.calls.Add(1) > int64(f.spec.Calls) {
+		point("join, too many")
 		f.calls.Add(-1)
 		return nil, false, ErrBusy
 	}
@@ -124,15 +126,19 @@ func (f *Flight[K, F, V]) Do(ctx context.Context, key K, fence F, within time.Du
 	if first {
 		f.fly(ctx, c, within, run)
 	}
+	done, over := either2("Do", c.done, ctx.Done())
 	select {
-	case <-c.done:
+	case <-done:
+		woken("Do, done")
 		return c.value, c.err
-	case <-ctx.Done():
+	case <-over:
+		woken("Do, over")
 	}
 	if c.withdraw() || c.part() {
 		return zero, context.Cause(ctx)
 	}
 	<-c.done // settled while ctx ended
+	woken("Do, settled")
 	return c.value, c.err
 }
 
@@ -143,6 +149,7 @@ func (f *Flight[K, F, V]) fly(ctx context.Context, c *Call[K, F, V], within time
 	c.hold(cancel)
 	f.owed.Add(1)
 	go func() {
+		begin("run of a flight")
 		defer f.leave()
 		defer stop()
 		defer cancel(nil)
@@ -176,8 +183,8 @@ func (f *Flight[K, F, V]) Len() int {
 
 // enter counts one more that Close waits for.
 func (f *Flight[K, F, V]) enter() error {
-	f.owed.Add(1)
-	if f.closed.Load() {
+	point("flight.enter")
+	if f.owed.Add(1) > shut {
 		f.leave()
 		return ErrClosed
 	}
@@ -185,30 +192,41 @@ func (f *Flight[K, F, V]) enter() error {
 }
 
 func (f *Flight[K, F, V]) leave() {
-	if f.owed.Add(-1) == 0 && f.closed.Load() {
-		f.once.Do(func() { close(f.idle) })
+	point("flight.leave")
+	if f.owed.Add(-1) == shut {
+		f.finish()
 	}
+}
+
+func (f *Flight[K, F, V]) finish() {
+	f.once.Do(func() { close(f.idle) })
 }
 
 // Close refuses new calls and waits until those under way are settled and their goroutines gone. When ctx ends first, it ends the contexts
 // of the runs with ErrAborted, waits a moment more, and returns an error if some are left. Safe to call again.
 func (f *Flight[K, F, V]) Close(ctx context.Context) error {
 	assertFree("Flight.Close")
-	f.closed.Store(true)
-	f.owed.Add(1)
-	f.leave()
+	point("Flight.Close")
+	if f.owed.Or(shut) == 0 {
+		f.finish()
+	}
+	idle, over := either2("Flight.Close, waits", f.idle, ctx.Done())
 	select {
-	case <-f.idle:
+	case <-idle:
+		woken("Flight.Close, idle")
 		return nil
-	case <-ctx.Done():
+	case <-over:
+		woken("Flight.Close, over")
 	}
 	f.abort()
 	grace := time.NewTimer(replyGrace)
 	defer grace.Stop()
 	select {
 	case <-f.idle:
+		woken("Flight.Close, idle late")
 		return nil
 	case <-grace.C:
+		woken("Flight.Close, too late")
 		return fmt.Errorf("flow: flight %s.%s: %d calls do not end: %w", f.spec.Service, f.spec.Name, f.Len(), context.Cause(ctx))
 	}
 }
