@@ -5,6 +5,8 @@
 // rules and a newer state, so a second judgement could only cost, or be wrong; and a refusal is cheap as it is: ops that are all refused write
 // nothing and wait for no sync, and one that is refused beside others shares the sync that they wait for.
 //
+// Its rules are due for review every 90 days, next on 2027-02-20.
+//
 // # Invariants
 //
 //  1. One key of one principal is worked on by one job at a time; who sends it again meanwhile joins that job and gets its answer.

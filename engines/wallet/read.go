@@ -22,7 +22,7 @@ type Balance struct {
 // Account is what an account has besides balances, and the nonce to send next.
 type Account struct {
 	ledger.AccountView
-	NextNonce uint64
+	NextNonce uint64 // 0: there is none left
 }
 
 // Balance gives an account's balance in an asset, at most staleness_window old and at least as new as the record minSeq. An account that is

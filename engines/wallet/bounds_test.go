@@ -1,0 +1,181 @@
+package wallet
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ronbox/appliance/unit"
+	"ronbox/engines"
+)
+
+// bound is a key that has a least and a highest value, in its own unit; set spoils nothing else that has a bound of its own.
+type bound struct {
+	lo, hi int64
+	set    func(c *Config, v int64)
+}
+
+// lasts is a bound of a duration.
+func lasts(lo, hi time.Duration, set func(c *Config, d unit.Duration)) bound {
+	return bound{int64(lo), int64(hi), func(c *Config, v int64) { set(c, unit.Duration(v)) }}
+}
+
+// numbers is a bound of a count.
+func numbers(lo, hi int64, set func(c *Config, n int)) bound {
+	return bound{lo, hi, func(c *Config, v int64) { set(c, int(v)) }}
+}
+
+// bounds are those of the section.
+func bounds() map[string]bound {
+	const ms, minute = time.Millisecond, time.Minute
+	return map[string]bound{
+		"workers":                numbers(0, 64, func(c *Config, n int) { c.Workers = n }),
+		"worker_burst":           numbers(1, 1024, func(c *Config, n int) { c.WorkerBurst = n }),
+		"limits.max_inflight":    numbers(513, 65_536, func(c *Config, n int) { c.Limits.MaxInflight = n }),
+		"limits.rate_per_second": numbers(1, 1_000_000, func(c *Config, n int) { c.Limits.RatePerSecond = n }),
+		"limits.burst":           numbers(1, 1_000_000, func(c *Config, n int) { c.Limits.Burst = n }),
+		"req_timeout":            lasts(time.Second, minute, func(c *Config, d unit.Duration) { c.ReqTimeout = d }), // rpc_timeout is 1 s
+		"drain_deadline":         lasts(time.Second, 5*time.Second, func(c *Config, d unit.Duration) { c.DrainDeadline = d }),
+		"staleness_window":       lasts(10*ms, 5*time.Second, func(c *Config, d unit.Duration) { c.StalenessWindow = d }),
+		"idempotency_ttl":        lasts(minute, 72*time.Hour, func(c *Config, d unit.Duration) { c.IdempotencyTTL = d }),
+		"nonce_start":            {1, 1, func(c *Config, v int64) { c.NonceStart = uint64(v) }},
+		"nonce_pipeline":         numbers(1, 1024, func(c *Config, n int) { c.NoncePipeline = n }),
+		"nonce_wait":             lasts(0, time.Second, func(c *Config, d unit.Duration) { c.NonceWait = d }),
+		"shards":                 numbers(1, 1024, func(c *Config, n int) { c.Shards = n }),
+		"batch_max_ops":          numbers(1, 4096, func(c *Config, n int) { c.BatchMaxOps = n }),
+		"batch_inflight_ops":     numbers(4096, 1<<20, func(c *Config, n int) { c.BatchInflightOps = n }), // batch_max_ops is 4096
+		"assets":                 numbers(1, 256, func(c *Config, n int) { c.Assets = assetNames(n) }),
+		"balance_cache_bytes":    {1 << 20, 1 << 34, func(c *Config, v int64) { c.BalanceCacheBytes = unit.Size(v) }},
+
+		"retry.base":        lasts(ms, 10*time.Second, func(c *Config, d unit.Duration) { c.Retry.Base, c.Retry.Max, c.Retry.Jitter = d, seconds(60), 0 }),
+		"retry.max":         lasts(50*ms, minute, func(c *Config, d unit.Duration) { c.Retry.Max = d }), // base is 50 ms
+		"retry.jitter":      lasts(0, 50*ms, func(c *Config, d unit.Duration) { c.Retry.Jitter = d }),
+		"retry.tries":       numbers(1, 5, func(c *Config, n int) { c.Retry.Tries = n }),
+		"retry.rpc_timeout": lasts(10*ms, 10*time.Second, func(c *Config, d unit.Duration) { c.Retry.RPCTimeout, c.ReqTimeout = d, seconds(60) }),
+
+		"circuit_breaker.failure_threshold": numbers(1, 1_000_000, func(c *Config, n int) { c.CircuitBreaker.FailureThreshold = n }),
+		"circuit_breaker.window":            lasts(100*ms, 10*minute, func(c *Config, d unit.Duration) { c.CircuitBreaker.Window = d }),
+		"circuit_breaker.open_duration":     lasts(10*ms, 10*minute, func(c *Config, d unit.Duration) { c.CircuitBreaker.OpenDuration = d }),
+		"circuit_breaker.half_open_max":     numbers(1, 1000, func(c *Config, n int) { c.CircuitBreaker.HalfOpenMax = n }),
+	}
+}
+
+func assetNames(n int) (names []string) {
+	for i := range n {
+		names = append(names, fmt.Sprintf("a%d", i))
+	}
+	return names
+}
+
+// fault is what is wrong with the defaults after a change: "" for nothing, else the only key at fault.
+func fault(t *testing.T, change func(*Config)) string {
+	t.Helper()
+	c := DefaultConfig()
+	change(&c)
+	err := c.Validate()
+	if err == nil {
+		return ""
+	}
+	if strings.Contains(err.Error(), "\n") {
+		t.Errorf("more than one fault: %v", err)
+	}
+	key, _, _ := strings.Cut(err.Error(), " = ")
+	return key
+}
+
+// Every bound takes what is at it and refuses what is one beyond it, under the name of its key.
+func TestFaultsNameTheirKey(t *testing.T) {
+	for key, b := range bounds() {
+		for _, tt := range []struct {
+			v    int64
+			want string
+		}{{b.lo - 1, key}, {b.lo, ""}, {b.hi, ""}, {b.hi + 1, key}} {
+			if got := fault(t, func(c *Config) { b.set(c, tt.v) }); got != tt.want {
+				t.Errorf("%s = %d: fault %q, want %q", key, tt.v, got, tt.want)
+			}
+		}
+	}
+}
+
+// What is bounded in another way than by two numbers.
+func TestOddBounds(t *testing.T) {
+	perOp, daily, total := DefaultConfig().MaxAmountPerOp, DefaultConfig().DailyCeiling, DefaultConfig().MaxAccountTotal
+	less := func(a engines.Amount) engines.Amount { out, _ := a.Sub(amountOf(1)); return out }
+	more := func(a engines.Amount) engines.Amount { out, _ := a.Add(amountOf(1)); return out }
+	factor := func(f float64) func(*Config) { return func(c *Config) { c.Retry.Factor = f } }
+	shards := func(n int) func(*Config) { return func(c *Config) { c.Shards = n } }
+	for _, tt := range []struct {
+		key   string
+		fails bool
+		set   func(*Config)
+	}{
+		{"retry.factor", true, factor(math.Nextafter(1, 0))}, {"retry.factor", false, factor(1)}, {"retry.factor", false, factor(10)},
+		{"retry.factor", true, factor(math.Nextafter(10, 11))}, {"retry.factor", true, factor(math.NaN())}, {"retry.factor", true, factor(math.Inf(1))},
+		{"shards", true, shards(3)}, {"shards", false, shards(2)}, {"shards", true, shards(1023)}, {"shards", false, shards(512)}, {"shards", true, shards(2048)},
+		{"shards", true, shards(-64)},
+		{"max_amount_per_op", true, func(c *Config) { c.MaxAmountPerOp = engines.Amount{} }},
+		{"max_amount_per_op", false, func(c *Config) { c.MaxAmountPerOp = amountOf(1) }},
+		{"max_amount_per_op", false, func(c *Config) { c.MaxAmountPerOp = daily }},
+		{"daily_ceiling", true, func(c *Config) { c.MaxAmountPerOp = more(daily) }},
+		{"daily_ceiling", true, func(c *Config) { c.DailyCeiling = less(perOp) }}, {"daily_ceiling", false, func(c *Config) { c.DailyCeiling = perOp }},
+		{"daily_ceiling", false, func(c *Config) { c.DailyCeiling = total }}, {"max_account_total", true, func(c *Config) { c.DailyCeiling = more(total) }},
+		{"max_account_total", true, func(c *Config) { c.MaxAccountTotal = less(daily) }}, {"max_account_total", false, func(c *Config) { c.MaxAccountTotal = daily }},
+		{"max_account_total", false, func(c *Config) { c.MaxAccountTotal = engines.AmountOf(math.MaxUint64, math.MaxUint64) }},
+		{"nonce_mode", false, func(c *Config) { c.NonceMode = NonceMonotonic }}, {"nonce_mode", true, func(c *Config) { c.NonceMode = "" }},
+		{"max_open_holds", false, func(c *Config) { c.MaxOpenHolds = 0 }}, {"max_open_holds", false, func(c *Config) { c.MaxOpenHolds = math.MaxUint64 }},
+		{"enabled", false, func(c *Config) { c.Enabled = false }},
+		{"assets", true, func(c *Config) { c.Assets = []string{"ron", ""} }}, {"assets", false, func(c *Config) { c.Assets = []string{strings.Repeat("a", 16)} }},
+		{"assets", true, func(c *Config) { c.Assets = []string{strings.Repeat("a", 17)} }},
+	} {
+		want := ""
+		if tt.fails {
+			want = tt.key
+		}
+		if got := fault(t, tt.set); got != want {
+			c := DefaultConfig()
+			tt.set(&c)
+			t.Errorf("%s: fault %q, want %q: %+v", tt.key, got, want, c)
+		}
+	}
+}
+
+// The bounds of keys that stand to others move with those.
+func TestBoundsThatMove(t *testing.T) {
+	for doc, tt := range map[string]struct {
+		set  func(*Config)
+		want string
+	}{
+		"a request as long as a call":       {func(c *Config) { c.ReqTimeout, c.Retry.RPCTimeout = seconds(7), seconds(7) }, ""},
+		"a request shorter than a call":     {func(c *Config) { c.ReqTimeout, c.Retry.RPCTimeout = seconds(7), seconds(7)+1 }, "req_timeout"},
+		"a cap as low as the first wait":    {func(c *Config) { c.Retry.Base, c.Retry.Max = millis(70), millis(70) }, ""},
+		"a cap below the first wait":        {func(c *Config) { c.Retry.Base, c.Retry.Max = millis(70)+1, millis(70) }, "retry.max"},
+		"jitter as long as the first wait":  {func(c *Config) { c.Retry.Base, c.Retry.Jitter = millis(10), millis(10) }, ""},
+		"jitter longer than the first wait": {func(c *Config) { c.Retry.Base, c.Retry.Jitter = millis(10), millis(10)+1 }, "retry.jitter"},
+		"room for one batch":                {func(c *Config) { c.BatchMaxOps, c.BatchInflightOps = 7, 7 }, ""},
+		"room for less than a batch":        {func(c *Config) { c.BatchMaxOps, c.BatchInflightOps = 7, 6 }, "batch_inflight_ops"},
+	} {
+		if got := fault(t, tt.set); got != tt.want {
+			t.Errorf("%s: fault %q, want %q", doc, got, tt.want)
+		}
+	}
+}
+
+// No key of the section is without a bound, but for those that may be anything.
+func TestEveryKeyHasABound(t *testing.T) {
+	all, odd := map[string]string{}, []string{"enabled", "max_amount_per_op", "daily_ceiling", "max_account_total", "max_open_holds", "nonce_mode", "retry.factor"}
+	flatten(all, "", reflect.ValueOf(DefaultConfig()))
+	known := append(slices.Collect(maps.Keys(bounds())), odd...)
+	for key := range all {
+		if !slices.Contains(known, key) {
+			t.Errorf("%s has no bound", key)
+		}
+	}
+	if len(known) != len(all) {
+		t.Errorf("%d keys have a bound, of %d", len(known), len(all))
+	}
+}

@@ -1,0 +1,132 @@
+package wallet
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/record"
+)
+
+// shaky is a ledger whose questions fail, as often as left says.
+type shaky struct {
+	ledger.Client
+	left  int
+	why   error
+	asked []time.Time
+}
+
+func (s *shaky) fails() error {
+	s.asked = append(s.asked, time.Now())
+	if s.left--; s.left >= 0 {
+		return s.why
+	}
+	return nil
+}
+
+func shake[T any](s *shaky, ask func() (T, error)) (v T, err error) {
+	if err := s.fails(); err != nil {
+		return v, err
+	}
+	return ask()
+}
+
+func (s *shaky) Balance(ctx context.Context, account, asset string, minSeq uint64) (ledger.BalanceView, error) {
+	return shake(s, func() (ledger.BalanceView, error) { return s.Client.Balance(ctx, account, asset, minSeq) })
+}
+
+func (s *shaky) Account(ctx context.Context, account string) (ledger.AccountView, error) {
+	return shake(s, func() (ledger.AccountView, error) { return s.Client.Account(ctx, account) })
+}
+
+func (s *shaky) Assets(ctx context.Context) ([]ledger.AssetView, error) {
+	return shake(s, func() ([]ledger.AssetView, error) { return s.Client.Assets(ctx) })
+}
+
+func (s *shaky) Tx(ctx context.Context, id record.TxID) (ledger.Outcome, error) {
+	return shake(s, func() (ledger.Outcome, error) { return s.Client.Tx(ctx, id) })
+}
+
+func (s *shaky) History(ctx context.Context, q ledger.HistoryQuery) (ledger.Page, error) {
+	return shake(s, func() (ledger.Page, error) { return s.Client.History(ctx, q) })
+}
+
+func (s *shaky) Roots(ctx context.Context, since uint64, n int) ([]record.Batch, error) {
+	return shake(s, func() ([]record.Batch, error) { return s.Client.Roots(ctx, since, n) })
+}
+
+func (s *shaky) Head(ctx context.Context) (record.Head, error) {
+	return shake(s, func() (record.Head, error) { return s.Client.Head(ctx) })
+}
+
+func (s *shaky) Consistency(ctx context.Context, from, to uint64) (record.Consistency, error) {
+	return shake(s, func() (record.Consistency, error) { return s.Client.Consistency(ctx, from, to) })
+}
+
+func (s *shaky) Find(ctx context.Context, k ledger.DedupeKey, print b3.Digest, notBefore int64) (out ledger.Outcome, ok bool, err error) {
+	if err := s.fails(); err != nil {
+		return out, false, err
+	}
+	return s.Client.Find(ctx, k, print, notBefore)
+}
+
+// Every question that the wallet asks of the ledger is asked three times in all, 50 and 100 ms apart, give or take 20, and each repetition is
+// counted, apart from those of commits. What the ledger says of a question is not asked again.
+func TestReadRetries(t *testing.T) {
+	ctx := context.Background()
+	for what, ask := range map[string]func(*rig, record.TxID) error{
+		opBalance: func(r *rig, _ record.TxID) error { _, err := r.balance("alice", 0); return err },
+		opAccount: func(r *rig, _ record.TxID) error { _, err := r.e.Account(ctx, alice, "alice"); return err },
+		opAssets:  func(r *rig, _ record.TxID) error { _, err := r.e.Assets(ctx, alice); return err },
+		opTx:      func(r *rig, id record.TxID) error { _, err := r.e.Tx(ctx, alice, id); return err },
+		opHistory: func(r *rig, _ record.TxID) error {
+			_, err := r.e.History(ctx, alice, ledger.HistoryQuery{Account: "alice", Asset: "ron", Limit: 10})
+			return err
+		},
+		opRoots:       func(r *rig, _ record.TxID) error { _, err := r.e.Roots(ctx, alice, 0, 10); return err },
+		opHead:        func(r *rig, _ record.TxID) error { _, err := r.e.Head(ctx, alice); return err },
+		opConsistency: func(r *rig, _ record.TxID) error { _, err := r.e.Consistency(ctx, alice, 1, 1); return err },
+		opFind:        func(r *rig, _ record.TxID) error { _, err := r.post("new", transfer("alice", "bo", 1, 2)); return err },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var wire *shaky
+			r := newRig(t, over(func(c ledger.Client) ledger.Client { wire = &shaky{Client: c}; return wire })).start()
+			r.fund("alice", 100)
+			id := r.must("k", transfer("alice", "bo", 1, 1)).id(t)
+			begin := func(left int, why error) {
+				time.Sleep(time.Second) // no balance is fresh any more
+				wire.left, wire.why, wire.asked = left, why, nil
+			}
+			retries := func(want float64) {
+				t.Helper()
+				r.want(want, "backoff_retries_total", "service", service, "op", "read", "svc", "ledger")
+				r.want(0, "backoff_retries_total", "service", service, "op", opCommit, "svc", "ledger")
+			}
+			begin(3, unavailable(false))
+			var out *OutcomeError
+			if err := ask(r, id); !errors.As(err, &out) || out.Unknown || len(wire.asked) != 3 {
+				t.Errorf("%s: %v after %d tries", what, err, len(wire.asked))
+			}
+			retries(2)
+			r.want(1, "upstream_fail_total", "service", service, "svc", "ledger")
+			begin(2, unavailable(false))
+			if err := ask(r, id); err != nil || len(wire.asked) < 3 ||
+				!near(wire.asked[1].Sub(wire.asked[0]), 50*time.Millisecond, 20*time.Millisecond) ||
+				!near(wire.asked[2].Sub(wire.asked[1]), 100*time.Millisecond, 20*time.Millisecond) {
+				t.Errorf("%s: %v, asked at %v", what, err, wire.asked)
+			}
+			retries(4)
+			begin(1, ledger.ErrRange)
+			if err := ask(r, id); !errors.Is(err, ledger.ErrRange) && what != opFind { // which is answered: it was done the time before
+				t.Errorf("%s: %v", what, err)
+			}
+			retries(4)
+			r.want(1, "upstream_fail_total", "service", service, "svc", "ledger")
+			r.stop()
+		})
+	}
+}
