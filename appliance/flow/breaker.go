@@ -88,11 +88,10 @@ func (r BreakerRule) stay() time.Duration {
 // Breaker keeps calls from a callee that fails. It has no clock and no goroutine: Step alone changes its state, called by everyone before
 // and after each call or by one janitor; Permit and Record only count, without a lock. Safe for concurrent use.
 type Breaker struct {
-	rule atomic.Pointer[BreakerRule]
-	era  atomic.Uint64 // an era; Step begins the next, Permit and Record change its counts
-	// What was recorded in the closed state since the last Step.
-	succeeded, failed atomic.Int64
-	opened            func(n int)
+	rule    atomic.Pointer[BreakerRule]
+	era     atomic.Uint64              // an era; Step begins the next, Permit and Record change its counts
+	results atomic.Pointer[eraResults] // of the last closed era
+	opened  func(n int)
 
 	mu       lock
 	window   window    // guarded by mu, as is all below
@@ -163,7 +162,7 @@ func (b *Breaker) Record(pass Pass, r CallResult, n int) {
 			return
 		}
 		if e.state() == BreakerClosed {
-			b.count(r, n)
+			b.count(pass, r, n)
 			return
 		}
 		if b.swap(e, e.settled(r)) {
@@ -182,13 +181,19 @@ func (b *Breaker) swap(from, to era) bool {
 	return b.era.CompareAndSwap(uint64(from), uint64(to))
 }
 
-func (b *Breaker) count(r CallResult, n int) {
+// count counts a result of a closed era, which may be over by now.
+func (b *Breaker) count(pass Pass, r CallResult, n int) {
 	point("breaker.count")
+	in := b.results.Load()
+	if in.no != pass.no {
+		return
+	}
+	point("breaker.count, found")
 	switch r {
 	case Succeeded:
-		b.succeeded.Add(int64(n))
+		in.succeeded.Add(int64(n))
 	case Failed:
-		b.failed.Add(int64(n))
+		in.failed.Add(int64(n))
 	}
 }
 
@@ -223,7 +228,8 @@ func (b *Breaker) step(now time.Time) (s BreakerState, opened bool) {
 	rule := b.rule.Load()
 	switch e := b.load(); e.state() {
 	case BreakerClosed:
-		b.window.add(now, b.succeeded.Swap(0), b.failed.Swap(0))
+		succeeded, failed := b.results.Load().take()
+		b.window.add(now, succeeded, failed)
 		if opened = rule.trips(b.window.sums()); opened {
 			b.open(now, rule)
 		}
@@ -265,10 +271,11 @@ func (b *Breaker) open(now time.Time, rule *BreakerRule) {
 // enter begins an era: passes of those before are worth nothing from now on. Called with mu held.
 func (b *Breaker) enter(s BreakerState) {
 	next := b.load().next(s)
+	if s == BreakerClosed {
+		point("breaker.enter, closed")
+		b.results.Store(&eraResults{no: next.no()}) // first, so that no result of the era misses it
+	}
 	point("breaker.enter")
 	b.era.Store(uint64(next))
-	point("breaker.enter, stored")
-	b.succeeded.Store(0)
-	b.failed.Store(0)
 	b.progress = 0
 }

@@ -1,6 +1,9 @@
 package flow
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // era is the state of a Breaker in one word: the number of the era, so that passes of another are told apart, the state, and, half-open, the
 // permits that are out or settled and the results.
@@ -46,6 +49,21 @@ func (e era) settled(r CallResult) era {
 func (e era) next(s BreakerState) era {
 	no := (e.no() + 1) & numberMask
 	return era(max(no, 1)<<numberShift | uint64(s)<<stateShift)
+}
+
+// eraResults are what was recorded in one closed era since the last Step. Who is late with a result finds those of its own era, which nobody
+// reads any more, or none.
+type eraResults struct {
+	no                uint64 // of the era
+	succeeded, failed atomic.Int64
+}
+
+// take returns the results and begins anew.
+func (r *eraResults) take() (succeeded, failed int64) {
+	point("eraResults.take")
+	succeeded = r.succeeded.Swap(0)
+	point("eraResults.take, half")
+	return succeeded, r.failed.Swap(0)
 }
 
 // windowSlots is how many parts of a window are counted apart: a result stops counting between nine tenths of the window and all of it.
