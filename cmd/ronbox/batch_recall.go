@@ -112,6 +112,9 @@ func (b *batchRun) recall(ctx context.Context, step, end *batchStep) error {
 	done := map[int]bool{}
 	for at, ops := range sought {
 		err := b.trace(ctx, b.node, at.account, at.asset, func(p posting) bool {
+			if step.Ledger != nil && p.Seq <= step.Ledger.Seq { // counted before the step was made
+				return false
+			}
 			for i, op := range ops {
 				if b.ours(&op, &p) {
 					done[i] = true
@@ -120,7 +123,7 @@ func (b *batchRun) recall(ctx context.Context, step, end *batchStep) error {
 					break
 				}
 			}
-			return len(ops) > 0 && (step.Ledger == nil || p.Seq > step.Ledger.Seq)
+			return len(ops) > 0
 		})
 		if err != nil && !undeclared(err) {
 			return err

@@ -29,11 +29,14 @@ type batchNode interface {
 
 // batchRun sends the rows of a file in requests and keeps what became of them. It belongs to one goroutine.
 //
-// Rows of one payer stay in order and take consecutive nonces. A row that is refused leaves its nonce to the next of
-// that payer, so those behind it in the same request are refused as well and sent again; the payer then gets one row a
-// request until rows are accepted again, so that a payer without funds costs a request a row and not a chunk. Where
-// another spends from the same account at the same time its rows may change places: a nonce that is taken sends its row
-// back behind the next.
+// Rows of one payer stay in order and take consecutive nonces. A request with several of them is done whole or not at
+// all: a nonce that is taken refuses every row of it, also those whose nonces are still free, for whoever took it may
+// have done one of these very rows, as a second run of the name does. What is left is looked for then, under nonces that
+// were looked up before.
+//
+// Where a row of such a request is refused the others are sent again, at first one row of each payer, where every row is
+// judged by itself, and twice as many of a payer each time that its rows are accepted. So a payer without funds costs a
+// request a row and not a chunk.
 type batchRun struct {
 	repeater
 	node  batchNode
@@ -203,72 +206,6 @@ func (b *batchRun) run(ctx context.Context, open *batchStep) error {
 	return nil
 }
 
-// take chooses the rows of the next request and the nonces that they begin with.
-func (b *batchRun) take(ctx context.Context) (*batchStep, error) {
-	step := &batchStep{No: b.no, Nonces: map[string]uint64{}, Ledger: b.marked()}
-	var rows []int
-	bytes, used := 0, map[string]int{}
-	for _, i := range b.pending[:min(len(b.pending), lookAhead)] {
-		r := &b.rows[i]
-		if w := b.width[r.payer]; r.payer != "" && w > 0 && used[r.payer] == w {
-			continue
-		}
-		if bytes += opBytes(&r.op); len(rows) == b.most || bytes > maxChunkBytes {
-			break
-		}
-		rows, used[r.payer] = append(rows, i), used[r.payer]+1
-		if _, known := step.Nonces[r.payer]; r.auto && !known {
-			n, err := b.nonce(ctx, r.payer)
-			if err != nil {
-				return nil, err
-			}
-			step.Nonces[r.payer] = n
-		}
-	}
-	step.Rows = spans(rows)
-	return step, nil
-}
-
-// opBytes is at least what an operation takes in a body: names, quotes and numbers beside what varies.
-func opBytes(op *wire.BatchOp) int {
-	const fixed = 220
-	return fixed + len(op.From) + len(op.To) + len(op.Hold) + 6*len(op.Memo) + len(op.ValidUntil) + len(op.AmountMinor)
-}
-
-func (b *batchRun) nonce(ctx context.Context, payer string) (uint64, error) {
-	if n, known := b.next[payer]; known {
-		return n, nil
-	}
-	err := b.repeat(ctx, "look up a nonce", func() error {
-		acc, err := b.node.Account(ctx, payer)
-		b.next[payer] = acc.NextNonce
-		return err
-	})
-	if err != nil {
-		delete(b.next, payer)
-	}
-	return b.next[payer], err
-}
-
-// ops are the operations of a step with their nonces.
-func (b *batchRun) ops(step *batchStep) (rows []int, ops []wire.BatchOp, err error) {
-	rows, err = rowsOf(step.Rows, len(b.rows))
-	next := map[string]uint64{}
-	for payer, n := range step.Nonces {
-		next[payer] = n
-	}
-	for _, i := range rows {
-		r := &b.rows[i]
-		op := r.op
-		if r.auto {
-			op.Nonce = next[r.payer]
-			next[r.payer]++
-		}
-		ops = append(ops, op)
-	}
-	return rows, ops, err
-}
-
 // settle books what became of a step, live or as the state tells it.
 func (b *batchRun) settle(step, end *batchStep) error {
 	rows, ops, err := b.ops(step)
@@ -289,11 +226,12 @@ func (b *batchRun) settle(step, end *batchStep) error {
 		b.next[payer] = n
 	}
 	gone, hurt := map[int]bool{}, map[string]bool{}
+	fell := b.modeOf(rows) == modeAtomic && len(refused) > 0 // with that row, and no nonce was taken
 	for k, i := range rows {
 		r := &b.rows[i]
 		switch {
 		case open[i]:
-			if r.auto && ops[k].Nonce == b.next[r.payer] && !hurt[r.payer] {
+			if r.auto && !fell && ops[k].Nonce == b.next[r.payer] && !hurt[r.payer] {
 				delete(b.next, r.payer) // another has taken it: look it up again
 				b.taken = true
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"ronbox/engines/ledger/record"
 	"ronbox/httpapi/client"
@@ -18,11 +19,11 @@ func (b *batchRun) send(ctx context.Context, step *batchStep, sent bool) (*batch
 	if err != nil {
 		return nil, err
 	}
-	key := b.key(rows)
+	key, mode := b.key(rows), b.modeOf(rows)
 	var got client.BatchPosted
 	lost := sent
 	err = b.repeat(ctx, fmt.Sprintf("request %d", step.No), func() (err error) {
-		got, err = b.node.Batch(ctx, key, wire.Batch{Mode: b.mode, Ops: ops})
+		got, err = b.node.Batch(ctx, key, wire.Batch{Mode: mode, Ops: ops})
 		lost = lost || unknownOutcome(err)
 		return err
 	})
@@ -43,7 +44,7 @@ func (b *batchRun) send(ctx context.Context, step *batchStep, sent bool) (*batch
 		return nil, errors.Join(batchFailure(err, key, lost), b.state.write(nothing))
 	}
 	if !refused {
-		if end, err = b.judge(step.No, rows, got.Answer); err != nil {
+		if end, err = b.judge(step, rows, got.Answer); err != nil {
 			return nil, err
 		}
 	}
@@ -56,9 +57,10 @@ func (b *batchRun) send(ctx context.Context, step *batchStep, sent bool) (*batch
 	return end, nil
 }
 
-// judge sorts the answer's results.
-func (b *batchRun) judge(no int, rows []int, answer wire.BatchAnswer) (*batchStep, error) {
-	end := &batchStep{No: no, Settled: true}
+// judge sorts the answer's results. A receipt from before the step is of a request that another run made, and what was done
+// then has been counted already, perhaps as another of the rows that say the same.
+func (b *batchRun) judge(step *batchStep, rows []int, answer wire.BatchAnswer) (*batchStep, error) {
+	end := &batchStep{No: step.No, Settled: true}
 	if len(answer.Results) != len(rows) {
 		return nil, failed(exitBad, "node_inconsistent", "", "the node answered %d operations of %d", len(answer.Results), len(rows))
 	}
@@ -71,6 +73,9 @@ func (b *batchRun) judge(no int, rows []int, answer wire.BatchAnswer) (*batchSte
 			receipt, err := record.ParseReceipt(r.Receipt)
 			if err != nil {
 				return nil, unsoundReceipt(err)
+			}
+			if b.rows[i].auto && step.Ledger != nil && receipt.Seq <= step.Ledger.Seq {
+				again = append(again, i)
 			}
 			b.seen(receipt)
 		case r.Error == nil:
@@ -85,15 +90,24 @@ func (b *batchRun) judge(no int, rows []int, answer wire.BatchAnswer) (*batchSte
 	return end, nil
 }
 
-// refusedWhole takes the refusal of a whole atomic batch, which falls with one of its rows, as that of each.
+// refusedWhole takes the refusal of a request that falls with one of its rows as that of the row. The others are sent
+// again, unless the whole file is done or none of it.
 func (b *batchRun) refusedWhole(step *batchStep, rows []int, err error) (*batchStep, bool) {
 	p, at, named := opOf(err, rows)
-	if !named || b.mode != modeAtomic {
+	if !named || b.modeOf(rows) != modeAtomic {
 		return nil, false
 	}
 	end := &batchStep{No: step.No, Settled: true}
 	if p.Code == codeNonce && b.rows[at].auto {
 		end.Again = step.Rows
+		return end, true
+	}
+	if b.mode != modeAtomic && !byRules(p.Reason) {
+		return nil, false
+	}
+	if b.mode != modeAtomic {
+		end.Refused = []batchRefusal{refusedRow(at, b.rows[at].line, &wire.BatchError{Code: p.Code, Reason: p.Reason})}
+		end.Again = spans(slices.DeleteFunc(slices.Clone(rows), func(i int) bool { return i == at }))
 		return end, true
 	}
 	for _, i := range rows {
@@ -104,6 +118,16 @@ func (b *batchRun) refusedWhole(step *batchStep, rows []int, err error) (*batchS
 		end.Refused = append(end.Refused, refusedRow(i, b.rows[i].line, e))
 	}
 	return end, true
+}
+
+// byRules tells that the ledger's rules refused a row, which says nothing against the rest of its file.
+func byRules(reason string) bool {
+	for r := record.Accepted; r.Known(); r++ {
+		if r.Refused() && r.String() == reason {
+			return true
+		}
+	}
+	return false
 }
 
 // opOf finds the row that a refusal of a whole request is about, if it is about one.

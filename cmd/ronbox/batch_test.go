@@ -17,7 +17,7 @@ import (
 	"ronbox/httpapi/wire"
 )
 
-func newFakeRun(f *fakeBank, rows []batchRow, mode string, most int) *batchRun {
+func newFakeRun(f batchNode, rows []batchRow, mode string, most int) *batchRun {
 	return &batchRun{
 		repeater: impatient(), node: f, rows: rows, owner: ownerOf(""), mode: mode, most: most, now: now,
 		done: func(int, int) {}, looked: func(int64) {}, notice: func(string, ...any) {},
@@ -25,7 +25,7 @@ func newFakeRun(f *fakeBank, rows []batchRow, mode string, most int) *batchRun {
 }
 
 // runFake runs a batch once, as the verb does.
-func runFake(t *rapid.T, f *fakeBank, rows []batchRow, state, mode string, most int, retry bool) (*batchRun, error) {
+func runFake(t *rapid.T, f batchNode, rows []batchRow, state, mode string, most int, retry bool) (*batchRun, error) {
 	b := newFakeRun(f, rows, mode, most)
 	s, steps, err := openBatchState(state, batchPlan{Version: stateVersion, Input: inputDigest(rows), Mode: mode, Rows: len(rows)}, rows)
 	if err != nil {
