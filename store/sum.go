@@ -18,8 +18,8 @@ func sum(key, value []byte) uint32 {
 	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
 }
 
-// addSum is the value with its checksum behind it, the other way round from CutSum.
-func addSum(key, value []byte) (row []byte) {
+// AddSum is the value with its checksum behind it, for who writes a row past the table: the other way round from CutSum.
+func AddSum(key, value []byte) (row []byte) {
 	return binary.LittleEndian.AppendUint32(value, sum(key, value))
 }
 

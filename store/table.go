@@ -48,7 +48,7 @@ func (t Table[K, V]) Put(w *Writes, k K, v V) {
 	}
 	key := t.key.Append(nil, k)
 	if t.summed {
-		raw = addSum(key, raw)
+		raw = AddSum(key, raw)
 	}
 	w.Put(t.bucket, key, raw)
 }

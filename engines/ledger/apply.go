@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"ronbox/engines/ledger/idem"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
 	"ronbox/store"
@@ -139,11 +140,13 @@ func (x *run) again(a *action) (result, bool) {
 		return result{}, false
 	}
 	var rec record.Record
-	if raw := x.raw(seq); raw == nil {
-		panic(&store.RowError{Bucket: "ledger/journal", Cause: fmt.Errorf("record %d, to which a key leads, is not there", seq)})
-	} else if err := rec.Decode(raw); err != nil {
-		panic(&store.RowError{Bucket: "ledger/journal", Cause: err})
+	raw := x.raw(seq)
+	if raw != nil {
+		if err := rec.Decode(raw); err != nil {
+			panic(&store.RowError{Bucket: "ledger/journal", Cause: err})
+		}
 	}
+	mustLead(a.key, seq, &rec, raw != nil)
 	switch {
 	case rec.At <= x.at-int64(a.op.TTL):
 		return result{}, false
@@ -151,6 +154,13 @@ func (x *run) again(a *action) (result, bool) {
 		return refused(refuse(record.IdemConflict)), true
 	}
 	return replay(seq), true
+}
+
+// mustLead ends the command or the view if the record to which the index leads a key is not there, or was made under another key or none.
+func mustLead(k idem.Key, seq uint64, rec *record.Record, known bool) {
+	if made, keyed := tables.IdemKey(rec); !known || !keyed || made != k {
+		panic(&store.RowError{Bucket: "ledger/idem", Key: k[:], Cause: fmt.Errorf("it leads to record %d, which it did not make", seq)})
+	}
 }
 
 // party is one side of a move as the books have it. Ref 0 is not known; cells that are not there, or not looked for, are nil.

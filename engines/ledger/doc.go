@@ -22,8 +22,8 @@
 //  9. An op is queued once: a retry of one that is still on its way waits for it.
 //  10. A journal that does not follow itself is read and never written: a note in the file keeps it so until a start has verified everything.
 //  11. A row that a caller has read is believed only if no row that has left memory was changed by a record later than the caller had seen.
-//  12. No row of the file is used that does not check: the journal's records and the rows made of them end in checksums, but for
-//     those that are nothing but a key (the order in which holds end) and the runs of the idempotency index.
+//  12. No row of the file is used that does not check: records, headers, rows and the blocks of sealed keys end in checksums, but for the number of
+//     the format and the note of safe mode.
 //
 // # Tasks and queues
 //

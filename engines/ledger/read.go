@@ -34,7 +34,8 @@ func (l *Local) Find(ctx context.Context, k DedupeKey, fingerprint b3.Digest, no
 	case key == nil:
 		return out, false, errKeys
 	}
-	seq, found, err := l.books.idem.Find(key.hash(k), notBefore, func(fn func(store.Reader) error) error { return l.view(ctx, fn) })
+	hash := key.hash(k)
+	seq, found, err := l.books.idem.Find(hash, notBefore, func(fn func(store.Reader) error) error { return l.view(ctx, fn) })
 	if err == nil && !found && !l.books.keysRead {
 		err = errKeys
 	}
@@ -43,8 +44,9 @@ func (l *Local) Find(ctx context.Context, k DedupeKey, fingerprint b3.Digest, no
 	}
 	err = l.view(ctx, func(r store.Reader) (err error) {
 		rec, known := tables.Record(r, seq)
+		mustLead(hash, seq, &rec, known)
 		switch {
-		case !known || rec.At <= notBefore:
+		case rec.At <= notBefore:
 			found = false
 			return nil
 		case rec.Dedupe.Fingerprint != fingerprint:

@@ -1,7 +1,7 @@
 package idem
 
 import (
-	"errors"
+	"bytes"
 	"fmt"
 
 	"ronbox/engines/ledger/tables"
@@ -14,17 +14,18 @@ import (
 // takes, so it is for files at rest.
 func Check(r store.Reader, tell func(done, total uint64) error) (keys uint64, err error) {
 	var metas []Meta
-	total := uint64(0)
+	total, last, half := uint64(0), uint64(0), false
 	for b := range store.Subs(r, tables.Idem) {
-		if m, whole := readMeta(r, b); whole {
-			metas, total = append(metas, m), total+m.Last-m.First+1
+		m, whole := readMeta(r, b)
+		if err := misplaced(b, whole, last, half); err != nil {
+			return 0, fmt.Errorf("run %x: %w", b.Name, err)
+		}
+		if half = !whole; whole {
+			metas, total, last = append(metas, m), total+m.Last-m.First+1, m.Last
 		}
 	}
 	done := uint64(0)
-	for i, m := range metas {
-		if i > 0 && m.First != metas[i-1].Last+1 {
-			return keys, fmt.Errorf("run %d: it follows on the one that ends at record %d", m.First, metas[i-1].Last)
-		}
+	for _, m := range metas {
 		if err := m.checkRun(r, func(n uint64) error { return tell(done+n, total) }); err != nil {
 			return keys, fmt.Errorf("run %d: %w", m.First, err)
 		}
@@ -57,24 +58,37 @@ func (m *Meta) checkRun(r store.Reader, tell func(done uint64) error) error {
 
 // compare tells whether the run holds what want does.
 func (r *run) compare(rd store.Reader, want *Table) error {
-	rows := 0
+	n, keys := uint32(0), 0
 	for raw, row := range rd.Range(r.bucket, nil, behind(0)) {
-		if len(raw) != len(Key{}) {
-			return fmt.Errorf("row %x: %w", raw, errRow)
+		if !bytes.Equal(raw, blockKey(n)) {
+			return fmt.Errorf("row %x: it is not block %d", raw, n)
 		}
-		key := Key(raw)
-		if seq := r.seq(&key, row); seq == 0 || seq != want.Get(key) {
-			return fmt.Errorf("key %x: it leads to record %d, and the journal to record %d", key, seq, want.Get(key))
+		b, err := decodeBlock(raw, row)
+		for i := 0; err == nil && i < b.len(); i++ {
+			if err = r.compareKey(n, Key(b.key(i)), b.seq(i), want); i > 0 && bytes.Compare(b.key(i-1), b.key(i)) >= 0 {
+				err = errBlock
+			}
 		}
-		if !r.filter.has(&key) {
-			return fmt.Errorf("key %x: the filter does not know it", key)
+		if err != nil {
+			return fmt.Errorf("block %d: %w", n, err)
 		}
-		rows++
+		n, keys = n+1, keys+b.len()
 	}
-	if rows != want.Len() || uint64(rows) != r.meta.Keys {
-		return fmt.Errorf("it has %d keys, its meta row says %d and the journal %d", rows, r.meta.Keys, want.Len())
+	if n != blocks(r.meta.Keys) || keys != want.Len() || uint64(keys) != r.meta.Keys {
+		return fmt.Errorf("it has %d keys in %d blocks, its meta row says %d and the journal %d", keys, n, r.meta.Keys, want.Len())
 	}
 	return nil
 }
 
-var errRow = errors.New("not a row of a run")
+// compareKey tells whether block n is where key is looked for, and leads it where the journal does.
+func (r *run) compareKey(n uint32, key Key, seq uint64, want *Table) error {
+	switch {
+	case seq == 0 || seq != want.Get(key):
+		return fmt.Errorf("key %x: it leads to record %d, and the journal to record %d", key, seq, want.Get(key))
+	case blockOf(&key, blocks(r.meta.Keys)) != n:
+		return fmt.Errorf("key %x: it belongs into another", key)
+	case !r.filter.has(&key):
+		return fmt.Errorf("key %x: the filter does not know it", key)
+	}
+	return nil
+}

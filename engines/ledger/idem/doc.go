@@ -11,7 +11,9 @@
 //  3. A key is never missing between its table and its run: both change places in one step, after the sync of the run's last row.
 //  4. A run without its meta row is none. Its slices are taken in order alone, so no run lacks rows; the first slice begins it anew.
 //  5. Slots follow one another without a gap; the newest run is never dropped, so a boot knows from where to read the journal.
-//  6. Seal and Drop depend on the file and the slice alone: repeated, they write the same rows.
+//  6. A bit of a run that a disk has changed makes no key one that was never used, nor one of another record: blocks of keys and the meta row
+//     end in checksums, the filter is the one that the meta row names, a block that is not there is damage, and so is a gap between runs.
+//  7. Seal and Drop depend on the file and the slice alone: repeated, they write the same rows.
 //
 // # Tasks and queues
 //

@@ -2,7 +2,7 @@ package idem
 
 import "ronbox/store"
 
-// warmParts is in how many views a run is read before it goes: some eighty pages each of a slot of the usual size.
+// warmParts is in how many views a run is read before it goes: some fifty pages each of a slot of the usual size.
 const warmParts = 64
 
 // Due is the oldest run, if every key of it is older than before, Unix ns. The newest run stays: it says where a boot begins to read. Drop
@@ -23,9 +23,10 @@ func (x *Index) Due(before int64, view func(func(store.Reader) error) error) (fi
 
 // warm reads a part of the rows: all pages of it side by side, and then waits for each.
 func (r *run) warm(rd store.Reader, part int) {
-	from, to := []byte{byte(part * (256 / warmParts))}, []byte(nil)
+	n := uint64(blocks(r.meta.Keys))
+	from, to := blockKey(uint32(n*uint64(part)/warmParts)), []byte(nil)
 	if part+1 < warmParts {
-		to = []byte{byte((part + 1) * (256 / warmParts))}
+		to = blockKey(uint32(n * uint64(part+1) / warmParts))
 	}
 	store.WarmRange(rd, r.bucket, from, to)
 	for range rd.Range(r.bucket, from, to) {

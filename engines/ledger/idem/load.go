@@ -28,13 +28,16 @@ func (l *Loader) Step(r store.Reader) (done bool) {
 	for len(l.left) > 0 {
 		b := l.left[0]
 		l.left = l.left[1:]
-		if m, whole := readMeta(r, b); whole {
+		m, whole := readMeta(r, b)
+		if err := misplaced(b, whole, l.last(), len(l.half) > 0); err != nil {
+			panic(rowError(b, behind(tagMeta), err))
+		}
+		if whole {
 			l.runs = append(l.runs, readRun(r, b, m))
 			break
 		}
-		if first, ok := firstOf(b); ok {
-			l.half = append(l.half, first)
-		}
+		first, _ := firstOf(b)
+		l.half = append(l.half, first)
 	}
 	if len(l.left) > 0 {
 		return false
@@ -42,6 +45,14 @@ func (l *Loader) Step(r store.Reader) (done bool) {
 	l.x.set.Store(&set{runs: l.runs})
 	l.x.checked.Store(l.From() - 1)
 	return true
+}
+
+// last is the seq at which the runs end that were read.
+func (l *Loader) last() uint64 {
+	if n := len(l.runs); n > 0 {
+		return l.runs[n-1].meta.Last
+	}
+	return 0
 }
 
 // Half are runs that were not sealed to their end, for Drop. Sealing them anew drops them too.

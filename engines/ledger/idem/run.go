@@ -10,7 +10,7 @@ import (
 	"ronbox/store"
 )
 
-// A run is a sub-bucket of ledger/idem, named by the first seq it covers. Its rows are key16: seq, ascending, and behind every key those
+// A run is a sub-bucket of ledger/idem, named by the first seq it covers. Its rows are blocks of keys, see block, and behind all of them those
 // that tell of it: chunks of the filter, the number of the next slice, and in the end the meta row, without which the run does not count.
 const (
 	tagFilter = 'f' // and the chunk's number
@@ -36,8 +36,10 @@ type run struct {
 
 const (
 	metaVersion = 1
-	metaSize    = 1 + 6*8 + b3.Size
+	metaSize    = 1 + 6*8 + b3.Size // and a checksum
 )
+
+var errRow = errors.New("not a row of a run")
 
 func bucketOf(first uint64) *store.Bucket {
 	return tables.Idem.Sub(string(binary.BigEndian.AppendUint64(nil, first)))
@@ -51,7 +53,7 @@ func firstOf(b *store.Bucket) (first uint64, ok bool) {
 	return binary.BigEndian.Uint64([]byte(b.Name)), true
 }
 
-// behind is a row's key behind every Key.
+// behind is a row's key behind every block.
 func behind(tag byte, n ...uint32) []byte {
 	k := make([]byte, 16, 21)
 	for i := range k {
@@ -64,23 +66,6 @@ func behind(tag byte, n ...uint32) []byte {
 	return k
 }
 
-// get reads a key; 0 if the run lacks it.
-func (r *run) get(rd store.Reader, k *Key) uint64 {
-	row := rd.Get(r.bucket, k[:])
-	if row == nil {
-		return 0
-	}
-	return r.seq(k, row)
-}
-
-// seq is what the row of k says.
-func (r *run) seq(k *Key, row []byte) uint64 {
-	if len(row) != 8 {
-		panic(rowError(r.bucket, k[:], errRow))
-	}
-	return binary.LittleEndian.Uint64(row)
-}
-
 // readMeta reads the meta row of a run; there is none before its last slice.
 func readMeta(r store.Reader, b *store.Bucket) (m Meta, whole bool) {
 	key := behind(tagMeta)
@@ -88,7 +73,10 @@ func readMeta(r store.Reader, b *store.Bucket) (m Meta, whole bool) {
 	if row == nil {
 		return m, false
 	}
-	m, err := decodeMeta(row)
+	row, err := store.CutSum(key, row)
+	if err == nil {
+		m, err = decodeMeta(row)
+	}
 	if first, ok := firstOf(b); err == nil && (!ok || first != m.First) {
 		err = errors.New("it is the row of another run")
 	}
@@ -96,6 +84,17 @@ func readMeta(r store.Reader, b *store.Bucket) (m Meta, whole bool) {
 		panic(rowError(b, key, err))
 	}
 	return m, true
+}
+
+// misplaced tells why b cannot stand where it does: it does not begin where the run before it ends, so that one is missing between them, or the
+// one before has lost its meta row, and the keys of either would be forgotten. last is where the runs before it end, 0 if there are none; half
+// says that one was not sealed to its end: that is the last.
+func misplaced(b *store.Bucket, whole bool, last uint64, half bool) error {
+	first, named := firstOf(b)
+	if !named || half || first != last+1 && (last != 0 || !whole) {
+		return fmt.Errorf("a run that begins with record %d should be there, each whole but the last", last+1)
+	}
+	return nil
 }
 
 // readRun reads the filter that m tells of.
@@ -124,11 +123,11 @@ func readPart(r store.Reader, b *store.Bucket) uint32 {
 }
 
 func (m *Meta) encode() []byte {
-	b := append(make([]byte, 0, metaSize), metaVersion)
+	b := append(make([]byte, 0, metaSize+store.SumSize), metaVersion)
 	for _, n := range [...]uint64{m.First, m.Last, uint64(m.FirstAt), uint64(m.LastAt), m.Keys, m.Words} {
 		b = binary.LittleEndian.AppendUint64(b, n)
 	}
-	return append(b, m.Filter[:]...)
+	return store.AddSum(behind(tagMeta), append(b, m.Filter[:]...))
 }
 
 func decodeMeta(b []byte) (m Meta, err error) {

@@ -9,7 +9,7 @@ import (
 	"ronbox/store"
 )
 
-// sliceKeys is how many keys a slice holds at most; one of a filter has as many bytes.
+// sliceKeys is from how many keys on a slice ends, with its block; one of a filter has as many bytes.
 const sliceKeys = 4096
 
 // chunkWords is how many words of a filter a slice holds at most.
@@ -20,16 +20,23 @@ var errSlice = errors.New("idem: slice does not come next")
 
 // Slice is a part of a run, as a command carries it: plain data. A slice has keys, or a chunk of the filter, or the meta row.
 type Slice struct {
-	First  uint64 // names the run
-	Part   uint32 // from 0 on
-	Rows   []Entry
-	Chunk  uint32 // number of the filter's chunk, from 0 on
+	First  uint64    // names the run
+	Part   uint32    // from 0 on
+	Block  uint32    // number of the first block, from 0 on
+	Blocks [][]Entry // in order, and their keys too
+	Chunk  uint32    // number of the filter's chunk, from 0 on
 	Filter []byte
 	Meta   *Meta
 }
 
 // Size is about how many bytes the slice takes.
-func (s *Slice) Size() int { return 24*len(s.Rows) + len(s.Filter) + 128 }
+func (s *Slice) Size() int {
+	n := len(s.Filter) + 128
+	for _, b := range s.Blocks {
+		n += entrySize*len(b) + 64
+	}
+	return n
+}
 
 // Last tells whether the run is whole with this slice.
 func (s *Slice) Last() bool { return s.Meta != nil }
@@ -43,7 +50,10 @@ func (x *Index) Seal(r store.Reader, w *store.Writes, s *Slice) error {
 	if s.Part == 0 {
 		w.Drop(b)
 	}
-	s.putRows(w, b)
+	for i, entries := range s.Blocks {
+		key, row := encodeBlock(s.Block+uint32(i), entries)
+		w.Put(b, key, row)
+	}
 	if len(s.Filter) > 0 {
 		w.Put(b, behind(tagFilter, s.Chunk), bytes.Clone(s.Filter))
 	}
@@ -58,7 +68,7 @@ func (x *Index) Seal(r store.Reader, w *store.Writes, s *Slice) error {
 	return nil
 }
 
-// check refuses a slice that does not come next, or whose rows are not in order.
+// check refuses a slice that does not come next, or whose keys are not in order.
 func (s *Slice) check(r store.Reader, b *store.Bucket) error {
 	if _, whole := readMeta(r, b); whole {
 		return fmt.Errorf("%w: run %d is whole", errSlice, s.First)
@@ -66,9 +76,11 @@ func (s *Slice) check(r store.Reader, b *store.Bucket) error {
 	if next := readPart(r, b); s.Part != 0 && s.Part != next {
 		return fmt.Errorf("%w: it is number %d of run %d, and number %d is to come", errSlice, s.Part, s.First, next)
 	}
-	for i := 1; i < len(s.Rows); i++ {
-		if bytes.Compare(s.Rows[i-1].Key[:], s.Rows[i].Key[:]) >= 0 {
-			return fmt.Errorf("idem: slice %d of run %d is not in order", s.Part, s.First)
+	for _, entries := range s.Blocks {
+		for i := 1; i < len(entries); i++ {
+			if bytes.Compare(entries[i-1].Key[:], entries[i].Key[:]) >= 0 {
+				return fmt.Errorf("idem: slice %d of run %d is not in order", s.Part, s.First)
+			}
 		}
 	}
 	if s.Meta != nil && (s.Meta.First != s.First || s.Part == 0) {
@@ -78,14 +90,4 @@ func (s *Slice) check(r store.Reader, b *store.Bucket) error {
 		return s.Meta.check()
 	}
 	return nil
-}
-
-func (s *Slice) putRows(w *store.Writes, b *store.Bucket) {
-	rows := make([]byte, 0, 24*len(s.Rows))
-	for i := range s.Rows {
-		at := len(rows)
-		rows = append(rows, s.Rows[i].Key[:]...)
-		rows = binary.LittleEndian.AppendUint64(rows, s.Rows[i].Seq)
-		w.Put(b, rows[at:at+16:at+16], rows[at+16:at+24:at+24])
-	}
 }

@@ -1,7 +1,6 @@
 package idem
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -48,22 +47,35 @@ func seal(t testing.TB, x *Index, tx *storetest.Tx) (slices []Slice) {
 	return slices
 }
 
-// A slot becomes slices of at most sliceKeys keys in order, chunks of its filter, and a meta row; then its run is there in its place.
+// keys are those of all blocks.
+func (s *Slice) keys() []Entry { return slices.Concat(s.Blocks...) }
+
+// A slot becomes slices of some sliceKeys keys in order, chunks of its filter, and a meta row; then its run is there in its place.
 func TestSeal(t *testing.T) {
-	const n = 3*sliceKeys + 5
+	const n = 3*sliceKeys + 500
 	x, tx := filled(t, n)
 	parts := seal(t, x, tx)
 	var kinds []string
 	var keys []Entry
 	for i, s := range parts {
-		if int(s.Part) != i || s.First != 1 || s.Last() != (i == len(parts)-1) || s.Size() > 100_000 {
+		if int(s.Part) != i || s.First != 1 || s.Last() != (i == len(parts)-1) || s.Size() > 110_000 {
 			t.Errorf("slice %d: %d of %d, %d bytes", i, s.Part, s.First, s.Size())
 		}
-		kinds = append(kinds, fmt.Sprintf("%d/%d/%v", len(s.Rows), len(s.Filter), s.Meta != nil))
-		keys = append(keys, s.Rows...)
+		kinds = append(kinds, fmt.Sprintf("%v/%d/%v", len(s.Blocks) > 0, len(s.Filter), s.Meta != nil))
+		if k := len(s.keys()); i < 3 && (k < sliceKeys || k > sliceKeys+3*blockKeys) {
+			t.Errorf("slice %d has %d keys", i, k)
+		}
+		for at, entries := range s.Blocks {
+			for _, e := range entries {
+				if got := blockOf(&e.Key, blocks(n)); got != s.Block+uint32(at) {
+					t.Errorf("a key of block %d is in block %d", got, s.Block+uint32(at))
+				}
+			}
+		}
+		keys = append(keys, s.keys()...)
 	}
 	words := (n*filterBits + 63) / 64
-	want := []string{"4096/0/false", "4096/0/false", "4096/0/false", "5/0/false", fmt.Sprintf("0/%d/false", 8*words), "0/0/true"}
+	want := []string{"true/0/false", "true/0/false", "true/0/false", "true/0/false", fmt.Sprintf("false/%d/false", 8*words), "false/0/true"}
 	if !slices.Equal(kinds, want) || len(keys) != n {
 		t.Errorf("slices %v, %d keys; want %v", kinds, len(keys), want)
 	}
@@ -133,7 +145,7 @@ func TestDue(t *testing.T) {
 func TestSealBeginsAnew(t *testing.T) {
 	x, tx := filled(t, 50)
 	must(t, tx, func(_ store.Reader, w *store.Writes) error {
-		w.Put(bucketOf(1), make([]byte, 16), make([]byte, 8))
+		w.Put(bucketOf(1), blockKey(50), make([]byte, 8))
 		w.Put(bucketOf(1), behind(tagPart), []byte{1, 0, 0, 0})
 		return nil
 	})
@@ -182,8 +194,8 @@ func TestSealRefuses(t *testing.T) {
 		t.Errorf("the second slice first: %v", err)
 	}
 	unsorted, other := parts[0], parts[2]
-	unsorted.Rows = slices.Clone(unsorted.Rows)
-	slices.Reverse(unsorted.Rows)
+	unsorted.Blocks = [][]Entry{slices.Clone(unsorted.Blocks[0])}
+	slices.Reverse(unsorted.Blocks[0])
 	moved := *parts[2].Meta
 	moved.First++
 	other.Meta = &moved
@@ -223,30 +235,52 @@ func TestSealRefuses(t *testing.T) {
 	}
 }
 
+// entriesOf are the keys of a block of the run 1.
+func entriesOf(r store.Reader, n uint32) (out []Entry) {
+	b, _ := decodeBlock(blockKey(n), r.Get(bucketOf(1), blockKey(n)))
+	for i := range b.len() {
+		out = append(out, Entry{Key(b.key(i)), b.seq(i)})
+	}
+	return out
+}
+
+func pair(_, row []byte) []byte { return row }
+
+// recut writes the first block of the run 1 with other keys, and its checksum.
+func recut(change func([]Entry) []Entry) command {
+	return func(r store.Reader, w *store.Writes) error {
+		w.Put(bucketOf(1), blockKey(0), pair(encodeBlock(0, change(entriesOf(r, 0)))))
+		return nil
+	}
+}
+
 // A run whose rows do not fit its filter or the journal is found out.
 func TestCheckFinds(t *testing.T) {
 	for name, fn := range map[string]command{
-		"a key more": func(_ store.Reader, w *store.Writes) error {
-			w.Put(bucketOf(1), make([]byte, 16), binary.LittleEndian.AppendUint64(nil, 5))
+		"a key more":     recut(func(e []Entry) []Entry { return append([]Entry{{Key{}, 5}}, e...) }),
+		"a key less":     recut(func(e []Entry) []Entry { return e[1:] }),
+		"another record": recut(func(e []Entry) []Entry { e[3].Seq++; return e }),
+		"no record":      recut(func(e []Entry) []Entry { e[3].Seq = 0; return e }),
+		"another order":  recut(func(e []Entry) []Entry { e[2], e[3] = e[3], e[2]; return e }),
+		"a key for two":  recut(func(e []Entry) []Entry { e[2] = e[3]; return e }),
+		"part of a key": func(_ store.Reader, w *store.Writes) error {
+			w.Put(bucketOf(1), blockKey(1), store.AddSum(blockKey(1), make([]byte, 23)))
 			return nil
 		},
-		"a key less": func(_ store.Reader, w *store.Writes) error {
-			k := keyOf(7)
-			w.Delete(bucketOf(1), k[:])
+		"no checksum":  func(_ store.Reader, w *store.Writes) error { w.Put(bucketOf(1), blockKey(1), []byte{1}); return nil },
+		"a block less": func(_ store.Reader, w *store.Writes) error { w.Delete(bucketOf(1), blockKey(1)); return nil },
+		"the last is not": func(_ store.Reader, w *store.Writes) error {
+			w.Delete(bucketOf(1), blockKey(blocks(100)-1))
 			return nil
 		},
-		"another record": func(_ store.Reader, w *store.Writes) error {
-			k := keyOf(7)
-			w.Put(bucketOf(1), k[:], binary.LittleEndian.AppendUint64(nil, 8))
+		"a block more": func(_ store.Reader, w *store.Writes) error {
+			w.Put(bucketOf(1), blockKey(99), store.AddSum(blockKey(99), nil))
 			return nil
 		},
-		"a short key": func(_ store.Reader, w *store.Writes) error {
-			w.Put(bucketOf(1), []byte{1}, nil)
-			return nil
-		},
-		"a short row": func(_ store.Reader, w *store.Writes) error {
-			k := keyOf(7)
-			w.Put(bucketOf(1), k[:], []byte{1})
+		"in another block": func(r store.Reader, w *store.Writes) error {
+			a, b := entriesOf(r, 0), entriesOf(r, 1)
+			w.Put(bucketOf(1), blockKey(0), pair(encodeBlock(0, append(a, b[0]))))
+			w.Put(bucketOf(1), blockKey(1), pair(encodeBlock(1, b[1:])))
 			return nil
 		},
 		"a flipped bit": func(r store.Reader, w *store.Writes) error {
@@ -309,14 +343,11 @@ func TestRunIsFrozen(t *testing.T) {
 			fmt.Fprintf(&text, "%x %x %x\n", b.Name, k, v)
 		}
 	}
-	const want = `0000000000000001 cd04a4754498e06db5a13c5f371f1f04 0200000000000000
-0000000000000001 cd2662154e6d76b2b2b92e70c0cac3cc 0100000000000000
-0000000000000001 d5688a52d55a02ec4aea5ec1eadfffe1 0300000000000000
-0000000000000001 ffffffffffffffffffffffffffffffff6600000000 019180424424fa7f
-0000000000000001 ffffffffffffffffffffffffffffffff6d ` +
-		`01010000000000000003000000000000000100000000000000030000000000000003000000000000000100000000000000623f6957c729b6d6d04ff523108ce6fb` +
-		`afe0d7f9ab8448f1e196abd31aac767b
-`
+	const want = "0000000000000001 00000000 cd04a4754498e06db5a13c5f371f1f040200000000000000cd2662154e6d76b2b2b92e70c0cac3cc0100000000000000d5688a52" +
+		"d55a02ec4aea5ec1eadfffe10300000000000000fbc384ba\n" +
+		"0000000000000001 ffffffffffffffffffffffffffffffff6600000000 019180424424fa7f\n" +
+		"0000000000000001 ffffffffffffffffffffffffffffffff6d 010100000000000000030000000000000001000000000000000300000000000000030000000000" +
+		"00000100000000000000623f6957c729b6d6d04ff523108ce6fbafe0d7f9ab8448f1e196abd31aac767ba838683f\n"
 	if text.String() != want {
 		t.Errorf("the run is\n%swant\n%s", text.String(), want)
 	}

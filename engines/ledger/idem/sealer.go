@@ -15,6 +15,8 @@ type Sealer struct {
 	part   uint32
 	shard  int     // the next one to be sorted
 	rest   []Entry // sorted, not yet in a slice
+	block  uint32  // the next one to be sliced
+	blocks uint32  // of the run
 	filter filter
 	sum    *b3.Hasher
 	word   int // of the filter, the next one to be sliced
@@ -32,9 +34,10 @@ func (s *Sealer) Next() (Slice, bool) {
 	if s.slot == nil && !s.begin() {
 		return Slice{}, false
 	}
-	out := Slice{First: s.slot.first, Part: s.part}
+	out := Slice{First: s.slot.first, Part: s.part, Block: s.block}
 	s.part++
-	if out.Rows = s.rows(); len(out.Rows) > 0 {
+	if s.block < s.blocks {
+		out.Blocks = s.next()
 		return out, true
 	}
 	if words := len(s.filter.words); s.word < words {
@@ -57,24 +60,33 @@ func (s *Sealer) begin() bool {
 	if len(slots) < 2 {
 		return false
 	}
-	*s = Sealer{x: s.x, slot: slots[0], filter: newFilter(int(slots[0].keys.Load())), sum: b3.New()}
+	keys := slots[0].keys.Load()
+	*s = Sealer{x: s.x, slot: slots[0], blocks: blocks(uint64(keys)), filter: newFilter(int(keys)), sum: b3.New()}
 	return true
 }
 
-// rows are the next keys in order, none at the end. Shards split the keys in order, so each is sorted alone.
-func (s *Sealer) rows() []Entry {
-	out := make([]Entry, 0, sliceKeys)
-	for len(out) < sliceKeys {
-		if len(s.rest) == 0 && !s.sortShard() {
-			break
-		}
-		n := min(sliceKeys-len(out), len(s.rest))
-		out, s.rest = append(out, s.rest[:n]...), s.rest[n:]
-	}
-	for i := range out {
-		s.filter.add(&out[i].Key)
+// next are the blocks of the next slice. Shards split the keys in order, so each is sorted alone.
+func (s *Sealer) next() (out [][]Entry) {
+	for n := 0; n < sliceKeys && s.block < s.blocks; s.block++ {
+		entries := s.take(make([]Entry, 0, 2*blockKeys))
+		out, n = append(out, entries), n+len(entries)
 	}
 	return out
+}
+
+// take adds the keys of the block at hand to dst.
+func (s *Sealer) take(dst []Entry) []Entry {
+	for len(s.rest) > 0 || s.sortShard() {
+		n := 0
+		for n < len(s.rest) && blockOf(&s.rest[n].Key, s.blocks) == s.block {
+			s.filter.add(&s.rest[n].Key)
+			n++
+		}
+		if dst, s.rest = append(dst, s.rest[:n]...), s.rest[n:]; len(s.rest) > 0 {
+			break
+		}
+	}
+	return dst
 }
 
 // sortShard takes the next shard that has keys; false after the last one.

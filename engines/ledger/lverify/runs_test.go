@@ -63,7 +63,7 @@ func TestVerifySealedRuns(t *testing.T) {
 	}
 	for _, r := range runs {
 		for i := range r.value {
-			if last := r.key[len(r.key)-1]; last != 'm' && i%5 != 0 || last == 'm' && i >= 9 && i < 33 { // where it ends, and its times, say when it goes
+			if r.key[len(r.key)-1] != 'm' && i%5 != 0 {
 				continue
 			}
 			flip(r, 8*i+i%8)
@@ -74,7 +74,8 @@ func TestVerifySealedRuns(t *testing.T) {
 			flip(r, 8*i+i%8)
 		}
 		b.put(t, row{r.b, r.key, nil})
-		if rep := b.verify(t, lverify.Options{}); rep.OK && r.key[len(r.key)-1] != 'm' {
+		newest := r.b.Name == runs[len(runs)-1].b.Name // that without its meta row is one that is being sealed
+		if rep := b.verify(t, lverify.Options{}); rep.OK && (r.key[len(r.key)-1] != 'm' || !newest) {
 			t.Errorf("run %x, key %x: lost, and not noticed", r.b.Name, r.key)
 		}
 		b.put(t, r)

@@ -43,7 +43,7 @@ var (
 			}
 			return HoldEnd{int64(binary.BigEndian.Uint64(b)), binary.BigEndian.Uint64(b[8:])}, nil
 		},
-	}, store.None())
+	}, store.None()).Summed()
 )
 
 // GetHold reads the hold that the record seq made.

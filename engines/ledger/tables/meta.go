@@ -28,7 +28,7 @@ type Flushed struct {
 }
 
 // Format is the layout of the tables, written when a ledger begins. Its own row has no checksum, so that any layout can be told.
-const Format = 3
+const Format = 4
 
 // StoreKey hashes the idempotency keys of one ledger, so that nobody can choose their hashes.
 type StoreKey [32]byte

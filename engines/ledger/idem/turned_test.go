@@ -1,0 +1,130 @@
+package idem
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"ronbox/engines/ledger/tables"
+	"ronbox/store"
+	"ronbox/store/storetest"
+)
+
+// turned is a row of a run with a bit of its key or its value changed.
+type turned struct {
+	run        *store.Bucket
+	key, value []byte
+	was        struct{ key, value []byte }
+}
+
+// turnedRows has every byte of every row of the runs changed, one at a time.
+func turnedRows(r store.Reader) (all []turned) {
+	for b := range store.Subs(r, tables.Idem) {
+		for k, v := range r.Range(b, nil, nil) {
+			for i := range len(k) + len(v) {
+				t := turned{run: b, key: bytes.Clone(k), value: bytes.Clone(v)}
+				t.was.key, t.was.value = bytes.Clone(k), bytes.Clone(v)
+				if i < len(k) {
+					t.key[i] ^= 1 << (i % 8)
+				} else {
+					t.value[i-len(k)] ^= 1 << (i % 8)
+				}
+				all = append(all, t)
+			}
+		}
+	}
+	return all
+}
+
+// boot reads an index as a start does, and looks for all n keys.
+func bootAndFind(tx *storetest.Tx, n uint64) (wrong, lost uint64, err error) {
+	_, err = storetest.Do(tx, command(func(r store.Reader, _ *store.Writes) error {
+		x := New(4, Cut{Width: 1 << 40, Max: 4})
+		for l := x.Loader(); !l.Step(r); {
+		}
+		for next := x.Loader().From(); next <= n; {
+			next = x.Read(r, next, n+1, 100, 0)
+		}
+		for seq := uint64(1); seq <= n; seq++ {
+			if got, found := x.Lookup(r, keyOf(seq), 0, int64(seq)); !found {
+				lost++
+			} else if got != seq {
+				wrong++
+			}
+		}
+		return nil
+	}))
+	return wrong, lost, err
+}
+
+const turnedKeys = 13
+
+// turnable has three sealed runs of four keys each, and their journal.
+func turnable(t *testing.T) *storetest.Tx {
+	tx := storetest.NewTx(t, tables.Buckets()...)
+	x := New(4, Cut{Width: 1 << 40, Max: 4})
+	for seq := uint64(1); seq <= turnedKeys; seq++ {
+		must(t, tx, func(_ store.Reader, w *store.Writes) error {
+			journal(w, []entry{{Entry{keyOf(seq), seq}, int64(seq)}})
+			return nil
+		})
+		x.Insert(keyOf(seq), seq, int64(seq))
+		x.Committed()
+	}
+	seal(t, x, tx)
+	return tx
+}
+
+// Whatever bit of a run a disk has changed: a key leads to its record all the same, or the run is found damaged; and a check finds it always,
+// unless a start makes the run anew.
+func TestTurnedBitOfARun(t *testing.T) {
+	tx := turnable(t)
+	if wrong, lost, err := bootAndFind(tx, turnedKeys); wrong+lost != 0 || err != nil {
+		t.Fatalf("%d keys lead elsewhere, %d nowhere, %v", wrong, lost, err)
+	}
+	all := turnedRows(tx.Reader())
+	for _, row := range all {
+		must(t, tx, func(_ store.Reader, w *store.Writes) error {
+			w.Delete(row.run, row.was.key)
+			w.Put(row.run, row.key, row.value)
+			return nil
+		})
+		wrong, lost, err := bootAndFind(tx, turnedKeys)
+		if wrong+lost != 0 && err == nil || err != nil && !errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("run %x, %x: %x is %x: %x: %d keys lead elsewhere, %d nowhere, %v", row.run.Name, row.was.key, row.was.value, row.key, row.value, wrong, lost, err)
+		}
+		must(t, tx, func(_ store.Reader, w *store.Writes) error {
+			w.Delete(row.run, row.key)
+			w.Put(row.run, row.was.key, row.was.value)
+			return nil
+		})
+	}
+	t.Log(len(all), "bytes")
+}
+
+// A run that is gone from between others, or is told to be half, ends a start: its keys were used. The newest one is made anew.
+func TestLostRun(t *testing.T) {
+	for name, tt := range map[string]struct {
+		lose func(w *store.Writes)
+		bad  bool
+	}{
+		"the second":                  {func(w *store.Writes) { w.Drop(bucketOf(5)) }, true},
+		"the meta row of the first":   {func(w *store.Writes) { w.Delete(bucketOf(1), behind(tagMeta)) }, true},
+		"the meta row of the second":  {func(w *store.Writes) { w.Delete(bucketOf(5), behind(tagMeta)) }, true},
+		"the meta row of the newest":  {func(w *store.Writes) { w.Delete(bucketOf(9), behind(tagMeta)) }, false},
+		"the newest":                  {func(w *store.Writes) { w.Drop(bucketOf(9)) }, false},
+		"the two newest meta rows":    {func(w *store.Writes) { w.Delete(bucketOf(5), behind(tagMeta)); w.Delete(bucketOf(9), behind(tagMeta)) }, true},
+		"the place of one not sealed": {func(w *store.Writes) { w.Drop(bucketOf(9)); w.Put(bucketOf(10), behind(tagPart), make([]byte, 4)) }, true},
+		"all, and one begun behind": {func(w *store.Writes) {
+			w.Drop(bucketOf(1))
+			w.Drop(bucketOf(5))
+			w.Delete(bucketOf(9), behind(tagMeta))
+		}, true},
+	} {
+		tx := turnable(t)
+		must(t, tx, func(_ store.Reader, w *store.Writes) error { tt.lose(w); return nil })
+		if wrong, lost, err := bootAndFind(tx, turnedKeys); wrong != 0 || lost != 0 || errors.Is(err, store.ErrCorrupt) != tt.bad {
+			t.Errorf("%s: %d keys lead elsewhere, %d nowhere, %v", name, wrong, lost, err)
+		}
+	}
+}

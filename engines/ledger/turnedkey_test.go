@@ -1,0 +1,118 @@
+package ledger_test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/ledgertest"
+	"ronbox/engines/ledger/record"
+	"ronbox/engines/ledger/tables"
+	"ronbox/store"
+)
+
+// turn is a command that changes a bit of a row, its key first, as a broken disk would.
+type turn struct {
+	bucket *store.Bucket
+	key    []byte
+	bit    int
+}
+
+func (turn) Kind() string { return "ledger.turn/1" }
+
+func (c turn) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
+	row, key := bytes.Clone(r.Get(c.bucket, c.key)), bytes.Clone(c.key)
+	if n := 8 * len(key); c.bit < n {
+		key[c.bit/8] ^= 1 << (c.bit % 8)
+	} else {
+		row[(c.bit-n)/8] ^= 1 << (c.bit % 8)
+	}
+	w.Delete(c.bucket, c.key)
+	w.Put(c.bucket, key, row)
+	return struct{}{}, nil
+}
+
+// spoilt commits what a broken disk would do, and boots.
+func (r *rig) spoilt(c store.Command[struct{}]) {
+	r.t.Helper()
+	if _, err := store.Commit(r.ctx(), r.store, store.Work, c); err != nil {
+		r.t.Fatal(err)
+	}
+	r.safe = true
+	r.reopen()
+}
+
+// bucket is one of the ledger's by its name.
+func bucket(name string) *store.Bucket {
+	for _, b := range tables.Buckets() {
+		if b.Name == "ledger/"+name {
+			return b
+		}
+	}
+	panic(name)
+}
+
+// keys are those of a table.
+func (r *rig) keys(b *store.Bucket) (keys [][]byte) {
+	r.t.Helper()
+	err := r.store.View(r.ctx(), func(rd store.Reader) error {
+		for k := range rd.Range(b, nil, nil) {
+			keys = append(keys, bytes.Clone(k))
+		}
+		return nil
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return keys
+}
+
+// neverVerified is a ledger whose starts verify nothing.
+func neverVerified(c *ledger.Config) { c.VerifyOnOpen = ledger.VerifyNone }
+
+// A hold whose place in the order of expiry a disk has changed is not held for ever, nor does it keep the others from ending in silence.
+func TestTurnedEndOfAHold(t *testing.T) {
+	for at := range 16 {
+		clock := ledgertest.NewClock()
+		r := newRig(t, clock, neverVerified).declare("ron")
+		r.accept(issue("alice", 10, 1), ledger.Op{
+			Code: record.OpHold, From: "alice", To: "bob", Asset: "ron", Amount: amount(10), Nonce: 1, ExpiresIn: time.Minute,
+		})
+		if err := r.l.Flush(r.ctx()); err != nil {
+			t.Fatal(err)
+		}
+		r.spoilt(turn{bucket("hold_ends"), r.keys(bucket("hold_ends"))[0], 8*at + at%8})
+		clock.Advance(time.Hour)
+		if err := r.l.Sweep(r.ctx()); !errors.Is(err, store.ErrCorrupt) || r.l.SafeMode() == "" {
+			t.Errorf("byte %d: %v, safe mode %q", at, err, r.l.SafeMode())
+		}
+		r.stop()
+	}
+}
+
+// A sealed key whose block a disk has changed is not new, nor another's: who asks with it is told that nothing is written any more.
+func TestTurnedBlockOfSealedKeys(t *testing.T) {
+	run := tables.Idem.Sub(string([]byte{7: 1}))
+	for _, bit := range []int{31, 8 * 4, 8 * 20, 8*29 + 3} { // of the number of the block, of its first key, what that leads to, the checksum
+		r := newRig(t, nil, neverVerified, func(c *ledger.Config) { c.SlotMax = 1 }).declare("ron")
+		first := keyed(issue("alice", 10, 1), "first")
+		r.accept(first)
+		r.accept(keyed(issue("alice", 10, 2), "second"))
+		if err := r.l.Seal(r.ctx()); err != nil {
+			t.Fatal(err)
+		}
+		if outs := r.accept(first); !outs[0].Replayed {
+			t.Fatalf("%+v", outs)
+		}
+		r.spoilt(turn{run, r.keys(run)[0], bit})
+		if _, found, err := r.l.Find(r.ctx(), first.Dedupe, first.Fingerprint, 0); !errors.Is(err, ledger.ErrSafeMode) {
+			t.Errorf("bit %d: found %v, %v", bit, found, err)
+		}
+		if outs, err := r.l.Commit(r.ctx(), []ledger.Op{first}); !errors.Is(err, ledger.ErrSafeMode) {
+			t.Errorf("bit %d: %+v, %v", bit, outs, err)
+		}
+		r.stop()
+	}
+}
