@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/hashicorp/go-hclog"
 )
@@ -16,7 +15,7 @@ type Catalog struct {
 	meter Meter
 	log   hclog.Logger
 
-	mu       sync.Mutex
+	mu       lock
 	channels []*channel      // guarded by mu
 	tasks    []Task          // guarded by mu
 	locks    []Lock          // guarded by mu

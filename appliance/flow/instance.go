@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/pprof"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,7 +21,7 @@ type taskRun struct {
 
 	instances []*instance // set before they run
 
-	mu      sync.Mutex
+	mu      lock
 	left    int  // instances that have not ended for good; guarded by mu
 	bad     int  // instances escalated now; guarded by mu
 	told    bool // what Escalated was last told; guarded by mu
@@ -84,7 +83,7 @@ type instance struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when it is waited for no longer: it has ended for good, or was left behind
 
-	aborted atomic.Bool              // its drain deadline passed
+	counted atomic.Bool              // how it ended is settled: aborted, cancelled, or neither
 	view    atomic.Pointer[lifeView] // written by run
 
 	restarts  restartLog  // owned by run
@@ -103,14 +102,16 @@ func newInstance(t *taskRun, b *branch, i int) *instance {
 
 // run lives the lives of the instance until one is its last.
 func (in *instance) run() {
+	begin("instance")
 	defer in.end()
+	point("run")
 	for in.ctx.Err() == nil {
 		err := in.life()
 		switch judge(in.task.Restart, err, in.task.super.isDraining(in.task.Service), in.ctx.Err() != nil) {
 		case finished:
 			return
 		case cancelled:
-			if !in.aborted.Load() {
+			if in.isFirstEnd() {
 				in.task.canceled(1)
 			}
 			return
@@ -140,6 +141,7 @@ func (in *instance) life() error {
 	in.show(LifeRunning, nil)
 	over := make(chan error, 1)
 	go func() {
+		begin("life")
 		pprof.Do(in.ctx, pprof.Labels("service", in.task.Service, "task", in.name), func(ctx context.Context) {
 			guard(func() error { return in.task.Run(ctx) }, func(err error) { over <- err })
 		})
@@ -147,9 +149,11 @@ func (in *instance) life() error {
 	for {
 		select {
 		case err := <-over:
+			woken("life is over")
 			in.logPanic(err)
 			return err
 		case <-in.calm():
+			woken("life is calm")
 			in.settle()
 		}
 	}
@@ -186,12 +190,15 @@ func (in *instance) restart(err error) {
 
 // sleep waits for d and reports whether it was waited out. An escalation never ends here: its minute starts anew at the restart.
 func (in *instance) sleep(d time.Duration) bool {
+	point("sleep")
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		woken("sleep, slept")
 		return true
 	case <-in.ctx.Done():
+		woken("sleep, stopped")
 		return false
 	}
 }
@@ -216,6 +223,7 @@ func (in *instance) settle() {
 
 // end takes the instance out; with the last one of its task, queues that only this task still fed are closed.
 func (in *instance) end() {
+	in.isFirstEnd()
 	in.settle()
 	in.show(LifeDone, nil)
 	in.cancel(nil)
@@ -223,6 +231,12 @@ func (in *instance) end() {
 		in.task.super.catalog.feederGone(in.task.Service + "." + in.task.Name)
 	}
 	in.release()
+}
+
+// isFirstEnd is true once: a Drain whose deadline has passed and the run of the instance agree by it on how the instance has ended.
+func (in *instance) isFirstEnd() bool {
+	point("isFirstEnd")
+	return in.counted.CompareAndSwap(false, true)
 }
 
 // release ends all waiting for the instance and reports whether this was the first time.

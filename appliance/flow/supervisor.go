@@ -3,7 +3,8 @@ package flow
 import (
 	"context"
 	"fmt"
-	"sync"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -25,7 +26,7 @@ type Supervisor struct {
 	root    context.Context
 	cancel  context.CancelCauseFunc
 
-	mu       sync.Mutex
+	mu       lock
 	draining bool               // guarded by mu
 	branches map[string]*branch // by service; guarded by mu
 }
@@ -64,6 +65,7 @@ func (s *Supervisor) Start(ts ...Task) {
 		s.catalog.declareStarted(t)
 		for _, in := range s.admit(t) {
 			go in.run()
+			point("Start")
 		}
 	}
 }
@@ -124,6 +126,7 @@ func (s *Supervisor) CancelBackground() {
 		}
 	}
 	s.mu.Unlock()
+	point("CancelBackground")
 	for _, in := range background {
 		in.cancel(ErrCanceled)
 	}
@@ -139,9 +142,11 @@ func (s *Supervisor) Drain(service string, within, grace time.Duration) (aborted
 	b.draining = true
 	live := b.instances()
 	s.mu.Unlock()
+	point("Drain")
 	late := await(live, within)
+	point("Drain, late")
 	for _, in := range late {
-		if in.aborted.CompareAndSwap(false, true) {
+		if in.isFirstEnd() {
 			in.task.abortedCount(1)
 			aborted++
 		}
@@ -149,6 +154,7 @@ func (s *Supervisor) Drain(service string, within, grace time.Duration) (aborted
 	if len(late) == 0 {
 		return 0
 	}
+	point("Drain, aborts")
 	b.cancel(ErrAborted)
 	for _, in := range await(late, grace) {
 		if in.release() {
@@ -168,18 +174,22 @@ func (s *Supervisor) Close() {
 		live = append(live, b.instances()...)
 	}
 	s.mu.Unlock()
+	point("Supervisor.Close")
 	s.cancel(ErrCanceled)
 	for _, in := range live {
+		point("Supervisor.Close, joins")
 		<-in.done
+		woken("Supervisor.Close, joined")
 	}
 }
 
-// instances returns what lives in b. Called with Supervisor.mu held.
+// instances returns what lives in b, by name. Called with Supervisor.mu held.
 func (b *branch) instances() []*instance {
 	live := make([]*instance, 0, len(b.live))
 	for in := range b.live {
 		live = append(live, in)
 	}
+	slices.SortFunc(live, func(a, b *instance) int { return strings.Compare(a.name, b.name) })
 	return live
 }
 
@@ -192,9 +202,12 @@ func await(live []*instance, d time.Duration) (late []*instance) {
 		if !over {
 			select {
 			case <-in.done:
+				woken("await, done")
 			case <-timer.C:
+				woken("await, over")
 				over = true
 			}
+			point("await")
 		}
 		select {
 		case <-in.done:
