@@ -20,10 +20,10 @@ func TestHalfOpenPermits(t *testing.T) {
 		r := newRig(t)
 		l, began := r.e.link, time.Now()
 		for range 20 {
-			_, _ = l.try(context.Background(), opCommit, 1, func(context.Context) error { return unavailable(false) })
+			_, _ = l.try(context.Background(), time.Now().Add(time.Minute), opCommit, 1, func(context.Context) error { return unavailable(false) })
 		}
 		passes := func() bool {
-			_, err := l.try(context.Background(), opProbe, 1, func(context.Context) error { return nil })
+			_, err := l.try(context.Background(), time.Now().Add(time.Minute), opProbe, 1, func(context.Context) error { return nil })
 			return !errors.Is(err, errOpen)
 		}
 		time.Sleep(5*time.Second - 1)
@@ -37,7 +37,7 @@ func TestHalfOpenPermits(t *testing.T) {
 		for i := range tries {
 			go func() {
 				op := []string{opCommit, opProbe}[i%2]
-				_, err := l.try(context.Background(), op, 7, func(context.Context) error { called.Add(1); <-end; return nil })
+				_, err := l.try(context.Background(), time.Now().Add(time.Minute), op, 7, func(context.Context) error { called.Add(1); <-end; return nil })
 				if errors.Is(err, errOpen) {
 					shut.Add(1)
 				}

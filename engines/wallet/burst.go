@@ -104,10 +104,8 @@ func (b *burst) call(ctx context.Context) ([]ledger.Outcome, error) {
 			until = end
 		}
 	}
-	within := flow.LateBy(ctx, until)
-	defer within.Release()
 	defer b.pass() // should there be no time even for one try
-	return b.e.link.commit(within, b.ops, b.weight, b.pass)
+	return b.e.link.commit(ctx, until, b.ops, b.weight, b.pass)
 }
 
 // told is err as a caller is told of it. A worker that is told to stop leaves unknown what the ledger has had.

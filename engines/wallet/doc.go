@@ -19,7 +19,8 @@
 //     as it is too.
 //  6. The slots of the nonces are bounded by the jobs in hand: a slot goes with the last job that uses it, waits for it or lies in it.
 //  7. No answer that decides about money comes from a cache. A cached balance is at most staleness_window old and says how old it is.
-//  8. The closing of the breaker does not depend on traffic: while the ledger is not ready the watchdog probes it.
+//  8. The closing of the breaker does not depend on traffic: while the ledger is not ready the watchdog probes it. What a call
+//     says of the ledger does not depend on how long its callers wait: it lasts for as long as it takes to see a stall.
 //  9. A key ages by the ledger's time. While that is not known, or the wall clock is more than 10 s behind it at the last look, which is a
 //     second ago or so, no write is taken.
 //

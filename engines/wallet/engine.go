@@ -105,7 +105,7 @@ func New(cfg Config, d Deps) *Engine {
 	e.declareChannels()
 	e.link = &link{
 		client: d.Ledger, breaker: flow.NewBreaker(cfg.CircuitBreaker.rule()).Counting(d.Catalog, service, upstream),
-		set: e.live, m: e.m, calls: callTable{base: time.Now()}, refused: func(err error) { e.ledgerSaid.Store(&err) },
+		set: e.live, m: e.m, calls: callTable{base: time.Now()}, stall: e.stallAfter, refused: func(err error) { e.ledgerSaid.Store(&err) },
 	}
 	e.nonces, e.ready, e.turn = newNonces(cfg.Shards), newReady(), newTurn()
 	e.flights = flow.NewFlight[flightKey, b3.Digest, *ledger.Outcome](d.Catalog, flow.FlightSpec{

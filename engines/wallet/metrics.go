@@ -56,8 +56,8 @@ type metrics struct {
 
 // callSeries are those of one call of the ledger.
 type callSeries struct {
-	ok, refused, timeout, failed func(int)
-	seconds                      func(float64)
+	ok, refused, timeout, failed, left func(int)
+	seconds                            func(float64)
 }
 
 func walletFamilies() []obs.Family {
@@ -117,7 +117,7 @@ func newCallSeries(reg *obs.Metrics, op string) *callSeries {
 		return reg.Counter("upstream_calls_total", service, "svc", upstream, "op", op, "outcome", word)
 	}
 	return &callSeries{
-		ok: outcome("ok"), refused: outcome("refused"), timeout: outcome("timeout"), failed: outcome("failed"),
+		ok: outcome("ok"), refused: outcome("refused"), timeout: outcome("timeout"), failed: outcome("failed"), left: outcome("left"),
 		seconds: reg.Histogram("upstream_latency_seconds", service, "svc", upstream, "op", op),
 	}
 }
@@ -145,18 +145,20 @@ func reasons() map[string]bool {
 	return all
 }
 
-// call books one call of the ledger.
-func (m *metrics) call(op string, err error, took time.Duration) {
+// call books one call of the ledger; left: its callers had no more time, so that how it ended is not the ledger's fault.
+func (m *metrics) call(op string, err error, left bool, took time.Duration) {
 	s := m.calls[op]
 	s.seconds(took.Seconds())
 	switch {
 	case err == nil:
 		s.ok(1)
+	case errors.Is(err, ledger.ErrNotFound), errors.Is(err, ledger.ErrCursor), errors.Is(err, ledger.ErrRange), refusal(err):
+		s.refused(1)
+	case left:
+		s.left(1)
 	case errors.Is(err, context.DeadlineExceeded):
 		s.timeout(1)
 		m.ledgerTimeouts(1)
-	case errors.Is(err, ledger.ErrNotFound), errors.Is(err, ledger.ErrCursor), errors.Is(err, ledger.ErrRange), refusal(err):
-		s.refused(1)
 	default:
 		s.failed(1)
 	}

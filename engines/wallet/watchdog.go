@@ -60,7 +60,7 @@ func (w *watchdog) look(ctx context.Context) error {
 func (w *watchdog) unwell(now time.Time) error {
 	state := w.e.link.breaker.Step(now)
 	w.showBreaker(state, now)
-	stall := w.e.link.pace.stall(w.e.stallAfter())
+	stall := w.e.link.stalls()
 	if age := w.e.link.calls.oldest(now); age >= stall {
 		w.e.turn.revoke()
 		return fmt.Errorf("a call has been under way for more than %s", stall.Round(time.Millisecond))
@@ -97,7 +97,7 @@ func (w *watchdog) probe(ctx context.Context) error {
 		return nil // not asked
 	case err != nil && !errors.Is(err, ledger.ErrFull): // a full disk is an answer, and told by each write
 		w.lose(fmt.Errorf("probe: %w", err))
-	case took >= w.e.link.pace.stall(w.e.stallAfter()):
+	case took >= w.e.link.stalls():
 		w.good = 0
 	default:
 		w.good++
