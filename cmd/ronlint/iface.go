@@ -7,10 +7,7 @@ import (
 
 // byAny adds to w what the implementations of a method of an interface do that this package knows.
 func (u *unit) byAny(fn *types.Func, w *Waits) {
-	if _, seen := u.impls[fn]; !seen {
-		u.impls[fn] = u.implementations(fn)
-	}
-	for _, m := range u.impls[fn] {
+	for _, m := range u.implementations(fn) {
 		how := &Waits{}
 		if b := u.byFunc[m]; b != nil {
 			how = u.factOf(b)
@@ -32,8 +29,15 @@ func (u *unit) byAny(fn *types.Func, w *Waits) {
 	slices.Sort(w.Calls)
 }
 
-// implementations are the methods that a call of fn may reach in this package and those it imports.
+// implementations are the methods that a call of fn, a method of an interface, may reach in this package and those it imports.
 func (u *unit) implementations(fn *types.Func) []*types.Func {
+	if _, seen := u.impls[fn]; !seen {
+		u.impls[fn] = u.findImplementations(fn)
+	}
+	return u.impls[fn]
+}
+
+func (u *unit) findImplementations(fn *types.Func) []*types.Func {
 	iface, ok := fn.Signature().Recv().Type().Underlying().(*types.Interface)
 	if !ok {
 		return nil

@@ -10,7 +10,7 @@ import (
 const module = "ronbox"
 
 func main() {
-	unitchecker.Main(newLockwait())
+	unitchecker.Main(newLockwait(), newDeterminism())
 }
 
 // ours says whether path is a package of the program.

@@ -97,6 +97,11 @@ func harmless(t types.Type) bool {
 	if pkg, name := typeName(t); pkg == "context" && (name == "CancelFunc" || name == "CancelCauseFunc") {
 		return true
 	}
+	return isClock(t)
+}
+
+// isClock says whether t is func() time.Time.
+func isClock(t types.Type) bool {
 	sig, ok := t.Underlying().(*types.Signature)
 	if !ok || sig.Params().Len() > 0 || sig.Results().Len() != 1 {
 		return false

@@ -1,0 +1,3 @@
+module ronbox
+
+go 1.26.0

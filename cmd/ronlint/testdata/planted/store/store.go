@@ -1,0 +1,7 @@
+package store
+
+type (
+	Reader interface{ Get(key string) string }
+	Stamp  struct{}
+	Writes struct{}
+)
