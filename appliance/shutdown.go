@@ -146,6 +146,7 @@ func (n *Node) abortServices(ctx context.Context) event {
 func (n *Node) stop(ctx context.Context) event {
 	n.server.SetGate(httpapi.GateClosed)
 	n.sup.CancelBackground()
+	n.refuseReloads() // those that no reloader was there for: the boot failed, or it was about to be started again
 	n.endEngines(ctx)
 	n.store.CloseLanes()
 	straggler := n.sup.Drain("store", storeWithin, n.grace()) > 0

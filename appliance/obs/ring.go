@@ -21,7 +21,7 @@ type Ring struct {
 	lost    atomic.Uint64 // lines dropped
 	wake    chan struct{} // holds one token while something may be pending
 
-	writing sync.Mutex // held over writes to out; taken before mu
+	writing sync.Mutex // held over writes to out; who holds it takes no other
 
 	mu      sync.Mutex
 	mode    ringMode                        // guarded by mu
