@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -178,9 +179,7 @@ func (k *keyed) retire(at store.Stamp, w *store.Writes) {
 // detailed is e with one more detail; e itself stays as it is.
 func detailed(e store.Event, key, value string) store.Event {
 	detail := make(map[string]string, len(e.Detail)+1)
-	for k, v := range e.Detail {
-		detail[k] = v
-	}
+	maps.Copy(detail, e.Detail)
 	detail[key] = value
 	e.Detail = detail
 	return e
