@@ -15,7 +15,7 @@ func Fan(ctx context.Context, n int, leg func(ctx context.Context, i int) error)
 	defer cancel(nil)
 	var (
 		wg       sync.WaitGroup
-		mu       sync.Mutex
+		mu       lock
 		first    error       // guarded by mu until the join, as is panicked
 		panicked *PanicError // the first
 	)
@@ -24,17 +24,26 @@ func Fan(ctx context.Context, n int, leg func(ctx context.Context, i int) error)
 			return
 		}
 		mu.Lock()
+		isFirst := first == nil
 		first = cmp.Or(first, err)
 		if p, ok := err.(*PanicError); ok {
 			panicked = cmp.Or(panicked, p)
 		}
 		mu.Unlock()
-		cancel(err)
+		point("Fan, ended")
+		if isFirst { // of two that end at once the other must not be faster
+			cancel(err)
+		}
 	}
 	for i := range n {
-		wg.Go(func() { guard(func() error { return leg(ctx, i) }, end) })
+		wg.Go(func() {
+			begin("leg")
+			guard(func() error { return leg(ctx, i) }, end)
+		})
+		point("Fan")
 	}
 	wg.Wait()
+	woken("Fan, joined")
 	if panicked != nil {
 		panic(panicked)
 	}

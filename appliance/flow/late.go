@@ -42,6 +42,7 @@ func (l *Late) Done() <-chan struct{} { return l.timer().Done() }
 
 // Err says why it has ended.
 func (l *Late) Err() error {
+	point("Late.Err")
 	t := l.made.Load()
 	if t == nil {
 		if err := l.Context.Err(); err != nil {
@@ -64,11 +65,13 @@ func (l *Late) Value(key any) any {
 }
 
 func (l *Late) timer() *lateTimer {
+	point("Late.timer")
 	if t := l.made.Load(); t != nil {
 		return t
 	}
 	t := new(lateTimer)
 	t.Context, t.stop = context.WithDeadline(l.Context, l.end)
+	point("Late.timer, new")
 	if !l.made.CompareAndSwap(nil, t) {
 		t.stop()
 		return l.made.Load()
