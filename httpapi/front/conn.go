@@ -39,6 +39,7 @@ type life struct {
 
 	phase   atomic.Int32
 	heard   atomic.Int32 // before the first request; kept in reserved places only
+	seen    atomic.Int64 // bytes that have come and been looked at; under TLS in reserved places only
 	lingers atomic.Int32
 	asked   atomic.Bool // its first request is here, or never comes
 	left    atomic.Bool
@@ -114,6 +115,7 @@ type tcpConn struct {
 func (c *tcpConn) Read(b []byte) (int, error) {
 	n, err := c.TCPConn.Read(b)
 	c.hear(b[:n])
+	c.seen.Add(int64(n))
 	return n, c.saw(err)
 }
 

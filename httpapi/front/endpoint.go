@@ -129,11 +129,12 @@ func (e *endpoint) run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, e.drop)()
 	for {
 		g, err := e.ready(ctx)
-		if err == nil {
+		if err == nil && ctx.Err() == nil { // if it ends from now on, g is one of those that are dropped
 			err = g.serve()
 		}
 		switch {
 		case ctx.Err() != nil:
+			e.drop() // also what has been opened since
 			return context.Cause(ctx)
 		case errors.Is(err, http.ErrServerClosed):
 			return nil
@@ -170,7 +171,9 @@ func (e *endpoint) ready(ctx context.Context) (*generation, error) {
 	}
 	socket.bind = g.socket.bind
 	again := e.newGeneration(g.settings, socket)
-	e.follow(again)
+	if !e.follow(again, g) {
+		return e.ready(ctx) // a reload, or the end, came first
+	}
 	return again, nil
 }
 
@@ -200,13 +203,14 @@ func (e *endpoint) shutdown(ctx context.Context) error {
 	}
 	e.answerLate(ctx, all[0])
 	var err error
+	inTime := true
 	for _, g := range all {
-		err = errors.Join(err, g.http.Shutdown(ctx))
+		inTime = g.http.Shutdown(ctx) == nil && inTime
+		err = errors.Join(err, g.socket.Close()) // net/http has closed it if it has accepted from it
 	}
-	if err == nil {
-		return e.close()
+	if inTime {
+		return err
 	}
-	err = e.close()
 	for _, g := range all {
 		err = errors.Join(err, g.drop())
 	}
@@ -221,7 +225,7 @@ func (e *endpoint) shutdown(ctx context.Context) error {
 // answerLate lets in who has connected by now and waits a moment for each to ask: once net/http shuts down it drops what
 // has been sent and not been read.
 func (e *endpoint) answerLate(ctx context.Context, g *generation) {
-	if g.socket.closed.Load() || !g.retire(endStopped) {
+	if g.socket.closed.Load() || !g.stop() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, lateGrace)

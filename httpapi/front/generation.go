@@ -112,9 +112,9 @@ func (g *generation) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	g.e.f.o.Handler.ServeHTTP(w, r)
 }
 
-// retire ends accepting in the way given, once.
-func (g *generation) retire(end int32) bool {
-	return g.end.CompareAndSwap(endNone, end) && g.socket.wake()
+// stop ends accepting, unless it has ended.
+func (g *generation) stop() bool {
+	return g.end.CompareAndSwap(endNone, endStopped) && g.socket.wake()
 }
 
 // waits tells whether who has connected to a socket that was left is still to be let in.
@@ -127,10 +127,10 @@ func (g *generation) serve() error {
 	return g.http.Serve(g)
 }
 
-// drop cuts every connection.
+// drop cuts every connection, and leaves the socket, which net/http does only for one that has accepted from it.
 func (g *generation) drop() error {
 	g.cut.Store(true)
-	return g.http.Close()
+	return errors.Join(g.http.Close(), g.socket.Close())
 }
 
 // Accept gives the next connection that has a place.

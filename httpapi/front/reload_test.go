@@ -294,7 +294,7 @@ func TestSocketIsLeftWhileTheLoopLooks(t *testing.T) {
 		}
 		before, next := e.generation(), e.newGeneration(settings{}, socket)
 		over := make(chan struct{})
-		go func() { defer close(over); e.follow(next) }()
+		go func() { defer close(over); e.follow(next, nil) }()
 		for looking := true; looking; {
 			select {
 			case <-over:

@@ -27,9 +27,10 @@ func (l *life) hear(b []byte) {
 }
 
 // A probe's client is given a moment to say its word, even while a flood from its own address claims place after place:
-// so many connections may stand beyond the reserved places, and be silent for so long, before they make room.
+// so many connections may stand beyond the reserved places, and be silent for so long, before they make room. A client on a
+// machine that has no processor free takes a tenth of a second between the connection and its first byte.
 const (
-	moment    = 20 * time.Millisecond
+	moment    = 250 * time.Millisecond
 	newcomers = 256
 )
 
@@ -38,7 +39,7 @@ const (
 func (e *endpoint) makeRoom(l *life, v verdict) (in bool, yield []*life) {
 	idle, young := idlers(e.book.reserved(), time.Now())
 	for _, old := range idle {
-		if e.book.crowded() && e.book.evict(old) {
+		if e.book.crowded() && old.idles() && e.book.evict(old) {
 			yield = append(yield, old)
 		}
 	}
@@ -46,15 +47,15 @@ func (e *endpoint) makeRoom(l *life, v verdict) (in bool, yield []*life) {
 		return true, yield
 	}
 	for _, old := range young {
-		if e.book.evict(old) {
+		if old.idles() && e.book.evict(old) {
 			return e.book.squeeze(l, v), append(yield, old)
 		}
 	}
 	return false, yield
 }
 
-// idlers are those who have no request on the way: idle whose request was begun and dawdles, then who has been silent
-// for more than a moment; young who has not. Each the oldest first. One whose first bytes wait to be read is none of them.
+// idlers are those of whom no request has been heard: idle whose request was begun and dawdles, then who has been silent
+// for more than a moment; young who has not. Each the oldest first.
 func idlers(all []*life, now time.Time) (idle, young []*life) {
 	var silent []*life
 	for _, l := range all {
@@ -62,7 +63,6 @@ func idlers(all []*life, now time.Time) (idle, young []*life) {
 		case l.asked.Load() || l.heard.Load() == heardAll:
 		case l.heard.Load() == heardPart:
 			idle = append(idle, l)
-		case l.waiting():
 		case now.Sub(l.since) > moment:
 			silent = append(silent, l)
 		default:
@@ -72,11 +72,20 @@ func idlers(all []*life, now time.Time) (idle, young []*life) {
 	return append(idle, silent...), young
 }
 
-// waiting tells whether the kernel has bytes of the connection that nobody has read.
-func (l *life) waiting() (some bool) {
+// idles tells whether l may make room: nothing of a whole request is on the way from it. What is fresh is looked at first: once it is not, it
+// has been heard.
+func (l *life) idles() bool {
+	fresh := l.fresh()
+	heard := l.heard.Load()
+	return heard == heardPart || heard == heardNothing && !fresh
+}
+
+// fresh tells whether bytes have come that nobody has looked at: they wait in the kernel, or a Read has taken them from there and
+// its goroutine waits for a processor.
+func (l *life) fresh() (some bool) {
 	l.control(func(fd int) {
-		n, err := unix.IoctlGetInt(fd, unix.SIOCINQ)
-		some = err == nil && n > 0
+		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+		some = err == nil && info.Bytes_received > uint64(l.seen.Load())
 	})
 	return some
 }

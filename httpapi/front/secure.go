@@ -19,7 +19,25 @@ type secureConn struct {
 }
 
 func newSecure(c *net.TCPConn, l *life) *secureConn {
-	return &secureConn{Conn: tls.Server(c, l.g.tls), life: l}
+	var under net.Conn = c
+	if l.over != letIn {
+		under = &sealedConn{Conn: c, life: l}
+	}
+	return &secureConn{Conn: tls.Server(under, l.g.tls), life: l}
+}
+
+// sealedConn is what TLS reads from. Its bytes have been looked at once TLS wants more: a whole request has been heard by then.
+type sealedConn struct {
+	net.Conn
+	life *life
+	got  atomic.Int64
+}
+
+func (c *sealedConn) Read(b []byte) (int, error) {
+	c.life.seen.Store(c.got.Load())
+	n, err := c.Conn.Read(b)
+	c.got.Add(int64(n))
+	return n, err
 }
 
 // ConnectionState is what net/http asks for before it reads the first byte, on the connection's own goroutine: there the

@@ -26,35 +26,45 @@ func (e *endpoint) prepare(ctx context.Context, s settings, a access) (change, e
 	}
 	if now.socket.bind == s.bind {
 		next := e.newGeneration(s, now.socket)
-		return change{func() { e.follow(next) }, nothing}, nil
+		return change{func() { e.follow(next, nil) }, nothing}, nil
 	}
 	socket, err := e.open(ctx, s.bind, a)
 	if err != nil {
 		return change{}, err
 	}
 	next := e.newGeneration(s, socket)
-	return change{func() { e.follow(next) }, func() { _ = next.socket.Close() }}, nil
+	return change{func() { e.follow(next, nil) }, func() { _ = next.socket.Close() }}, nil
 }
 
-// follow lets next accept from now on. Who has connected to the one before is still let in there, and every connection
-// of its ends with its next answer. The one before is retired under the lock: run, which looks for one that waits, must not
-// find it neither accepting nor waiting.
-func (e *endpoint) follow(next *generation) {
+// follow lets next accept from now on, after the one that does, which has to be only unless that is nil; it reports whether next
+// does. Who has connected to the one before is still let in there, and every connection of its ends with its next answer.
+func (e *endpoint) follow(next, only *generation) bool {
+	before, follows := e.exchange(next, only)
+	switch {
+	case follows:
+		before.socket.wake()
+	case before.socket != next.socket:
+		_ = next.socket.Close()
+	}
+	return follows
+}
+
+// exchange puts next in the place of the one before. That one ends under the lock: run, which looks for one that waits, must
+// not find it neither accepting nor waiting.
+func (e *endpoint) exchange(next, only *generation) (before *generation, follows bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	before := e.current
+	before = e.current
 	switch {
-	case e.ended && before.socket != next.socket:
-		_ = next.socket.Close()
-		return
-	case e.ended:
-		return
+	case e.ended || only != nil && only != before:
+		return before, false
 	case before.socket == next.socket:
-		before.retire(endHanded)
+		before.end.Store(endHanded)
 	default:
-		before.retire(endMoved)
+		before.end.Store(endMoved)
 	}
 	e.current, e.old = next, append(busy(e.old), before)
+	return before, true
 }
 
 // busy keeps the generations that have connections or may yet let some in.
