@@ -61,6 +61,7 @@ func (c *cache) purge() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.closed {
+		//lockwait: ristretto clears beside nobody, and its goroutine takes no lock of ours
 		c.r.Clear()
 	}
 }
