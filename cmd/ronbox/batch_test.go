@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -24,8 +25,14 @@ func newFakeRun(f batchNode, rows []batchRow, mode string, most int) *batchRun {
 	}
 }
 
+// tester is a test, drawn or not.
+type tester interface {
+	rapid.TB
+	Context() context.Context
+}
+
 // runFake runs a batch once, as the verb does.
-func runFake(t *rapid.T, f batchNode, rows []batchRow, state, mode string, most int, retry bool) (*batchRun, error) {
+func runFake(t tester, f batchNode, rows []batchRow, state, mode string, most int, retry bool) (*batchRun, error) {
 	b := newFakeRun(f, rows, mode, most)
 	s, steps, err := openBatchState(state, batchPlan{Version: stateVersion, Input: inputDigest(rows), Mode: mode, Rows: len(rows)}, rows)
 	if err != nil {

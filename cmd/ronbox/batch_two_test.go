@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
-	"sync"
-	"syscall"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -20,33 +18,33 @@ import (
 
 // turnBank is a node that a run calls when it is its turn.
 type turnBank struct {
-	*fakeBank
+	batchNode
 	wait func()
 }
 
 func (t turnBank) History(ctx context.Context, q client.HistoryQuery) (wire.History, error) {
 	t.wait()
-	return t.fakeBank.History(ctx, q)
+	return t.batchNode.History(ctx, q)
 }
 
 func (t turnBank) LedgerHead(ctx context.Context) (wire.LedgerHead, error) {
 	t.wait()
-	return t.fakeBank.LedgerHead(ctx)
+	return t.batchNode.LedgerHead(ctx)
 }
 
 func (t turnBank) Roots(ctx context.Context, since uint64, limit int) (wire.Roots, error) {
 	t.wait()
-	return t.fakeBank.Roots(ctx, since, limit)
+	return t.batchNode.Roots(ctx, since, limit)
 }
 
 func (t turnBank) Account(ctx context.Context, account string) (wire.Account, error) {
 	t.wait()
-	return t.fakeBank.Account(ctx, account)
+	return t.batchNode.Account(ctx, account)
 }
 
 func (t turnBank) Batch(ctx context.Context, key string, b wire.Batch) (client.BatchPosted, error) {
 	t.wait()
-	return t.fakeBank.Batch(ctx, key, b)
+	return t.batchNode.Batch(ctx, key, b)
 }
 
 // turns runs body up to its next wait, each time that it is called; false once body has ended.
@@ -56,6 +54,20 @@ func turns(body func(wait func())) (next func() bool, stop func()) {
 		body(func() { going = going && yield(struct{}{}) })
 	})
 	return func() bool { _, more := step(); return more }, stop
+}
+
+// takeTurns lets one of those that go on make some calls, then one again, until all have ended.
+func takeTurns(rng *rand.Rand, going []func() bool, check func()) {
+	for len(going) > 0 {
+		i := rng.IntN(len(going))
+		for range 1 + rng.IntN(6) {
+			more := going[i]()
+			if check(); !more {
+				going = append(going[:i], going[i+1:]...)
+				break
+			}
+		}
+	}
 }
 
 // Two runs of one name at the same time, with states of their own, in chunks of their own, and through lost answers and
@@ -96,56 +108,43 @@ func TestTwoBatchesOfOneName(t *testing.T) {
 			defer stop()
 			going = append(going, next)
 		}
-		for len(going) > 0 {
-			if i := rng.IntN(len(going)); !going[i]() {
-				going = append(going[:i], going[i+1:]...)
-			}
-			checkSame(t, f, nil, rows)
-		}
+		takeTurns(rng, going, func() { checkSame(t, f, nil, rows) })
 	})
 }
 
-// Two processes send one file to one node at the same time, each with a state and chunks of its own, some rows of it being
-// refused: every other row is paid once.
+// On a node two runs of one file at the same time, called in turns as drawn, with states and chunks of their own and some
+// rows refused, pay every other row once.
 func TestTwoBatchesOnANode(t *testing.T) {
-	t.Parallel()
 	b := newBox(t)
-	p := b.start(t)
-	dir := t.TempDir()
-	file := filepath.Join(dir, "pay.csv")
-	const paid, tooMuch, every = 240, 2_000_000, 40
-	text := "op,from,to,asset,amount_minor,memo\n"
-	for i := range paid {
-		if i%every == 0 {
-			text += fmt.Sprintf("transfer,alice,bob,ron,%d,too much %d\n", tooMuch, i)
+	b.start(t)
+	c, dir := b.client(t), t.TempDir()
+	for trial := range 20 {
+		rng := rand.New(rand.NewPCG(uint64(trial), 0))
+		payer, payee := fmt.Sprint("payer", trial), fmt.Sprint("payee", trial)
+		must(t, nil, b.args("wallet", "issue", payer, "100", "-q")...)
+		text := payHead
+		for i := range 12 {
+			text += fmt.Sprintf("transfer,%s,%s,ron,%d,%d\n", payer, payee, 1+1000*(1-i%2), i)
 		}
-		text += fmt.Sprintf("transfer,alice,bob,ron,1,row %d\n", i)
-	}
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var runs sync.WaitGroup
-	for _, chunk := range []string{"3", "5"} {
-		runs.Go(func() {
-			r := spawn(t, b.args("wallet", "batch", file, "--chunk", chunk, "--state", filepath.Join(dir, chunk), "--json")...)
-			var doc batchDoc
-			decode(t, r.stdout, &doc)
-			if r.code != exitFailed || doc.Accepted != paid || len(doc.Refused) != paid/every {
-				t.Errorf("in chunks of %s: exit %d, %+v\n%s", chunk, r.code, doc, r.stderr)
-			}
-		})
-	}
-	runs.Wait()
-	var h wire.History
-	must(t, &h, b.args("wallet", "history", "bob", "--limit", "500", "--json")...)
-	seen := map[string]int{}
-	for _, e := range h.Entries {
-		seen[e.Memo]++
-	}
-	if len(h.Entries) != paid || len(seen) != paid {
-		t.Errorf("%d payments of %d rows, %d were to be paid", len(h.Entries), len(seen), paid)
-	}
-	if code := p.signal(t, syscall.SIGTERM); code != exitDone {
-		t.Errorf("the node ended with %d\n%s", code, p.stderr)
+		rows, err := parseBatch("pay.csv", strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var going []func() bool
+		for i := range 2 {
+			next, stop := turns(func(wait func()) {
+				run, err := runFake(t, turnBank{c, wait}, rows, filepath.Join(dir, fmt.Sprint(trial, "-", i)), modeIndependent, 2+rng.IntN(5), false)
+				if err != nil || run.out.Accepted != 6 || len(run.out.Refused) != 6 {
+					t.Errorf("trial %d: %v, %+v", trial, err, run.out)
+				}
+			})
+			defer stop()
+			going = append(going, next)
+		}
+		takeTurns(rng, going, func() {})
+		var h wire.History
+		if must(t, &h, b.args("wallet", "history", payee, "--json")...); len(h.Entries) != 6 {
+			t.Errorf("trial %d: %d payments for 6 rows", trial, len(h.Entries))
+		}
 	}
 }
