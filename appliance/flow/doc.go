@@ -35,4 +35,17 @@
 // with the build tag flowdebug both are checked and a breach panics. The shards of a Flight are locks of its service with the rank flights,
 // held inside its methods only. The package's own locks (Catalog, Broadcast, Breaker, Ticker, Supervisor, task state, Fan) are innermost,
 // guard a few assignments, and are never held together nor over a call out of the package.
+//
+// # Schedules
+//
+// Between two accesses to what goroutines share stands a call of point, behind each channel operation that may wait one of woken, before a
+// select with several cases that may be ready one of either2 or either3, and begin at the start of each goroutine; they are empty in a
+// normal build. With the build tag flowsched a test runs the threads of a scenario one at a time and decides at each of them who goes on,
+// so that it can run every order in which at most three times the turn is taken from a thread that could have gone on, or where these are
+// too many a part of them, the same each time. What follows woken and begin up to the next point must touch nothing that is shared. A
+// failing order is printed as a string, which runs it again:
+//
+//	go test -tags flowsched -run Schedule ./appliance/flow
+//	go test -tags flowsched -run Schedule -timeout 1h ./appliance/flow -args -deeper 100
+//	go test -tags flowsched -run 'TestScheduleQueue/discard' ./appliance/flow -args -schedule 1002.
 package flow

@@ -3,6 +3,7 @@
 package flow
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -37,7 +38,7 @@ func probed(make func(*Breaker) gate, results ...CallResult) scenario {
 		g, first := make(b), b.load().no()
 		through, settled := 0, map[CallResult]int{}
 		for _, r := range results {
-			w.thread("caller", func() {
+			w.thread(fmt.Sprint("caller ", r), func() {
 				pass, ok := g.Permit()
 				if !ok || pass.no != first {
 					return
@@ -72,7 +73,7 @@ func tallied(make func(*Breaker) gate) scenario {
 		b, now := NewBreaker(schedRule(100)), time.Now()
 		g := make(b)
 		for _, r := range []CallResult{Succeeded, Failed, Failed} {
-			w.thread("caller", func() {
+			w.thread(fmt.Sprint("caller ", r), func() {
 				pass, ok := g.Permit()
 				w.check(ok, "closed, and not let through")
 				g.Record(pass, r, 3)
@@ -126,11 +127,11 @@ func TestScheduleBreaker(t *testing.T) {
 		least int
 		limit int
 	}{
-		{"probes succeed", probed(schedBreaker, Succeeded, Succeeded, Succeeded), 1000, 10_000},
-		{"a probe fails", probed(schedBreaker, Succeeded, Failed, Succeeded), 1000, 10_000},
-		{"a probe tells nothing", probed(schedBreaker, Succeeded, Neither, Succeeded), 1000, 10_000},
-		{"closed", tallied(schedBreaker), 1000, 10_000},
-		{"outlived", outlived, 1000, 10_000},
+		{"probes succeed", probed(schedBreaker, Succeeded, Succeeded, Succeeded), 1000, 5_000},
+		{"a probe fails", probed(schedBreaker, Succeeded, Failed, Succeeded), 1000, 5_000},
+		{"a probe tells nothing", probed(schedBreaker, Succeeded, Neither, Succeeded), 1000, 5_000},
+		{"closed", tallied(schedBreaker), 1000, 5_000},
+		{"outlived", outlived, 1000, 5_000},
 	} {
 		t.Run(tt.name, func(t *testing.T) { holds(t, tt.sc, tt.least, tt.limit) })
 	}

@@ -159,12 +159,12 @@ func TestScheduleBroadcast(t *testing.T) {
 		least int
 		limit int
 	}{
-		{"one of each", heard(truly, 1, 3, 1), 500, 10_000},
-		{"two publishers", heard(truly, 2, 2, 1), 1000, 10_000},
-		{"two subscribers", heard(truly, 1, 3, 2), 1000, 10_000},
-		{"select", heard(selected, 1, 3, 1), 500, 10_000},
-		{"closed in the midst", cutShort, 1000, 10_000},
-		{"come and gone", comeAndGone, 1000, 10_000},
+		{"one of each", heard(truly, 1, 3, 1), 500, 5_000},
+		{"two publishers", heard(truly, 2, 2, 1), 1000, 5_000},
+		{"two subscribers", heard(truly, 1, 3, 2), 1000, 5_000},
+		{"select", heard(selected, 1, 3, 1), 500, 5_000},
+		{"closed in the midst", cutShort, 1000, 5_000},
+		{"come and gone", comeAndGone, 1000, 5_000},
 	} {
 		t.Run(tt.name, func(t *testing.T) { holds(t, tt.sc, tt.least, tt.limit) })
 	}

@@ -18,6 +18,9 @@ import (
 // A failing schedule is printed; with this it runs again: go test -tags flowsched -run 'TestSchedule…/…' -args -schedule 0102.
 var replayed = flag.String("schedule", "", "run this schedule of the scenario named by -run, instead of all")
 
+// The limits of the scenarios are what there is time for at each commit.
+var deeper = flag.Int("deeper", 1, "run so many times as many schedules")
+
 // mostPreemptions bounds how often a schedule takes the turn from a thread that could have gone on. Few bugs need more than two.
 const mostPreemptions = 3
 
@@ -38,7 +41,8 @@ type beginning struct {
 	run  func()
 }
 
-// thread adds a thread that runs f. As after any wait, it goes on to its first point at once.
+// thread adds a thread that runs f. As after any wait, it goes on to its first point at once. Threads of one name are alike: it does not
+// matter which of them moves first.
 func (w *world) thread(name string, f func()) {
 	w.begins = append(w.begins, beginning{name, f})
 }
@@ -142,20 +146,24 @@ func (e explored) count() (n int) {
 	return n
 }
 
-// explore runs the schedules of sc, those with few preemptions first, until one fails or limit have run. Where there are more with the same
-// number of preemptions than may run, it draws them, the same ones each time.
+// explore runs the schedules of sc, those with few preemptions first, until one fails or limit have run. Those with one number of preemptions
+// get half of what is left, the last all; where there are more, it draws them, the same ones each time.
 func explore(t *testing.T, sc scenario, limit int) (e explored) {
 	synctest.Test(t, func(t *testing.T) {
 		var work [mostPreemptions + 2][]prefix
 		work[0] = []prefix{{}}
 		draw := rand.New(rand.NewPCG(1, 2))
 		for k := range mostPreemptions + 1 {
-			for len(work[k]) > 0 {
-				if e.count() == limit {
+			most := limit - e.count()
+			if k < mostPreemptions {
+				most = (most + 1) / 2
+			}
+			for ; len(work[k]) > 0; most-- {
+				if most == 0 {
 					e.cut = true
-					return
+					break
 				}
-				p := take(&work[k], limit-e.count(), draw)
+				p := take(&work[k], most, draw)
 				made, trace, breach := runSchedule(t, sc, p)
 				e.ran[k]++
 				if breach != nil {
@@ -252,7 +260,7 @@ func holds(t *testing.T, sc scenario, least, limit int) {
 		}
 		return
 	}
-	e := explore(t, sc, limit)
+	e := explore(t, sc, limit**deeper)
 	t.Logf("%d schedules, %v by preemptions, more: %v", e.count(), e.ran, e.cut)
 	if e.breach != nil {
 		t.Fatalf("schedule %s: %v\n%s", e.schedule, e.breach, strings.Join(e.trace, "\n"))

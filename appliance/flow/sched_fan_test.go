@@ -35,7 +35,7 @@ func fanned(fan func(context.Context, int, func(context.Context, int) error) err
 }
 
 func TestScheduleFan(t *testing.T) {
-	t.Run("two fail", func(t *testing.T) { holds(t, fanned(Fan), 50, 10_000) })
+	t.Run("two fail", func(t *testing.T) { holds(t, fanned(Fan), 50, 5_000) })
 	t.Run("twin", func(t *testing.T) { breaks(t, fanned(hastyFan), "legs have ended") })
 }
 
@@ -116,6 +116,6 @@ func (l wastefulLate) Done() <-chan struct{} {
 func TestScheduleLate(t *testing.T) {
 	late := func(ctx context.Context, end time.Time) deadline { return LateBy(ctx, end) }
 	wasteful := func(ctx context.Context, end time.Time) deadline { return wastefulLate{LateBy(ctx, end)} }
-	t.Run("awaited", func(t *testing.T) { holds(t, awaited(late), 1000, 10_000) })
+	t.Run("awaited", func(t *testing.T) { holds(t, awaited(late), 1000, 5_000) })
 	t.Run("twin", func(t *testing.T) { breaks(t, awaited(wasteful), "two channels") })
 }

@@ -44,8 +44,8 @@ func (f *traveller) fly(ctx context.Context, key, fence int) (int, error) {
 }
 
 // calls adds a caller that asks n times, each time for news.
-func (f *traveller) calls(ctx context.Context, n, key, fence int, may ...error) {
-	f.thread("caller", func() {
+func (f *traveller) calls(ctx context.Context, name string, n, key, fence int, may ...error) {
+	f.thread(name, func() {
 		last := 0
 		for range n {
 			v, err := f.fly(ctx, key, fence)
@@ -88,7 +88,7 @@ func flown(make func() joint, callers, times int) scenario {
 	return func(w *world) func() error {
 		f := newTraveller(w, make())
 		for range callers {
-			f.calls(w.ctx, times, 1, 1)
+			f.calls(w.ctx, "caller", times, 1, 1)
 		}
 		return func() error {
 			if real, ok := f.joint.(*Flight[int, int, int]); ok {
@@ -103,9 +103,9 @@ func flown(make func() joint, callers, times int) scenario {
 func fenced(w *world) func() error {
 	real := schedFlight(4, 4)
 	f := newTraveller(w, real)
-	f.calls(w.ctx, 1, 1, 1, ErrFenceMoved)
-	f.calls(w.ctx, 1, 1, 1, ErrFenceMoved)
-	f.calls(w.ctx, 1, 1, 2, ErrFenceMoved)
+	f.calls(w.ctx, "caller", 1, 1, 1, ErrFenceMoved)
+	f.calls(w.ctx, "caller", 1, 1, 1, ErrFenceMoved)
+	f.calls(w.ctx, "caller with another fence", 1, 1, 2, ErrFenceMoved)
 	return func() error { return landed(w, real) }
 }
 
@@ -113,9 +113,9 @@ func fenced(w *world) func() error {
 func full(w *world) func() error {
 	real := schedFlight(1, 1)
 	f := newTraveller(w, real)
-	f.calls(w.ctx, 1, 1, 1, ErrFlightFull, ErrBusy)
-	f.calls(w.ctx, 1, 1, 1, ErrFlightFull, ErrBusy)
-	f.calls(w.ctx, 1, 2, 1, ErrBusy)
+	f.calls(w.ctx, "caller", 1, 1, 1, ErrFlightFull, ErrBusy)
+	f.calls(w.ctx, "caller", 1, 1, 1, ErrFlightFull, ErrBusy)
+	f.calls(w.ctx, "caller of another key", 1, 2, 1, ErrBusy)
 	return func() error { return landed(w, real) }
 }
 
@@ -124,8 +124,8 @@ func left(w *world) func() error {
 	real := schedFlight(4, 4)
 	f := newTraveller(w, real)
 	ctx, cancel := context.WithCancelCause(w.ctx)
-	f.calls(ctx, 1, 1, 1, errLeft)
-	f.calls(w.ctx, 1, 1, 1)
+	f.calls(ctx, "caller who leaves", 1, 1, 1, errLeft)
+	f.calls(w.ctx, "caller", 1, 1, 1)
 	w.thread("leaver", func() { point("leaves"); cancel(errLeft) })
 	return func() error { return landed(w, real) }
 }
@@ -134,8 +134,8 @@ func left(w *world) func() error {
 func grounded(w *world) func() error {
 	real := schedFlight(4, 4)
 	f := newTraveller(w, real)
-	f.calls(w.ctx, 1, 1, 1, ErrClosed)
-	f.calls(w.ctx, 1, 1, 1, ErrClosed)
+	f.calls(w.ctx, "caller", 1, 1, 1, ErrClosed)
+	f.calls(w.ctx, "caller", 1, 1, 1, ErrClosed)
 	w.thread("closer", func() {
 		w.check(real.Close(w.ctx) == nil, "it does not close")
 		w.check(f.running[1] == 0 && real.Len() == 0, "closed, with %d calls under way", real.Len())
@@ -215,13 +215,13 @@ func TestScheduleFlight(t *testing.T) {
 		least int
 		limit int
 	}{
-		{"two callers twice", flown(func() joint { return schedFlight(4, 4) }, 2, 2), 1000, 10_000},
-		{"three callers", flown(func() joint { return schedFlight(4, 4) }, 3, 1), 1000, 10_000},
-		{"fences", fenced, 1000, 10_000},
-		{"full", full, 1000, 10_000},
-		{"left", left, 1000, 10_000},
-		{"closed", grounded, 1000, 10_000},
-		{"claimed and answered", served, 1000, 10_000},
+		{"two callers twice", flown(func() joint { return schedFlight(4, 4) }, 2, 2), 1000, 5_000},
+		{"three callers", flown(func() joint { return schedFlight(4, 4) }, 3, 1), 1000, 5_000},
+		{"fences", fenced, 1000, 5_000},
+		{"full", full, 1000, 5_000},
+		{"left", left, 1000, 5_000},
+		{"closed", grounded, 1000, 5_000},
+		{"claimed and answered", served, 1000, 5_000},
 	} {
 		t.Run(tt.name, func(t *testing.T) { holds(t, tt.sc, tt.least, tt.limit) })
 	}

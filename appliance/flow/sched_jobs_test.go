@@ -68,8 +68,8 @@ func worked(producers int, leave bool, take func(*Reply[int]) bool) scenario {
 
 func TestScheduleJobs(t *testing.T) {
 	claim := func(r *Reply[int]) bool { return r.Claim() }
-	t.Run("2x2 and shutdown", func(t *testing.T) { holds(t, worked(2, false, claim), 1000, 20_000) })
-	t.Run("1x1, shutdown and leaver", func(t *testing.T) { holds(t, worked(1, true, claim), 1000, 10_000) })
+	t.Run("2x2 and shutdown", func(t *testing.T) { holds(t, worked(2, false, claim), 1000, 8_000) })
+	t.Run("1x1, shutdown and leaver", func(t *testing.T) { holds(t, worked(1, true, claim), 1000, 5_000) })
 	t.Run("twin", func(t *testing.T) { // looks whether the producer has left, but does not claim
 		breaks(t, worked(1, true, func(r *Reply[int]) bool { return !r.Canceled() }), "is applied 1 times, its producer has left")
 	})

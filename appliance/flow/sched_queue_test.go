@@ -35,11 +35,11 @@ func newTraffic(w *world, l lane) *traffic {
 	return &traffic{world: w, lane: l}
 }
 
-// produce adds a producer of n items, which ends early when the lane is closed.
-func (c *traffic) produce(n int, send func(item) error, last func()) {
+// produce adds a producer of n items by way of send, which ends early when the lane is closed.
+func (c *traffic) produce(name string, n int, send func(item) error, last func()) {
 	c.sending++
 	by := c.sending
-	c.thread("producer", func() {
+	c.thread(name, func() {
 		for i := range n {
 			err := send(item{by, i})
 			if err != nil {
@@ -109,7 +109,7 @@ func closedWhile(make func(int) lane, capacity, producers, items, consumers int)
 	return func(w *world) func() error {
 		c := newTraffic(w, make(capacity))
 		for range producers {
-			c.produce(items, c.send, nothing)
+			c.produce("producer", items, c.send, nothing)
 		}
 		for range consumers {
 			c.consume()
@@ -124,7 +124,7 @@ func drained(make func(int) lane, capacity, producers, items, consumers int) sce
 	return func(w *world) func() error {
 		c := newTraffic(w, make(capacity))
 		for range producers {
-			c.produce(items, c.send, c.Close)
+			c.produce("producer", items, c.send, c.Close)
 		}
 		for range consumers {
 			c.consume()
@@ -140,9 +140,10 @@ func drained(make func(int) lane, capacity, producers, items, consumers int) sce
 func closedAgainstPut(make func(int) lane) scenario {
 	return func(w *world) func() error {
 		c := newTraffic(w, make(1))
-		c.produce(2, c.send, nothing)
-		w.thread("closer", c.Close)
-		w.thread("closer again", c.Close)
+		c.produce("producer", 2, c.send, nothing)
+		for range 2 {
+			w.thread("closer", c.Close)
+		}
 		return func() error {
 			newest := map[int]int{}
 			for _, v := range c.Discard("test") {
@@ -157,8 +158,8 @@ func closedAgainstPut(make func(int) lane) scenario {
 func discarded(make func(int) lane, consumers int) scenario {
 	return func(w *world) func() error {
 		c := newTraffic(w, make(2))
-		c.produce(2, c.send, nothing)
-		c.produce(1, c.TrySend, nothing)
+		c.produce("producer", 2, c.send, nothing)
+		c.produce("trying producer", 1, c.TrySend, nothing)
 		for range consumers {
 			c.consume()
 		}
@@ -179,13 +180,13 @@ func TestScheduleQueue(t *testing.T) {
 		least int
 		limit int
 	}{
-		{"1x1 cap 1 closed", closedWhile(schedQueue, 1, 1, 2, 1), 1000, 20_000},
-		{"1x1 cap 2 closed", closedWhile(schedQueue, 2, 1, 3, 1), 1000, 20_000},
-		{"2x2 cap 2 closed", closedWhile(schedQueue, 2, 2, 2, 2), 1000, 20_000},
+		{"1x1 cap 1 closed", closedWhile(schedQueue, 1, 1, 2, 1), 1000, 10_000},
+		{"1x1 cap 2 closed", closedWhile(schedQueue, 2, 1, 3, 1), 1000, 10_000},
+		{"2x2 cap 2 closed", closedWhile(schedQueue, 2, 2, 2, 2), 1000, 12_000},
 		{"1x1 cap 1 drained", drained(schedQueue, 1, 1, 3, 1), 100, 20_000},
-		{"2x2 cap 2 drained", drained(schedQueue, 2, 2, 2, 2), 1000, 20_000},
-		{"close against put", closedAgainstPut(schedQueue), 1000, 20_000},
-		{"discard", discarded(schedQueue, 1), 1000, 20_000},
+		{"2x2 cap 2 drained", drained(schedQueue, 2, 2, 2, 2), 1000, 12_000},
+		{"close against put", closedAgainstPut(schedQueue), 1000, 10_000},
+		{"discard", discarded(schedQueue, 1), 1000, 8_000},
 	} {
 		t.Run(tt.name, func(t *testing.T) { holds(t, tt.sc, tt.least, tt.limit) })
 	}

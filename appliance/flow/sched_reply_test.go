@@ -103,9 +103,9 @@ func TestScheduleReply(t *testing.T) {
 		least int
 		limit int
 	}{
-		{"one worker", answered(schedReply, 1, 0), 1000, 10_000},
-		{"two workers", answered(schedReply, 2, 0), 1000, 10_000},
-		{"worker and refuser", answered(schedReply, 1, 1), 1000, 10_000},
+		{"one worker", answered(schedReply, 1, 0), 1000, 5_000},
+		{"two workers", answered(schedReply, 2, 0), 1000, 5_000},
+		{"worker and refuser", answered(schedReply, 1, 1), 1000, 5_000},
 	} {
 		t.Run(tt.name, func(t *testing.T) { holds(t, tt.sc, tt.least, tt.limit) })
 	}

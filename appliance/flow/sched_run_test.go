@@ -79,7 +79,7 @@ func (s *schedule) open() (open []*thread, local *thread) {
 			t.waited = true
 		case t.local:
 			return nil, t
-		case t.free != nil && !t.free():
+		case t.free != nil && !t.free() || s.hasTwin(t):
 		case t == s.last:
 			open = slices.Insert(open, 0, t)
 		default:
@@ -89,6 +89,16 @@ func (s *schedule) open() (open []*thread, local *thread) {
 	return open, nil
 }
 
+// hasTwin reports whether t has not moved and neither has one before it of the same name, which does the same: that one moves first. Called
+// with mu held.
+func (s *schedule) hasTwin(t *thread) bool {
+	if t.moved || !t.started {
+		return false
+	}
+	first := slices.IndexFunc(s.threads, func(o *thread) bool { return o.started && !o.moved && o.name == t.name })
+	return s.threads[first] != t
+}
+
 func (s *schedule) goOn(t *thread) {
 	if t.pass > 0 {
 		time.Sleep(t.pass)
@@ -96,6 +106,7 @@ func (s *schedule) goOn(t *thread) {
 	}
 	s.mu.Lock()
 	s.note(t.name + " " + t.at)
+	t.moved = t.moved || !t.local
 	t.stopped, t.local, t.pass = false, false, 0
 	s.turn = t
 	s.mu.Unlock()

@@ -213,10 +213,10 @@ func TestScheduleSupervisor(t *testing.T) {
 		least int
 		limit int
 	}{
-		{"restart against close", restarted, 50, 10_000},
-		{"drained downstream", downstream(false), 1000, 4_000},
-		{"aborted once", abortedOnce, 1000, 10_000},
-		{"escalated", escalated(func(t *taskRun) teller { return t }), 500, 10_000},
+		{"restart against close", restarted, 90, 5_000},
+		{"drained downstream", downstream(false), 1000, 3_000},
+		{"aborted once", abortedOnce, 1000, 5_000},
+		{"escalated", escalated(func(t *taskRun) teller { return t }), 80, 5_000},
 	} {
 		t.Run(tt.name, func(t *testing.T) { holds(t, tt.sc, tt.least, tt.limit) })
 	}

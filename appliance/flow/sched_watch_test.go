@@ -110,8 +110,8 @@ func (a *apartWatch) Store(v int) {
 }
 
 func TestScheduleWatch(t *testing.T) {
-	t.Run("followed", func(t *testing.T) { holds(t, followed(schedWatch, 2), 100, 10_000) })
-	t.Run("contended", func(t *testing.T) { holds(t, contended(schedWatch), 1000, 10_000) })
+	t.Run("followed", func(t *testing.T) { holds(t, followed(schedWatch, 2), 100, 5_000) })
+	t.Run("contended", func(t *testing.T) { holds(t, contended(schedWatch), 1000, 5_000) })
 	t.Run("twin", func(t *testing.T) {
 		breaks(t, followed(func() watch { return &apartWatch{next: make(chan struct{})} }, 2), "is closed: true")
 	})

@@ -30,6 +30,7 @@ type schedule struct {
 type thread struct {
 	name    string
 	started bool // by the scenario, which tells when it is over
+	moved   bool // it has gone on from its first point
 	turn    chan struct{}
 
 	stopped bool
