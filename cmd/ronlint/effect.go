@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/types"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -73,7 +74,13 @@ func (u *unit) settleBody(b *body, counts func(*op) bool) bool {
 		if b.why == "" && e.why != "" {
 			b.why = via(e.why, u.at(o.node.Pos()))
 		}
-		maps.Copy(b.calls, e.calls)
+		for v := range e.calls {
+			if b.obj == nil || u.whose[v] == b.sig {
+				b.calls[v] = true
+			} else if b.why == "" { // the parameter of a closure, out of its reach
+				b.why = via("a callback: the func value "+v.Name(), u.at(o.node.Pos()))
+			}
+		}
 	}
 	if b.result == "" && givesFuncs(b.sig) {
 		b.result = u.resultOf(b)
@@ -83,11 +90,14 @@ func (u *unit) settleBody(b *body, counts func(*op) bool) bool {
 
 // via notes where a wait begins, once: what calls it later does not move it.
 func via(why, at string) string {
-	if strings.HasSuffix(why, ")") {
+	if placed.MatchString(why) {
 		return why
 	}
 	return why + " (" + at + ")"
 }
+
+// placed is a reason that says where it begins.
+var placed = regexp.MustCompile(`\(\S+\.go:\d+\)$`)
 
 func givesFuncs(sig *types.Signature) bool {
 	for i := range sig.Results().Len() {
@@ -227,11 +237,6 @@ func (u *unit) factOf(b *body) *Waits {
 	for i := range b.sig.Params().Len() {
 		if b.calls[b.sig.Params().At(i)] {
 			w.Calls = append(w.Calls, i)
-		}
-	}
-	for v := range b.calls {
-		if u.whose[v] != b.sig && b.obj != nil && w.Why == "" {
-			w.Why = "a callback: the func value " + v.Name()
 		}
 	}
 	w.Locks = slices.SortedFunc(maps.Keys(b.locks), compareRefs)

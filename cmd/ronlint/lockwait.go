@@ -69,11 +69,10 @@ func (u *unit) judge(x *excuses, held map[ast.Node][]heldAt) {
 				e.used = true
 				continue
 			}
-			if len(held[o.node]) == 0 || done[pos] {
-				continue
+			if len(held[o.node]) > 0 && !done[pos] {
+				done[pos] = true
+				u.pass.Reportf(pos, "%s is held over %s", u.lockNames(held[o.node]), why)
 			}
-			done[pos] = true
-			u.pass.Reportf(pos, "%s is held over %s", u.lockNames(held[o.node]), why)
 		}
 	}
 }
@@ -92,10 +91,10 @@ func (u *unit) wait(o *op, locked bool) string {
 	e := u.effectOf(o)
 	if e.why == "" && locked {
 		for v := range e.calls {
-			e.why = "a callback: the func value " + v.Name()
+			e.why = max(e.why, "a callback: the func value "+v.Name())
 		}
 	}
-	if o.fun == nil || strings.HasPrefix(e.why, "a callback") && !strings.HasSuffix(e.why, ")") {
+	if o.fun == nil || strings.HasPrefix(e.why, "a callback") && !placed.MatchString(e.why) {
 		return e.why
 	}
 	for _, t := range u.targets(o.fun) {
