@@ -2,7 +2,7 @@ package wallet
 
 import (
 	"context"
-	"sync/atomic"
+	"sync"
 
 	"ronbox/appliance/flow"
 	"ronbox/engines"
@@ -69,23 +69,53 @@ func (e *Engine) newBatchJob(ctx context.Context, by engines.Actor, atomic bool,
 		j.op.Ops[i] = op
 	}
 	j.wantsAll(set.limits.Monotonic)
-	if !e.batched.take(len(ops), set.BatchInflightOps) {
+	scope := scopeOf(by)
+	if !e.batched.take(scope, len(ops), set.BatchInflightOps, set.BatchMaxOps) {
 		return nil, flow.ErrBusy
 	}
-	j.room = len(ops)
+	j.room, j.scope = len(ops), scope
 	return j, nil
 }
 
-// room counts the ops of all batches under way.
-type room struct{ used atomic.Int64 }
-
-// take takes n places of most, or none.
-func (r *room) take(n, most int) bool {
-	if r.used.Add(int64(n)) <= int64(most) {
-		return true
-	}
-	r.used.Add(-int64(n))
-	return false
+// room counts the ops of all batches under way, in all and by who sent them.
+type room struct {
+	mu   sync.Mutex     // a leaf: it covers the fields
+	used int            // guarded by mu
+	by   map[string]int // likewise; who has none is not in it
 }
 
-func (r *room) give(n int) { r.used.Add(-int64(n)) }
+// take takes n places of most, or none. One client leaves room for a batch of another, of up to spare ops, where most is so much that he can
+// have one under way himself all the same.
+func (r *room) take(scope string, n, most, spare int) bool {
+	share := most
+	if most >= 2*spare {
+		share = most - spare
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.used+n > most || r.by[scope]+n > share {
+		return false
+	}
+	if r.by == nil {
+		r.by = map[string]int{}
+	}
+	r.used += n
+	r.by[scope] += n
+	return true
+}
+
+func (r *room) give(scope string, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.used -= n
+	if r.by[scope] -= n; r.by[scope] == 0 {
+		delete(r.by, scope)
+	}
+}
+
+// len is how many places are taken.
+func (r *room) len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.used
+}

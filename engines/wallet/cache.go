@@ -60,7 +60,7 @@ func (c *cache[K, V]) purge() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.r != nil {
-		c.r.Clear()
+		c.r.Clear() //lockwait: ristretto clears beside nobody, and its goroutine takes no lock of ours
 	}
 }
 

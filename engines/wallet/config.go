@@ -39,7 +39,7 @@ type Config struct {
 	NonceWait         unit.Duration  `toml:"nonce_wait" reload:"r"`     // how long a request that is ahead waits for those before it to come
 	Shards            int            `toml:"shards" reload:"x"`         // locks over the nonces and over the requests under way
 	BatchMaxOps       int            `toml:"batch_max_ops" reload:"r"`
-	BatchInflightOps  int            `toml:"batch_inflight_ops" reload:"r"` // ops of all batches under way
+	BatchInflightOps  int            `toml:"batch_inflight_ops" reload:"r"` // ops of all batches under way; one client leaves room for a batch
 	MaxOpenHolds      uint64         `toml:"max_open_holds" reload:"r"`     // 0: no bound
 	Assets            []string       `toml:"assets" reload:"r"`             // declared at boot and reload; one that is taken out stays declared
 	BalanceCacheBytes unit.Size      `toml:"balance_cache_bytes" reload:"x"`

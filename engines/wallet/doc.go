@@ -38,8 +38,8 @@
 // # Lock order
 //
 // flights (flow's, one shard at a time), then nothing. Leaves, under which no other lock is taken: each shard of the nonces, which covers its map
-// and what its slots say it does, the compare-and-swap of a nonce's reservation included; the list of jobs that need not wait any more; of each
-// cache the lock around calls of ristretto; and the board's, which is not the wallet's: /readyz takes it once, for as long as it reads the rows,
-// and so does whoever flips one. Whether a write is taken, the configuration in force, the calls under way and the cached balances' marks are
-// read without a lock.
+// and what its slots say it does, the compare-and-swap of a nonce's reservation included; the list of jobs that need not wait any more; the
+// room of batches; of each cache the lock around calls of ristretto; and the board's, which is not the wallet's: /readyz takes it once, for as
+// long as it reads the rows, and so does whoever flips one. Whether a write is taken, the configuration in force, the calls under way and the
+// cached balances' marks are read without a lock.
 package wallet

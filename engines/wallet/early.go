@@ -154,7 +154,7 @@ func (n *nonces) recallAll(which func(*job) bool) (jobs []*job) {
 		h := &n.shards[i]
 		h.mu.Lock()
 		for _, s := range h.slots {
-			jobs = append(jobs, n.recall(s, which)...)
+			jobs = append(jobs, n.recall(s, which)...) //lockwait: which is this file's own, looks at the job and the clock, and waits for nothing
 		}
 		h.mu.Unlock()
 	}

@@ -75,6 +75,7 @@ type Engine struct {
 	receipts  *receipts
 	declared  atomic.Pointer[assetSet] // as of the last look
 	batched   room
+	awaiting  atomic.Int64 // readers who wait for a record to come
 
 	gates      gates
 	queueOK    gate

@@ -70,6 +70,7 @@ func TestBreaker(t *testing.T) {
 		if _, err := r.post("late", transfer("alice", "bo", 1, 1)); code(err) != "UPSTREAM_UNAVAILABLE" || calls.Load() != asked {
 			t.Errorf("with the breaker open: %v, %d calls", err, calls.Load()-asked)
 		}
+		r.want(21, "upstream_fail_total", "service", service, "svc", "ledger")
 		probed := probes.Load()
 		time.Sleep(4*time.Second - time.Since(opened))
 		if probes.Load() != probed {

@@ -35,7 +35,8 @@ type job struct {
 	deadline time.Time
 	grace    time.Duration // that its caller waits beyond it once it is begun
 	corrID   string
-	room     int // places taken for the operations of a batch
+	room     int    // places taken for the operations of a batch
+	scope    string // by whom
 }
 
 // order sorts a burst, so that consecutive nonces of an account follow each other.
@@ -96,7 +97,7 @@ func (j *job) fail(err error) {
 // done gives back what j holds beside its key, and lets go on what waits for it. out is nil if the ledger gave no answer.
 func (j *job) done(out *ledger.Outcome) {
 	if j.room > 0 {
-		j.e.batched.give(j.room)
+		j.e.batched.give(j.scope, j.room)
 		j.room = 0
 	}
 	j.e.wake(j.e.nonces.strike(j, out))

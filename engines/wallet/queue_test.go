@@ -140,7 +140,7 @@ func TestBatchRoom(t *testing.T) {
 		if err := batch("b", ops(11, 10)); err != nil {
 			t.Errorf("after that: %v", err)
 		}
-		if n := r.e.batched.used.Load(); n != 0 {
+		if n := r.e.batched.len(); n != 0 {
 			t.Errorf("%d places are not given back", n)
 		}
 		r.stop()

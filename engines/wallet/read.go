@@ -55,9 +55,17 @@ func (e *Engine) Balance(ctx context.Context, by engines.Actor, account, asset s
 	return Balance{BalanceView: view}, nil
 }
 
+// awaitShare is the part of the places of requests in flight that may wait for records to come. With those who wait for a nonce, which may be
+// half of them, they leave room for who waits for nothing.
+const awaitShare = 4
+
 // awaitSeq gives the balance that v is of once the ledger has the record minSeq. It is not booked as a call: how long it takes says nothing of
 // the ledger.
 func (e *Engine) awaitSeq(ctx context.Context, minSeq uint64, v ledger.BalanceView) (ledger.BalanceView, error) {
+	defer e.awaiting.Add(-1)
+	if e.awaiting.Add(1) > int64(e.live().Limits.MaxInflight/awaitShare) {
+		return v, &BehindError{Want: minSeq, Have: v.Seq}
+	}
 	within := flow.LateBy(ctx, time.Now().Add(e.live().Retry.RPCTimeout.D()))
 	defer within.Release()
 	view, err := e.ledger.Balance(within, v.Account, v.Asset, minSeq)

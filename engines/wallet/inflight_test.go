@@ -1,0 +1,68 @@
+package wallet
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"ronbox/appliance/flow"
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/record"
+)
+
+// Requests in flight are counted by what they ask for, from the first look at them to their answer: as many as there is room for, and not one
+// that was refused beyond that. When all are answered none is left.
+func TestInflightAtItsBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		r := newRig(t, with(func(c *Config) { c.Workers, c.WorkerBurst, c.NoncePipeline = 1, 1, 1024 }), commits(func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+			<-gate
+			return next.Commit(ctx, ops)
+		})).start()
+		const places = workCap + 1 // the queue, and the worker's hand
+		r.fund("alice", 2*places)
+		counts := func(transfers, batches, burns float64) {
+			t.Helper()
+			for op, want := range map[record.Op]float64{record.OpTransfer: transfers, record.OpBatch: batches, record.OpBurn: burns, record.OpIssue: 0} {
+				r.want(want, "wallet_inflight", "service", service, "op", op.String())
+			}
+			r.want(transfers+batches+burns, "wallet_inflight", "service", service)
+		}
+		answers := make(chan error, places)
+		for i := range places {
+			q := transfer("alice", "bo", 1, uint64(i+1))
+			go func() {
+				var err error
+				switch i % 3 {
+				case 0:
+					_, err = r.post("t"+name(i), q)
+				case 1:
+					_, err = r.e.Batch(context.Background(), alice, "b"+name(i), "", true, []Request{q})
+				default:
+					q.Op, q.To = record.OpBurn, ""
+					_, err = r.post("u"+name(i), q)
+				}
+				answers <- err
+			}()
+			synctest.Wait()
+		}
+		counts(places/3, places/3, places/3)
+		for i := range 5 {
+			if _, err := r.post("over"+name(i), transfer("alice", "bo", 1, 1)); !errors.Is(err, flow.ErrBusy) {
+				t.Errorf("beyond the bound: %v", err)
+			}
+		}
+		counts(places/3, places/3, places/3)
+		close(gate)
+		for range places {
+			if err := <-answers; err != nil {
+				t.Error(err)
+			}
+		}
+		counts(0, 0, 0)
+		r.want(places/3+5, "wallet_requests_total", "op", "transfer")
+		r.nothingLeft()
+		r.stop()
+	})
+}
