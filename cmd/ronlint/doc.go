@@ -30,7 +30,11 @@
 //  3. Outside of the program a table says what waits; nothing else there does.
 //  4. A method of an interface does what any of its implementations does that the
 //     package of the interface, or that of the call, knows.
-//  5. A closure counts where it is called, a go statement nowhere.
+//  5. A closure counts where it is called, a go statement nowhere. To determinism a closure
+//     is part of what it stands in, and a function that is named is one that is called.
+//  6. What cannot be followed is not guessed: a lock released by a func value that another
+//     function gave counts as held, and determinism takes a func value that is no clock to
+//     be found where it is made.
 //
 // # Tasks and queues
 //
