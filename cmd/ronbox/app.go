@@ -75,10 +75,23 @@ func usedAs(cmd *cobra.Command, err error) error {
 // belowZero is how the flags see a number that nothing here is ever below.
 var belowZero = regexp.MustCompile(`^unknown shorthand flag: '[0-9.]' in (-[0-9.].*)$`)
 
+// noValue is how the flags see a value that is not of the kind that one takes.
+var noValue = regexp.MustCompile(`(?s)^invalid argument (".*") for "(?:-., )?--([a-z-]+)" flag: `)
+
 // wrongFlag words what is wrong with a flag.
-func wrongFlag(_ *cobra.Command, err error) error {
+func wrongFlag(cmd *cobra.Command, err error) error {
 	if m := belowZero.FindStringSubmatch(err.Error()); m != nil {
 		return usage("%q is no flag, and no number here is below 0", m[1])
+	}
+	if m := noValue.FindStringSubmatch(err.Error()); m != nil {
+		switch f := cmd.Flags().Lookup(m[2]); f.Value.Type() {
+		case "int", "int64", "uint64":
+			return usage("--%s %s: want a whole number", m[2], m[1])
+		case "duration":
+			return usage("--%s %s: want a time such as 90s, 15m or 24h", m[2], m[1])
+		case "bool":
+			return usage("--%s %s: want true or false, or no value for true", m[2], m[1])
+		}
 	}
 	return usage("%w", err)
 }

@@ -278,7 +278,7 @@ func TestApplyGivesUp(t *testing.T) {
 	}{
 		{"no node", nil, always("head", fmt.Errorf("x: %w", client.ErrNotReachable)), exitUnreachable, map[string]int{"head": 1}},
 		{"always busy", nil, always("propose", &wire.Problem{Status: 429, Retryable: true}), exitBusy, map[string]int{"propose": maxRepeats}},
-		{"restored, not accepted", nil, always("propose", &wire.Problem{Status: 503, Retryable: true, Details: map[string]any{"cause": "restored"}}), exitBusy, map[string]int{"propose": 1}},
+		{"restored, not accepted", nil, always("propose", &wire.Problem{Status: 503, Retryable: true, Details: map[string]any{"cause": causeRestored}}), exitBusy, map[string]int{"propose": 1}},
 		{"refused", nil, always("approve", &wire.Problem{Status: 422, Reason: "clock_skew"}), exitFailed, map[string]int{"approve": 1, "commit": 0}},
 		{"not allowed", nil, always("propose", &wire.Problem{Status: 403}), exitDenied, map[string]int{"propose": 1}},
 		{"HEAD moves for ever", nil, func(f *fakeNode) {

@@ -200,6 +200,36 @@ func TestBatchAtomicWithAHold(t *testing.T) {
 	}
 }
 
+// Where rows were done and some statement may not be read nothing more is sent, and a person is told whose it is; with a
+// token that may read it the same command goes on.
+func TestBatchStopsWhereItCannotLook(t *testing.T) {
+	for _, tt := range []struct {
+		doc   string
+		first string
+		done  int
+	}{
+		{"both were done", sameRows + "transfer,c,b,ron,1,\n", 4},
+		{"the other was not", sameRows, 4},
+	} {
+		f := richBank()
+		f.balance["c"] = 9
+		if _, err := payFile(t, f, tt.first, batchFlags{chunk: 4}); err != nil {
+			t.Fatal(err)
+		}
+		path, before := filepath.Join(t.TempDir(), "pay.csv"), f.requests
+		f.hidden = "c"
+		_, err := payAt(t, f, path, sameRows+"transfer,c,b,ron,1,\n", batchFlags{chunk: 4})
+		if reasonOf(err) != reasonDoneBefore || f.requests != before || !strings.Contains(err.Error(), "what was done for c cannot be told") ||
+			!strings.HasPrefix(judge(err).next, "run it again with a token that may read that statement") {
+			t.Errorf("%s: %v, then %q, %d requests", tt.doc, err, judge(err).next, f.requests-before)
+		}
+		f.hidden = ""
+		if _, err := payAt(t, f, path, sameRows+"transfer,c,b,ron,1,\n", batchFlags{chunk: 4}); err != nil || len(f.memos) != tt.done {
+			t.Errorf("%s, with another token: %v, %d done", tt.doc, err, len(f.memos))
+		}
+	}
+}
+
 // What was found as done is told whatever is silenced: a payment in the same words is not made.
 func TestBatchTellsWhatItFinds(t *testing.T) {
 	f := richBank()

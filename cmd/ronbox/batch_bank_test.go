@@ -33,6 +33,7 @@ type fakeBank struct {
 	draw     func(n int) int
 	thief    string // an account that somebody else spends from now and then
 	blind    bool   // statements may not be read
+	hidden   string // an account whose statement may not be read
 	down     bool   // it cannot be reached
 	since    int64  // when its first record is made
 	requests int
@@ -47,7 +48,7 @@ func newFakeBank(draw func(int) int) *fakeBank {
 
 // History gives the whole log for any account, a page of 3 at a time, the newest first.
 func (f *fakeBank) History(_ context.Context, q client.HistoryQuery) (out wire.History, _ error) {
-	if f.blind {
+	if f.blind || q.Account == f.hidden {
 		return out, &wire.Problem{Status: http.StatusForbidden}
 	}
 	if q.Asset != "ron" {

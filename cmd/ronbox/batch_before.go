@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -142,8 +143,8 @@ func (b *batchRun) postings(ctx context.Context, at statement, each func(p *post
 		return true
 	})
 	p, refused := errors.AsType[*wire.Problem](err)
-	if mayNot(err) && !b.blind {
-		b.blind = true
+	if mayNot(err) && b.unread == "" {
+		b.unread = at.account
 		b.retrying("the token may not read the statement of %s: what an earlier run of this file has done is known by its keys alone, which the node keeps for a day or so", at.account)
 	}
 	if mayNot(err) || refused && p.Status == http.StatusNotFound || undeclared(err) {
@@ -163,7 +164,8 @@ const stillToDo = "`ronbox wallet history` shows them. Put the lines that are st
 
 // mayGoOn stops where a person has to say what is meant. What was done lately was this file, cut off. What is older may
 // be the payment of another month, and an atomic file is done whole or not at all. Where a statement may not be read the
-// node's keys tell of what it would show, but only as long as the rows go out in the requests of the first time.
+// node's keys tell of what it would show, but only as long as the rows go out in the requests of the first time, and
+// those found are taken out of them.
 func (b *batchRun) mayGoOn(rows []int, oldest time.Time) error {
 	sought := 0 // of those that wait
 	for _, i := range b.pending {
@@ -171,12 +173,18 @@ func (b *batchRun) mayGoOn(rows []int, oldest time.Time) error {
 			sought++
 		}
 	}
+	found := fmt.Sprintf("%d of %d operations were done before, line %d among them, the first at %s", len(rows), len(b.rows), b.rows[rows[0]].line, oldest.UTC().Format(time.RFC3339))
 	whole := b.mode != modeAtomic || len(rows) == sought
-	if whole && !b.blind && b.now().Sub(oldest) < goOnFor {
+	var f *failure
+	switch {
+	case b.unread != "":
+		f = failed(exitFailed, reasonDoneBefore, "run it again with a token that may read that statement, or on the node's socket; --json lists those that were found",
+			"%s; what was done for %s cannot be told: the token may not read its statement", found, b.unread)
+	case whole && b.now().Sub(oldest) < goOnFor:
 		return nil
+	default:
+		f = failed(exitFailed, reasonDoneBefore, stillToDo+"; --json lists those that were done", "%s", found)
 	}
-	f := failed(exitFailed, reasonDoneBefore, stillToDo+"; --json lists those that were done",
-		"%d of %d operations were done before, line %d among them, the first at %s", len(rows), len(b.rows), b.rows[rows[0]].line, oldest.UTC().Format(time.RFC3339))
 	f.details = map[string]any{"lines": b.linesOf(rows), "operations": len(rows)}
 	return f
 }

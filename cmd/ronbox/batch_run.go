@@ -57,10 +57,10 @@ type batchRun struct {
 	width   map[string]int    // rows of a payer that go into a request, after a refusal; 0 is no bound
 	mark    ledgerMark        // the newest record that is known
 	stalls  int
-	entries int64 // of statements, looked at
-	taken   bool  // another took a nonce that was known
-	known   []int // rows that the node did, at least in part, in a request with other nonces
-	blind   bool  // some statement may not be read, which was told
+	entries int64  // of statements, looked at
+	taken   bool   // another took a nonce that was known
+	known   []int  // rows that the node did, at least in part, in a request with other nonces
+	unread  string // an account whose statement may not be read, which was told; "" is none
 	out     batchDoc
 }
 
@@ -161,47 +161,55 @@ func (b *batchRun) run(ctx context.Context, open *batchStep) error {
 	if err != nil {
 		return err
 	}
-	for looked := false; len(b.pending) > 0; {
-		if open == nil && !looked {
-			b.next = map[string]uint64{} // others may have spent since the state was written
-			if err := b.lookBack(ctx); err != nil {
-				return err
-			}
-			looked = true
-			continue
+	if open != nil {
+		if err := b.do(ctx, open, true); err != nil {
+			return err
 		}
-		b.done(len(b.rows)-len(b.pending), len(b.rows))
-		step, sent := open, open != nil
-		if open = nil; !sent {
-			var err error
-			if step, err = b.take(ctx); err != nil {
-				return err
-			}
-			if err := b.state.write(step); err != nil {
-				return err
-			}
+	}
+	if len(b.pending) > 0 {
+		b.next = map[string]uint64{} // others may have spent since the state was written
+		if err := b.lookBack(ctx); err != nil {
+			return err
 		}
-		end, err := b.send(ctx, step, sent)
+	}
+	for len(b.pending) > 0 {
+		step, err := b.take(ctx)
+		if err == nil {
+			err = b.state.write(step)
+		}
+		if err == nil {
+			err = b.do(ctx, step, false)
+		}
 		if err != nil {
 			return err
 		}
-		if err := b.state.write(end); err != nil {
-			return err
-		}
-		before := len(b.pending)
-		if err := b.settle(step, end); err != nil {
-			return err
-		}
-		if err := b.others(ctx); err != nil {
-			return err
-		}
-		if b.stalls++; len(b.pending) < before {
-			b.stalls = 0
-		}
-		if b.stalls == maxStalls {
-			return failed(exitBusy, "nonce_taken", "find out who else spends from these accounts, then run the same command again",
-				"%d requests in a row came too late: another takes the nonces of the payers", maxStalls)
-		}
+	}
+	return nil
+}
+
+// do sends a request and books what became of it; with sent an earlier run may have made it before.
+func (b *batchRun) do(ctx context.Context, step *batchStep, sent bool) error {
+	before := len(b.pending)
+	b.done(len(b.rows)-before, len(b.rows))
+	end, err := b.send(ctx, step, sent)
+	if err != nil {
+		return err
+	}
+	if err := b.state.write(end); err != nil {
+		return err
+	}
+	if err := b.settle(step, end); err != nil {
+		return err
+	}
+	if err := b.others(ctx); err != nil {
+		return err
+	}
+	if b.stalls++; len(b.pending) < before {
+		b.stalls = 0
+	}
+	if b.stalls == maxStalls {
+		return failed(exitBusy, "nonce_taken", "find out who else spends from these accounts, then run the same command again",
+			"%d requests in a row came too late: another takes the nonces of the payers", maxStalls)
 	}
 	return nil
 }

@@ -80,8 +80,10 @@ func openBatchState(path string, plan batchPlan, rows []batchRow) (*batchState, 
 }
 
 func (s *batchState) open(plan batchPlan, rows []batchRow) ([]batchStep, error) {
-	if err := unix.Flock(int(s.f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, failed(exitLocked, "locked", "wait for it to end", "another process sends the batch of %s: %w", s.path, err)
+	if err := unix.Flock(int(s.f.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, failed(exitLocked, "locked", "wait for it to end", "another process is sending the batch of %s", s.path)
+	} else if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", s.path, err)
 	}
 	if err := s.there(); err != nil {
 		return nil, err

@@ -110,6 +110,8 @@ func judgeUnreachable(err error) verdict {
 func judgeProblem(p *wire.Problem) verdict {
 	v := verdict{exitFailed, p.Reason, ""}
 	switch p.Status {
+	case http.StatusBadRequest:
+		v.next = "correct what is named, then run it again"
 	case http.StatusUnauthorized:
 		v.code, v.next = exitDenied, "give a token with --token-file, or use the node's socket with --data-dir"
 	case http.StatusForbidden:
@@ -138,6 +140,10 @@ func judgeProblem(p *wire.Problem) verdict {
 		v.next = "correct what is named, see `ronbox config diff running`, then reload again"
 	case "insufficient_funds":
 		v.next = "`ronbox wallet balance ACCOUNT` shows what may be spent, `ronbox wallet history ACCOUNT` what a hold has kept back"
+	case "expired":
+		if p.Status == http.StatusBadRequest {
+			v.next = "name a later valid_until, or none"
+		}
 	case "account_locked":
 		v.next = "`ronbox wallet seq ACCOUNT` shows its flags, `ronbox wallet unfreeze` takes them off"
 	case "asset_unknown":

@@ -76,7 +76,7 @@ func TestSafeModeIsNotWaitedFor(t *testing.T) {
 	if !heals(p) {
 		t.Error("a ledger that does not answer is waited for")
 	}
-	if p.Details["cause"] = "safe_mode"; heals(p) {
+	if p.Details["cause"] = causeSafeMode; heals(p) {
 		t.Error("safe mode is waited for")
 	}
 }

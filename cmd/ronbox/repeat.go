@@ -43,11 +43,18 @@ func (r *repeater) repeat(ctx context.Context, what string, call func() error) e
 	}
 }
 
-// heals tells whether waiting can help: some causes wait for a person.
+// The causes that wait for a person, as the node names them.
+const (
+	causeRestored  = "restored"
+	causeNoGenesis = "no_genesis"
+	causeSafeMode  = "safe_mode"
+)
+
+// heals tells whether waiting can help.
 func heals(err error) bool {
 	if p, ok := errors.AsType[*wire.Problem](err); ok {
 		switch p.Details["cause"] {
-		case "restored", "no_genesis", "safe_mode":
+		case causeRestored, causeNoGenesis, causeSafeMode:
 			return false
 		}
 	}
