@@ -61,7 +61,7 @@ func TestReadDeadlineEndsWithTheBody(t *testing.T) {
 	}{{"of a known length", "", false}, {"in chunks", "", true}, {"gzip", "gzip", false}, {"gzip in chunks", "gzip", true}, {"zstd in chunks", "zstd", true}} {
 		t.Run(tt.doc, func(t *testing.T) {
 			t.Parallel()
-			overBoth(t, func(c *Settings, _ *Deps) { c.Server.ReadTimeout = unit.Duration(400 * time.Millisecond) }, func(t *testing.T, r *rig) {
+			overBoth(t, func(c *Settings, _ *Deps) { c.Server.ReadTimeout = unit.Duration(2 * time.Second) }, func(t *testing.T, r *rig) {
 				r.wal.wait = true
 				content := someTransfer
 				switch tt.encoding {
@@ -76,7 +76,7 @@ func TestReadDeadlineEndsWithTheBody(t *testing.T) {
 				}
 				req, _ := http.NewRequest(http.MethodPost, r.url+"/v1/transfer", body)
 				for k, v := range map[string]string{
-					"Authorization": "Bearer good", "Content-Type": typeJSON, "Content-Encoding": tt.encoding, idemHeader: someKey, "Request-Timeout": "0.6",
+					"Authorization": "Bearer good", "Content-Type": typeJSON, "Content-Encoding": tt.encoding, idemHeader: someKey, "Request-Timeout": "2.5",
 				} {
 					if v != "" {
 						req.Header.Set(k, v)

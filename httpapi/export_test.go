@@ -265,7 +265,7 @@ func TestExportToAStalledClient(t *testing.T) {
 	if _, err := c.Write([]byte("GET /v1/ledger/export HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good\r\n\r\n")); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "export to begin", func() bool { return r.exports.count() == 1 })
+	waitFor(t, "line that is not taken", func() bool { return sum(t, r.metrics, "io_timeouts_total", "op", "write", "service", "wallet") == 1 })
 	waitFor(t, "export to be dropped", func() bool { return r.exports.count() == 0 })
 }
 

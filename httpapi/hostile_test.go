@@ -119,6 +119,6 @@ func TestStalledStreamIsClosed(t *testing.T) {
 	r.reg.moveHead(1000)
 	c := r.dial(t)
 	_, _ = io.WriteString(c, "GET /registry/stream HTTP/1.1\r\nHost: x\r\nLast-Event-ID: 1\r\n\r\n")
-	waitFor(t, "stream", func() bool { return r.streams.count() == 1 })
+	waitFor(t, "event that is not taken", func() bool { return sum(t, r.metrics, "io_timeouts_total", "op", "write", "service", "registry") == 1 })
 	waitFor(t, "end of the stream", func() bool { return r.streams.count() == 0 && sum(t, r.metrics, "conns_open", "listener", "http") == 0 })
 }

@@ -29,7 +29,7 @@ func readStatus(t *testing.T, c net.Conn) int {
 // waitFor polls what another goroutine is about to do.
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	poll, end := time.NewTicker(time.Millisecond), time.After(5*time.Second)
+	poll, end := time.NewTicker(time.Millisecond), time.After(20*time.Second)
 	defer poll.Stop()
 	for !ok() {
 		select {

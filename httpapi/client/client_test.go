@@ -140,7 +140,7 @@ func TestLostAnswers(t *testing.T) {
 		}},
 		{"the answer is too slow", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
 	} {
-		c := serve(t, tt.h, client.Options{Timeout: 50 * time.Millisecond})
+		c := serve(t, tt.h, client.Options{Timeout: 2 * time.Second})
 		_, _, err := c.Commit(t.Context(), "p_1")
 		if !errors.Is(err, client.ErrUnknown) || !client.Retryable(err) {
 			t.Errorf("%s: err = %v, want ErrUnknown", tt.doc, err)

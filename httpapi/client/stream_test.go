@@ -153,7 +153,7 @@ func TestSilentStreamIsLeft(t *testing.T) {
 		_ = http.NewResponseController(rw).Flush()
 		<-r.Context().Done()
 	}, client.Options{})
-	err := c.Stream(t.Context(), client.StreamOptions{Idle: 200 * time.Millisecond}, func(e client.Event) error {
+	err := c.Stream(t.Context(), client.StreamOptions{Idle: 2 * time.Second}, func(e client.Event) error {
 		if conns.Load() > 1 {
 			return client.ErrStop
 		}

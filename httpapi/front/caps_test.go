@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -275,5 +276,36 @@ func TestTheRefusedAreBounded(t *testing.T) {
 	}
 	if e.book.open() != 0 || f.lingering.Load() != 0 {
 		t.Errorf("%d have a place and %d linger in an empty house", e.book.open(), f.lingering.Load())
+	}
+}
+
+// The admin socket has so many places, and one more is told so.
+func TestPeersOfTheSocketAreCapped(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "admin.sock")
+	r := newRig(t, withSocket(path)).listening(t)
+	knock := func() net.Conn {
+		c, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+		return c
+	}
+	var all []net.Conn
+	for i := range maxPeers {
+		c := knock()
+		if status, _, _ := ask(t, c, "/"); status != http.StatusOK {
+			t.Fatalf("peer %d: %d", i+1, status)
+		}
+		all = append(all, c)
+	}
+	if status, body, _ := answer(t, knock()); status != http.StatusServiceUnavailable || !strings.Contains(body, "conn_cap") {
+		t.Errorf("%d %q to one more", status, body)
+	}
+	_ = all[0].Close()
+	waitFor(t, "a place to come free", func() bool { return r.admin.book.open() == maxPeers-1 })
+	if status, _, _ := ask(t, knock(), "/"); status != http.StatusOK {
+		t.Errorf("%d once a place is free", status)
 	}
 }

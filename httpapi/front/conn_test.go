@@ -226,7 +226,7 @@ func TestShutdownWaitsThenCuts(t *testing.T) {
 		doc, path string
 		within    time.Duration
 		status    int
-	}{{"in time", "/hold", 5 * time.Second, http.StatusOK}, {"too late", "/wait", 50 * time.Millisecond, 0}} {
+	}{{"in time", "/hold", 20 * time.Second, http.StatusOK}, {"too late", "/wait", 50 * time.Millisecond, 0}} {
 		r := newRig(t).listening(t)
 		c := r.dial(t)
 		_, _ = io.WriteString(c, "GET "+tt.path+" HTTP/1.1\r\nHost: x\r\n\r\n")

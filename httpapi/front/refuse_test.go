@@ -87,7 +87,7 @@ func TestStatusLineOfNetHTTP(t *testing.T) {
 
 func TestSlowHeadersAreCountedAndIdleOnesAreNot(t *testing.T) {
 	r := newRig(t, func(s *setup) {
-		s.cfg.ReadTimeout, s.cfg.IdleTimeout = shortRead, unit.Duration(time.Second)
+		s.cfg.ReadTimeout, s.cfg.IdleTimeout = shortRead, shortRead
 	}).listening(t)
 	end := func(c net.Conn) {
 		t.Helper()
