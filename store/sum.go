@@ -11,7 +11,10 @@ const SumSize = 4
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-var errSum = errors.New("the checksum does not match")
+var (
+	errSum   = errors.New("the checksum does not match")
+	errOrder = errors.New("rows are out of order")
+)
 
 // sum is the CRC-32C of a key and a value: a row in the place of another is none either.
 func sum(key, value []byte) uint32 {

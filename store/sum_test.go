@@ -2,9 +2,13 @@ package store
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
+	"fmt"
+	"os"
 	"testing"
 
+	bolt "go.etcd.io/bbolt"
 	"pgregory.net/rapid"
 )
 
@@ -52,4 +56,66 @@ func readSummed(table Table[uint64, string], r Reader, key uint64) (v string, er
 	}()
 	v, _ = table.Get(r, key)
 	return v, nil
+}
+
+// Whatever bit of a key a disk has changed, in a leaf or on the way to it: the row is read as it was, or found damaged, and never not there.
+func TestTurnedKeysAreNotAbsent(t *testing.T) {
+	const rows = 300
+	table := NewTable(testRows, String[string](), CBOR[int]()).Summed().Alone()
+	keyOf := func(n int) string { return fmt.Sprintf("%03d-%x", n, sha256.Sum256([]byte{byte(n), byte(n >> 8)})) }
+	r := open(t, newFile(t))
+	mustCommit(r, do[int]{"test.sum/1", func(_ Reader, _ Stamp, w *Writes) (int, error) {
+		for i := range rows {
+			table.Put(w, keyOf(i), i)
+		}
+		return 0, nil
+	}})
+	r.stop()
+	f, err := os.OpenFile(r.Path(), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	file, err := os.ReadFile(r.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := 0
+	for i := 0; i < rows; i += 7 {
+		key := keyOf(i)
+		for at := bytes.Index(file, []byte(key)); at >= 0; {
+			turned := at + i%len(key)
+			for _, b := range []byte{file[turned] ^ 1<<(i%8), file[turned]} {
+				if _, err := f.WriteAt([]byte{b}, int64(turned)); err != nil {
+					t.Fatal(err)
+				}
+				got, known, err := readTurned(r.Path(), table, key)
+				if err == nil && (!known || got != i) || err != nil && !errors.Is(err, ErrCorrupt) || err != nil && b == file[turned] {
+					t.Errorf("%s, byte %d of the file: %d, %v, %v", key, turned, got, known, err)
+				}
+				if err != nil {
+					damaged++
+				}
+			}
+			next := bytes.Index(file[at+1:], []byte(key))
+			if next < 0 {
+				break
+			}
+			at += 1 + next
+		}
+	}
+	if damaged < rows/7 {
+		t.Errorf("%d changes were met", damaged)
+	}
+}
+
+// readTurned reads a row of a file at rest.
+func readTurned(path string, table Table[string, int], key string) (v int, known bool, err error) {
+	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true})
+	if err != nil {
+		return 0, false, err
+	}
+	defer func() { _ = db.Close() }()
+	err = readRows(db, nil, func(r *txReader) error { v, known = table.Get(r, key); return nil })
+	return v, known, err
 }

@@ -1,6 +1,9 @@
 package store
 
-import "iter"
+import (
+	"bytes"
+	"iter"
+)
 
 // Table gives a bucket its key order and its value codec. It is a value, safe to share.
 type Table[K, V any] struct {
@@ -8,6 +11,7 @@ type Table[K, V any] struct {
 	key    Key[K]
 	value  Value[V]
 	summed bool // rows end in a checksum
+	alone  bool // all rows of the bucket do
 }
 
 // NewTable is a typed face of b.
@@ -22,6 +26,14 @@ func (t Table[K, V]) Summed() Table[K, V] {
 	return t
 }
 
+// Alone is t, which is Summed, as the only table of its bucket, or beside others that are Summed: that a row is not there is believed only if the
+// rows on both sides of its place check. A row of whose key a disk has changed a bit is still there, and so is the search that a changed key
+// leads astray.
+func (t Table[K, V]) Alone() Table[K, V] {
+	t.alone = true
+	return t
+}
+
 // Bucket is the table's declaration.
 func (t Table[K, V]) Bucket() *Bucket { return t.bucket }
 
@@ -29,10 +41,33 @@ func (t Table[K, V]) Bucket() *Bucket { return t.bucket }
 func (t Table[K, V]) Get(r Reader, k K) (v V, known bool) {
 	key := t.key.Append(nil, k)
 	raw := r.Get(t.bucket, key)
-	if raw == nil {
-		return v, false
+	if raw != nil {
+		return t.decode(key, raw), true
 	}
-	return t.decode(key, raw), true
+	if t.alone {
+		t.mustLack(r, key)
+	}
+	return v, false
+}
+
+// mustLack ends the command or the view if the row before the place of key or the one behind it does not check, or lies on the wrong side.
+func (t Table[K, V]) mustLack(r Reader, key []byte) {
+	t.mustCheck(r.RangeBack(t.bucket, nil, key), func(k []byte) bool { return bytes.Compare(k, key) < 0 })
+	t.mustCheck(r.Range(t.bucket, key, nil), func(k []byte) bool { return bytes.Compare(k, key) > 0 })
+}
+
+// mustCheck looks at the first of rows.
+func (t Table[K, V]) mustCheck(rows iter.Seq2[[]byte, []byte], placed func(k []byte) bool) {
+	for k, row := range rows {
+		_, err := CutSum(k, row)
+		if err == nil && !placed(k) {
+			err = errOrder
+		}
+		if err != nil {
+			panic(t.broken(k, err))
+		}
+		return
+	}
 }
 
 // Has tells whether k has a row, without decoding it.

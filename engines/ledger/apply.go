@@ -246,6 +246,10 @@ func (x *run) held(seq uint64) *cell[uint64, tables.Hold] {
 	if c := x.b.hold(x.r, seq); c.cur.v.From != 0 {
 		return c
 	}
+	var rec record.Record
+	if raw := x.raw(seq); raw != nil && rec.Decode(raw) == nil && rec.Op == record.OpHold {
+		panic(&store.RowError{Bucket: "ledger/holds", Cause: fmt.Errorf("hold %d has no row", seq)})
+	}
 	return nil
 }
 

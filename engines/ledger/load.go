@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"cmp"
+	"fmt"
 
 	"ronbox/engines/ledger/tables"
 	"ronbox/store"
@@ -33,17 +34,24 @@ func (b *books) loadRecent(r store.Reader) (err error) {
 	return err
 }
 
-// fileBalance is a balance as its table in the file has it, for whoever did not find it in memory.
+// fileBalance is a balance as its table in the file has it, for whoever did not find it in memory before r began.
 func (b *books) fileBalance(r store.Reader, k tables.StateKey) tables.Balance {
 	b.mustHold(k)
-	v, _ := tables.GetBalance(r, k.Account, k.Asset)
+	v, known := tables.GetBalance(r, k.Account, k.Asset)
+	if !known {
+		tables.MustLack(r, k)
+	}
 	return v
 }
 
-// fileAccount is an account as its table in the file has it, for whoever did not find it in memory.
+// fileAccount is an account as its table in the file has it, for whoever did not find it in memory before r began. Who has a ref was opened, and
+// who was opened has a row, in memory or there; a boot brings those that are not written yet.
 func (b *books) fileAccount(r store.Reader, ref uint64) tables.Account {
 	b.mustHold(tables.StateKey{Account: ref})
-	v, _ := tables.GetAccount(r, ref)
+	v, known := tables.GetAccount(r, ref)
+	if !known && b.loaded.Load() {
+		panic(&store.RowError{Bucket: "ledger/state", Cause: fmt.Errorf("account %d has no row", ref)})
+	}
 	return v
 }
 

@@ -45,10 +45,11 @@ func (s source) Opened(ref uint64) (uint64, error) {
 	if a, ok := s.l.books.accounts.read(ref); ok && a.OpenedSeq != 0 {
 		return a.OpenedSeq, nil
 	}
-	if a := s.l.books.fileAccount(s.r, ref); a.OpenedSeq != 0 {
+	s.l.books.mustHold(tables.StateKey{Account: ref})
+	if a, known := tables.GetAccount(s.r, ref); known {
 		return a.OpenedSeq, nil
 	}
-	return 0, errStale
+	return 0, errStale // the view may be older than the row
 }
 
 // Declared is the seq of the record that declared an asset.

@@ -65,10 +65,7 @@ var errKeys = fmt.Errorf("%w: %w: not all idempotency keys could be read", ErrSa
 
 // readError words an error of a view for the ledger's callers: a row that does not decode is why nothing is written.
 func (l *Local) readError(err error) error {
-	switch {
-	case errors.Is(err, errStale):
-		return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
-	case errors.Is(err, store.ErrCorrupt) && !errors.Is(err, ErrSafeMode):
+	if errors.Is(err, store.ErrCorrupt) && !errors.Is(err, ErrSafeMode) {
 		return fmt.Errorf("%w: %w", ErrSafeMode, err)
 	}
 	return err

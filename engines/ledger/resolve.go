@@ -63,7 +63,11 @@ func (s *resolver) resolve(ops []Op) ([]action, error) {
 	s.touched = make([]AcctAsset, 0, 2*n)
 	actions, err := s.each(ops)
 	if err == nil && len(s.misses)+len(s.holds) > 0 {
-		err = s.l.store.View(s.ctx, s.read)
+		n := len(s.touched)
+		err = s.l.view(s.ctx, func(r store.Reader) error {
+			s.touched = s.touched[:n]
+			return s.read(r)
+		})
 	}
 	if err == nil && len(s.absent) > 0 {
 		err = s.readRows()

@@ -3,13 +3,14 @@ package ledger
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"ronbox/engines/ledger/tables"
 	"ronbox/store"
 )
 
 var (
-	errStale    = errors.New("ledger: a row left memory while it was looked for")
+	errStale    = errors.New("ledger: a row is neither in memory nor in the file")
 	errNoHeader = errors.New("it is not there")
 )
 
@@ -24,6 +25,9 @@ func (l *Local) view(ctx context.Context, fn func(store.Reader) error) error {
 		if err = l.store.View(ctx, fn); !errors.Is(err, errStale) {
 			break
 		}
+	}
+	if errors.Is(err, errStale) { // every time: it is not there
+		err = fmt.Errorf("%w: %w", store.ErrCorrupt, err)
 	}
 	if errors.Is(err, store.ErrCorrupt) {
 		l.enterSafeMode(err)

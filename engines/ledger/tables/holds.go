@@ -32,7 +32,7 @@ type HoldEnd struct {
 const holdSize = 16 + 4 + engines.AmountSize + 16 + 1 + 8
 
 var (
-	holds    = store.NewTable(bHolds, store.U64(), fixed(1, holdSize, putHold, getHold)).Summed()
+	holds    = store.NewTable(bHolds, store.U64(), fixed(1, holdSize, putHold, getHold)).Summed().Alone()
 	holdEnds = store.NewTable(bEnds, store.Key[HoldEnd]{
 		Append: func(dst []byte, e HoldEnd) []byte {
 			return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(dst, uint64(e.Expires)), e.Seq)

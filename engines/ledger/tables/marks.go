@@ -34,7 +34,7 @@ var marks = store.NewTable(bMarks, store.Key[MarkKey]{
 		k.N = binary.BigEndian.Uint64(b[12:])
 		return k, err
 	},
-}, u64Value()).Summed()
+}, u64Value()).Summed().Alone()
 
 // GetMark reads where a mark points.
 func GetMark(r store.Reader, k MarkKey) (seq uint64, known bool) { return marks.Get(r, k) }

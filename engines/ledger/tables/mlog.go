@@ -6,7 +6,7 @@ import (
 	"ronbox/store"
 )
 
-var mlog = store.NewTable(bMlog, store.U64(), digestValue()).Summed()
+var mlog = store.NewTable(bMlog, store.U64(), digestValue()).Summed().Alone()
 
 // LogNodes reads the stored nodes of the log of batch roots. A node that is not there is a RowError.
 func LogNodes(r store.Reader) record.ReadNode {

@@ -25,7 +25,7 @@ type refKey struct {
 }
 
 var (
-	names = store.NewTable(bNames, nameKeys(), u64Value()).Summed()
+	names = store.NewTable(bNames, nameKeys(), u64Value()).Summed().Alone()
 	refs  = store.NewTable(bRefs, store.Key[refKey]{
 		Append: func(dst []byte, k refKey) []byte { return binary.BigEndian.AppendUint64(append(dst, k.kind), k.ref) },
 		Decode: func(b []byte) (refKey, error) {
@@ -34,7 +34,7 @@ var (
 			}
 			return refKey{b[0], binary.BigEndian.Uint64(b[1:])}, nil
 		},
-	}, textValue()).Summed()
+	}, textValue()).Summed().Alone()
 )
 
 func nameKeys() store.Key[nameKey] {

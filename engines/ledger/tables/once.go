@@ -36,7 +36,7 @@ var onces = store.NewTable(bOnce, store.Key[OnceKey]{
 	},
 }, fixed(1, 8+b3.Size,
 	func(b []byte, o *Once) { le.PutUint64(b, o.Seq); copy(b[8:], o.Digest[:]) },
-	func(b []byte, o *Once) error { o.Seq = le.Uint64(b); copy(o.Digest[:], b[8:]); return nil })).Summed()
+	func(b []byte, o *Once) error { o.Seq = le.Uint64(b); copy(o.Digest[:], b[8:]); return nil })).Summed().Alone()
 
 // GetOnce reads what a permanent id or a guard stands for.
 func GetOnce(r store.Reader, k OnceKey) (Once, bool) { return onces.Get(r, k) }

@@ -50,8 +50,8 @@ const (
 )
 
 var (
-	balances = store.NewTable(bState, stateKeys(), fixed(balanceV1, balanceSize, putBalance, getBalance)).Summed()
-	accounts = store.NewTable(bState, stateKeys(), fixed(accountV1, accountSize, putAccount, getAccount)).Summed()
+	balances = store.NewTable(bState, stateKeys(), fixed(balanceV1, balanceSize, putBalance, getBalance)).Summed().Alone()
+	accounts = store.NewTable(bState, stateKeys(), fixed(accountV1, accountSize, putAccount, getAccount)).Summed().Alone()
 )
 
 // GetBalance reads an account in an asset.
