@@ -14,6 +14,8 @@ import (
 type flushPass struct {
 	seq     uint64
 	batches uint64
+	idle    bool // no record has come since the last pass and no row is dirty: there are only rows at rest
+	home    bool // they are taken home, as if they had rested long enough
 	assets  []*asset
 	states  []tables.StateKey // asset 0: the account itself
 	names   []string
@@ -48,7 +50,8 @@ func (b *books) newPass() *flushPass {
 	}
 	p.states = append(p.states, b.states.pinnedKeys()...)
 	p.names, p.holds, p.onces = b.names.pinnedKeys(), b.holds.pinnedKeys(), b.onces.pinnedKeys()
-	if p.len() == 0 && v.hand.low.Seq == v.Seq {
+	p.idle = v.hand.low.Seq == v.Seq && b.dirty() == 0
+	if p.idle && p.len() == 0 {
 		return nil
 	}
 	slices.SortFunc(p.states, func(a, b tables.StateKey) int {
@@ -151,7 +154,7 @@ func (x *run) row(p *flushPass, i int) {
 		return
 	}
 	if i -= len(p.assets); i < len(p.states) {
-		x.flushState(p.states[i])
+		x.flushState(p.states[i], p.home)
 		return
 	}
 	if i -= len(p.states); i < len(p.names) {
@@ -175,8 +178,8 @@ func (x *run) row(p *flushPass, i int) {
 const recentMost = 1 << 18
 
 // flushState writes an account or a balance. One that many records change goes to the table of recent rows, where it costs no page of its own,
-// and home to its table once it has come to rest.
-func (x *run) flushState(k tables.StateKey) {
+// and home to its table once it has come to rest, or at once if the whole ledger has.
+func (x *run) flushState(k tables.StateKey, home bool) {
 	if k.Asset == 0 {
 		c := x.b.accounts.find(k.Account)
 		switch {
@@ -184,7 +187,7 @@ func (x *run) flushState(k tables.StateKey) {
 		case x.b.accounts.busy(c):
 			tables.PutRecentAccount(x.w, c.key, c.cur.v)
 			x.b.accounts.save(c)
-		case x.b.accounts.rest(c):
+		case !home && x.b.accounts.rest(c):
 		default:
 			tables.PutAccount(x.w, c.key, c.cur.v)
 			x.home(k, c.cur.saved)
@@ -203,7 +206,7 @@ func (x *run) flushState(k tables.StateKey) {
 	case x.b.states.busy(c):
 		tables.PutRecentBalance(x.w, k, c.cur.v.Balance)
 		x.b.states.save(c)
-	case x.b.states.rest(c):
+	case !home && x.b.states.rest(c):
 	default:
 		tables.PutBalance(x.w, k, c.cur.v.Balance)
 		x.home(k, c.cur.saved)

@@ -43,9 +43,11 @@ func (l *Local) flushSlice(ctx context.Context) (done bool, err error) {
 	}
 	f := flush{rows: l.live().FlushSlice}
 	if l.books.view.Load().hand.pass == nil {
-		if f.pass = l.books.newPass(); f.pass == nil {
+		if f.pass = l.books.newPass(); f.pass == nil || f.pass.idle && l.rested.Add(1) <= recentRests {
 			return true, nil
 		}
+		f.pass.home = f.pass.idle
+		l.rested.Store(0)
 	}
 	_, err = store.Commit(ctx, l.store, store.Bulk, f)
 	var none refusal

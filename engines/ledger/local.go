@@ -66,6 +66,7 @@ type Local struct {
 	doubt string                 // what it said at the boot, "" for nothing; set by Recover
 	bus   *flow.Broadcast[Committed]
 
+	rested     atomic.Int32 // slices in a row for which there were only rows at rest: commits that write nothing are spared
 	flushTick  *flow.Ticker
 	sealTick   *flow.Ticker
 	expireTick *flow.Ticker
