@@ -114,6 +114,27 @@ func idempotencyOfBatches(s *suite) {
 	if out := s.one(poor); out.Replayed || out.Results[0].Reject != nil {
 		s.Fatalf("a batch that was refused is not judged afresh: %+v", out)
 	}
+	s.staysWhole("w1", true)
+	s.staysWhole("w2", false)
+}
+
+// staysWhole: what a batch that stands or falls together says of that is in its records, and one that does not says nothing.
+func (s *suite) staysWhole(key string, atomic bool) {
+	from := s.head().Seq + 1
+	o := keyed(ledger.Op{Code: record.OpBatch, Atomic: atomic, Ops: []ledger.Op{s.transfer("alice", "bob", 1), s.transfer("alice", "dave", 1)}}, "org:a", key)
+	first := s.batch(o, record.Accepted, record.Accepted)
+	found, _, err := s.Client.Find(s.Context(), o.Dedupe, o.Fingerprint, 0)
+	s.must(err)
+	for name, out := range map[string]ledger.Outcome{"the answer": first, "its replay": s.one(o), "what is found": found} {
+		if out.Atomic != atomic || !out.Batch {
+			s.Fatalf("%s of a batch: atomic %v, want %v", name, out.Atomic, atomic)
+		}
+	}
+	for _, line := range s.lines(from, s.head().Seq) {
+		if line.Kind == record.LineRecord && (line.Record.Flags&record.FlagAtomic != 0) != atomic {
+			s.Fatalf("record %d of a batch has flags %x, atomic %v", line.Record.Seq, line.Record.Flags, atomic)
+		}
+	}
 }
 
 // sameResult compares what replays must agree on.
