@@ -65,7 +65,12 @@ func (t *Tracer) Prepare(ctx context.Context, cfg OTelConfig) (swap, undo func()
 	if next, err = t.open(cfg); err != nil {
 		return nil, nil, err
 	}
-	return func() { t.swap(cfg, next) }, func() { _ = closeAll(context.WithoutCancel(ctx), []*pipeline{next}) }, nil
+	undo = func() { _ = closeAll(context.WithoutCancel(ctx), []*pipeline{next}) }
+	return func() {
+		if !t.swap(cfg, next) {
+			undo() // no span was handed to it, so that this does not wait
+		}
+	}, undo, nil
 }
 
 // reopen gives the configuration in force and what waits to be closed.
@@ -90,14 +95,19 @@ func (t *Tracer) open(cfg OTelConfig) (*pipeline, error) {
 	return newPipeline(cfg, t.id, &t.rates, t.dropped)
 }
 
-func (t *Tracer) swap(cfg OTelConfig, next *pipeline) {
+// swap puts next in force, unless the tracer was closed meanwhile.
+func (t *Tracer) swap(cfg OTelConfig, next *pipeline) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.closed {
+		return false
+	}
 	t.cfg = cfg
 	t.rates.Store(newRates(cfg))
 	if old := t.live.Swap(next); old != nil && old != next {
 		t.retired = append(t.retired, old)
 	}
+	return true
 }
 
 // StartRequest begins the span "http.request" of r, as a child of what its traceparent names. Whether it is sampled follows the parent,

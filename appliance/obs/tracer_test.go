@@ -314,6 +314,23 @@ func TestTracerPrepare(t *testing.T) {
 	}
 }
 
+// A swap that comes after the close changes nothing: the node is about to end, and nobody would close what it brings.
+func TestSwapAfterClose(t *testing.T) {
+	c := newCollector(t)
+	for _, now := range []OTelConfig{DefaultOTelConfig(), to(c.URL)} {
+		tr := newTracer(t, now, nil)
+		swap, _, err := tr.Prepare(t.Context(), to(c.URL))
+		if err != nil {
+			t.Fatal(err)
+		}
+		closeTracer(t, tr)
+		swap()
+		if tr.live.Load() != nil {
+			t.Error("a closed tracer makes spans")
+		}
+	}
+}
+
 func BenchmarkTracerOff(b *testing.B) {
 	tr, r, ctx := newTracer(b, DefaultOTelConfig(), nil), request("GET", ""), b.Context()
 	b.ReportAllocs()
