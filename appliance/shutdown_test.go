@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -112,6 +113,8 @@ func (r *rig) holdStore() (release func()) {
 // While the node drains: probes and reads go on, writes are refused, and every answer closes its connection.
 func TestWhatADrainingNodeAnswers(t *testing.T) {
 	cfg, _ := devConfig(t)
+	must(t, cfg.Registry.DrainDeadline.UnmarshalText([]byte("30s")))
+	must(t, cfg.Node.DrainCap.UnmarshalText([]byte("30s")))
 	r := start(t, cfg)
 	release := r.holdStore()
 	late := r.lateWrite()
@@ -129,6 +132,9 @@ func TestWhatADrainingNodeAnswers(t *testing.T) {
 		resp := r.raw(tt.method, tt.path, string(draft(2, "x")))
 		if resp.StatusCode != tt.status || !resp.Close && !bypass(tt.path) {
 			t.Errorf("%s %s: %d (closes %v), want %d", tt.method, tt.path, resp.StatusCode, resp.Close, tt.status)
+		}
+		if wait, _ := strconv.Atoi(resp.Header.Get("Retry-After")); tt.method == "POST" && (wait < 10 || wait > 60) {
+			t.Errorf("it is to be asked again after %d s, where the drain may take 30", wait)
 		}
 	}
 	release()

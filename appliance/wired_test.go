@@ -66,22 +66,38 @@ func TestServesOnAnInheritedSocket(t *testing.T) {
 	r.halt()
 }
 
+// openMetrics tells whether a scrape that asks for OpenMetrics gets them.
+func (r *rig) openMetrics() bool {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, "http://"+r.Addr()+"/metrics", nil)
+	must(r.t, err)
+	req.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
+	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	must(r.t, err)
+	_ = resp.Body.Close()
+	return strings.HasPrefix(resp.Header.Get("Content-Type"), "application/openmetrics-text")
+}
+
+// quiet does what is audited, where nothing is to be audited.
+func (r *rig) quiet() {
+	r.t.Helper()
+	if _, err := r.socket().Mint(r.t.Context(), wire.MintRequest{Sub: "quiet", Scopes: []string{"registry.propose"}}); err != nil {
+		r.t.Error(err)
+	}
+}
+
 // What the configuration says of the audit chain and of the metrics holds from the start.
 func TestBootConfigurationHolds(t *testing.T) {
 	cfg, _ := devConfig(t)
 	before := len(auditRows(t, cfg))
 	cfg.Audit.Enabled, cfg.Metrics.OpenMetrics = false, true
 	r := start(t, cfg)
-	_, err := r.socket().Mint(t.Context(), wire.MintRequest{Sub: "me", Scopes: []string{"registry.propose"}})
-	must(t, err)
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.Addr()+"/metrics", nil)
-	must(t, err)
-	req.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
-	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
-	must(t, err)
-	_ = resp.Body.Close()
-	if form := resp.Header.Get("Content-Type"); !strings.HasPrefix(form, "application/openmetrics-text") {
-		t.Errorf("metrics are %s", form)
+	r.quiet()
+	if !r.openMetrics() {
+		t.Error("the metrics are no OpenMetrics")
+	}
+	if spec := r.v1("GET", "/openapi.json", "", ""); !strings.Contains(spec.body, `"version":"test"`) {
+		t.Errorf("the version is not in the description of the API: %.200s", spec.body)
 	}
 	r.halt()
 	if after := len(auditRows(t, cfg)); after != before {
@@ -148,26 +164,40 @@ func TestLongBootsAreTold(t *testing.T) {
 	}
 }
 
-// What a reload says to the registry and the ledger is in force there.
-func TestEnginesAreReloaded(t *testing.T) {
+// What a reload says to a part is in force there.
+func TestPartsAreReloaded(t *testing.T) {
 	cfg, _ := devConfig(t)
+	before := len(auditRows(t, cfg))
 	next := *cfg
 	next.Ledger.SlotMax = 1
 	next.Registry.Proposals.TTL = unit.Duration(time.Hour)
+	next.Store.MinFree = 1 << 20
+	next.Audit.Enabled, next.Metrics.OpenMetrics = false, true
 	r := launchWith(t, cfg, Options{Load: func() (*config.Config, []config.Entry, error) { return &next, nil, nil }}).begin()
+	if r.openMetrics() {
+		t.Error("the metrics are OpenMetrics before")
+	}
 	_, err := r.Reload(t.Context(), engines.Actor{}, "")
 	must(t, err)
+	if !r.openMetrics() {
+		t.Error("metrics: they are no OpenMetrics")
+	}
 	for n := uint64(1); n <= 2; n++ { // the second ends the slot of the first
 		r.receipt("/v1/transfer", "k"+string('0'+rune(n)), pay("alice", "bob", "1", n))
 	}
-	r.await("a slot to be sealed", func() bool { return r.metric("idem_entries", "tier", "sealed") > 0 })
+	r.await("ledger: a slot to be sealed", func() bool { return r.metric("idem_entries", "tier", "sealed") > 0 })
+	r.await("store: another reserve", func() bool { return r.metric("store_disk_reserve_bytes") == 1<<20 })
 	p, err := r.socket().Propose(t.Context(), draft(2, "x"), "")
 	must(t, err)
 	expires, err := time.Parse(time.RFC3339Nano, p.ExpiresAt)
 	if left := time.Until(expires); err != nil || left > time.Hour || left < 30*time.Minute {
-		t.Errorf("a proposal of the new default expires in %s, %v", left, err)
+		t.Errorf("registry: a proposal expires in %s, %v", left, err)
 	}
+	r.quiet()
 	r.halt()
+	if after := len(auditRows(t, cfg)); after != before {
+		t.Errorf("audit: %d rows, were %d", after, before)
+	}
 }
 
 // A call of the ledger counts as stalled from when the configuration says.
