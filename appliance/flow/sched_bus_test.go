@@ -131,6 +131,20 @@ func comeAndGone(w *world) func() error {
 	}
 }
 
+// tokenwise: a subscriber that reads one value for each token.
+func tokenwise(s *Subscription[item], ctx context.Context) (item, uint64, error) {
+	for ctx.Err() == nil {
+		listen(s.Ready(), ctx)
+		if v, lagged, ok := s.Next(); ok {
+			return v, lagged, nil
+		}
+		if s.Closed() {
+			return item{}, 0, ErrClosed
+		}
+	}
+	return item{}, 0, ctx.Err()
+}
+
 // selected: a subscriber that serves a select with Ready, Next and Closed.
 func selected(s *Subscription[item], ctx context.Context) (item, uint64, error) {
 	for {
@@ -140,12 +154,7 @@ func selected(s *Subscription[item], ctx context.Context) (item, uint64, error) 
 		if s.Closed() {
 			return item{}, 0, ErrClosed
 		}
-		ready, over := either2("Ready", s.Ready(), ctx.Done())
-		select {
-		case <-ready:
-		case <-over:
-		}
-		woken("Ready")
+		listen(s.Ready(), ctx)
 		if ctx.Err() != nil {
 			return item{}, 0, ctx.Err()
 		}
@@ -163,6 +172,7 @@ func TestScheduleBroadcast(t *testing.T) {
 		{"two publishers", heard(truly, 2, 2, 1), 1000, 5_000},
 		{"two subscribers", heard(truly, 1, 3, 2), 1000, 5_000},
 		{"select", heard(selected, 1, 3, 1), 500, 5_000},
+		{"one a token", heard(tokenwise, 1, 3, 1), 500, 5_000},
 		{"closed in the midst", cutShort, 1000, 5_000},
 		{"come and gone", comeAndGone, 1000, 5_000},
 	} {
