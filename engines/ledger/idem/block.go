@@ -73,10 +73,13 @@ func (b block) get(k *Key) uint64 {
 	return 0
 }
 
-// get reads a key; 0 if the run lacks it.
+// get reads a key; 0 if the run lacks it, or is dropped as rd sees it: whoever asks may have taken the run from memory before.
 func (r *run) get(rd store.Reader, k *Key) uint64 {
 	key := blockKey(blockOf(k, blocks(r.meta.Keys)))
 	b, err := decodeBlock(key, rd.Get(r.bucket, key))
+	if err == errNoBlock && rd.Get(r.bucket, behind(tagMeta)) == nil {
+		return 0
+	}
 	if err != nil {
 		panic(rowError(r.bucket, key, err))
 	}

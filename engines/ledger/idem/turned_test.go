@@ -128,3 +128,26 @@ func TestLostRun(t *testing.T) {
 		}
 	}
 }
+
+// A run that is dropped while its keys are looked for is gone, not damaged: its keys are too old to count.
+func TestLookBesideADrop(t *testing.T) {
+	x, tx := filled(t, 100)
+	seal(t, x, tx)
+	_, err := storetest.Do(tx, command(func(r store.Reader, w *store.Writes) error { x.Drop(w, 1); return nil })) // its group has not ended
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = storetest.Do(tx, command(func(r store.Reader, _ *store.Writes) error {
+		if seq, found := x.Lookup(r, keyOf(7), 0, 0); found {
+			t.Errorf("the group that drops it finds record %d", seq)
+		}
+		seq, found, err := x.Find(keyOf(7), 0, func(fn func(store.Reader) error) error { return fn(r) })
+		if found {
+			t.Errorf("a reader finds record %d", seq)
+		}
+		return err
+	}))
+	if err != nil {
+		t.Error(err)
+	}
+}
