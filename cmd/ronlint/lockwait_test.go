@@ -7,9 +7,5 @@ import (
 )
 
 func TestLockwait(t *testing.T) {
-	for _, pkg := range []string{"held", "below", "above", "excused"} {
-		t.Run(pkg, func(t *testing.T) {
-			analysistest.Run(t, analysistest.TestData(), newLockwait(), module+"/"+pkg)
-		})
-	}
+	analysistest.Run(t, analysistest.TestData(), newLockwait(), "ronbox/held", "ronbox/below", "ronbox/above", "ronbox/excused")
 }
