@@ -24,12 +24,15 @@
 //  11. A row that a caller has read is believed only if no row that has left memory was changed by a record later than the caller had seen.
 //  12. No row of the file is used that does not check: records, headers, rows and the blocks of sealed keys end in checksums, but for the number of
 //     the format and the note of safe mode.
+//  13. A row that is not there stands for nothing only if nothing says that it must be there: its neighbours check, an account that has a ref has a
+//     row, a record that made a hold or posted to a balance has left one. Else it is damage.
 //
 // # Tasks and queues
 //
 // Tasks: flusher (writes changed rows behind), sealer (closes and drops slots of the idempotency index), expirer (ends holds whose time is
 // over), each a producer of store.bulk. What they do is made up for at the next open, so they end with the intake and nobody waits for them. The
-// flusher writes more rows a slice than configured when a boot would otherwise have too much to redo. The sealer looks each second, since slots
+// flusher writes more rows a slice than configured when a boot would otherwise have too much to redo, and nothing while there are only rows at rest,
+// which it takes home after some ticks. The sealer looks each second, since slots
 // close early under load. Holds end in the order of a table by time, which a crash does not empty as it would a heap. Ops go through store.work in their callers' goroutines. Broadcast: ledger_bus 1024 (drop oldest),
 // published by the committer after the sync. Ticks: flush_tick, seal_tick, expire_tick (missed ticks merge).
 //
