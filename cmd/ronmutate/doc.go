@@ -10,7 +10,8 @@
 //
 //  1. The source tree is read only; what is built and what tests write is under one scratch folder, which is removed at the end.
 //  2. The same seed over the same source draws the same mutants, however many are tried at a time, and shows rapid's tests the same cases.
-//  3. The tests pass on the code as it is before any mutant is tried: a test that fails anyway kills nothing.
+//  3. The tests pass on the code as it is before any mutant is tried, and a test that has failed must fail again: what fails anyway, or now and
+//     then, kills nothing.
 //  4. Only what the compiler refuses is no mutant. A build that ends in any other way ends the whole run.
 //  5. No process that was started is left behind, not by Ctrl-C either; a summary is printed of what was tried so far.
 //  6. The exit code is 0 if the share killed is enough, 1 if it is not, 2 if nothing could be said, 130 after Ctrl-C.

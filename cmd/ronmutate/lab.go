@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,21 +10,20 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 )
 
 // lab tries mutants. It is read only once it is open.
 type lab struct {
 	scratch string
-	timeout time.Duration
-	first   string
 	own     map[string]*suite // by package
 	guards  []*suite
 }
 
 // openLab runs all tests once on the code as it is.
 func openLab(ctx context.Context, o *options, dir string, of []target, say io.Writer) (_ *lab, err error) {
-	l := &lab{timeout: o.timeout, first: o.first, own: map[string]*suite{}}
+	l := &lab{own: map[string]*suite{}}
 	if l.scratch, err = os.MkdirTemp("", "mut"); err != nil { // short: tests make sockets below it
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func openLab(ctx context.Context, o *options, dir string, of []target, say io.Wr
 		if l.own[p.ImportPath] != nil {
 			continue
 		}
-		if l.own[p.ImportPath], err = l.measured(ctx, p, o.seed, say); err != nil {
+		if l.own[p.ImportPath], err = l.measured(ctx, p, o, o.first, say); err != nil {
 			return nil, err
 		}
 	}
@@ -47,7 +47,7 @@ func openLab(ctx context.Context, o *options, dir string, of []target, say io.Wr
 			return nil, err
 		}
 		for i := range found {
-			s, err := l.measured(ctx, &found[i], o.seed, say)
+			s, err := l.measured(ctx, &found[i], o, "", say)
 			if err != nil {
 				return nil, err
 			}
@@ -57,9 +57,9 @@ func openLab(ctx context.Context, o *options, dir string, of []target, say io.Wr
 	return l, nil
 }
 
-// measured is a suite that passes, with the time it takes.
-func (l *lab) measured(ctx context.Context, p *goPackage, seed uint64, say io.Writer) (*suite, error) {
-	s, err := newSuite(ctx, p, seed)
+// measured is a suite whose stages pass and have their limits.
+func (l *lab) measured(ctx context.Context, p *goPackage, o *options, first string, say io.Writer) (*suite, error) {
+	s, err := newSuite(ctx, p, o.seed)
 	if err != nil {
 		return nil, err
 	}
@@ -67,18 +67,35 @@ func (l *lab) measured(ctx context.Context, p *goPackage, seed uint64, say io.Wr
 	if err := s.build(ctx, "", binary); err != nil {
 		return nil, err
 	}
+	if s.stages = []stage{{}}; first != "" {
+		s.stages = []stage{{args: []string{"-test.run=" + first}}, {}}
+	}
+	for i := range s.stages {
+		if err := l.time(ctx, s, &s.stages[i], binary, o.timeout, say); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// time runs a stage, which must pass, and gives it a limit.
+func (l *lab) time(ctx context.Context, s *suite, at *stage, binary string, least time.Duration, say io.Writer) error {
 	begin := time.Now()
-	why, err := s.run(ctx, binary, filepath.Join(l.scratch, "t"), 0)
+	why, said, err := s.run(ctx, binary, filepath.Join(l.scratch, "t"), 0, at.args...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if why != "" {
-		return nil, fmt.Errorf("the tests of %s fail as they are: %s", p.ImportPath, why)
+		return fmt.Errorf("the tests of %s fail as they are: %s\n%s", s.pkg, why, said)
 	}
-	s.base = time.Since(begin)
-	_, err = fmt.Fprintf(say, "%s: its tests pass in %.1f s\n", p.ImportPath, s.base.Seconds())
-	return s, err
+	took := time.Since(begin)
+	at.limit = max(least, patience*took)
+	_, err = fmt.Fprintf(say, "%s: %s pass in %.1f s\n", s.pkg, cmp.Or(strings.Join(at.args, " "), "its tests"), took.Seconds())
+	return err
 }
+
+// patience is how many times longer than usual tests may take on a machine that others use too.
+const patience = 5
 
 func (l *lab) close() error { return os.RemoveAll(l.scratch) }
 
@@ -132,21 +149,15 @@ func lay(at string, m *mutant) (overlay string, err error) {
 // judge asks the tests of the mutant's package, those that are to be first before the others, and then its other guards.
 func (l *lab) judge(ctx context.Context, at, overlay string, m *mutant) (by string, err error) {
 	for _, s := range append([]*suite{l.own[m.Package]}, l.guards...) {
-		binary, limit := filepath.Join(at, "test"), max(l.timeout, patience*s.base)
+		binary := filepath.Join(at, "test")
 		if err := s.build(ctx, overlay, binary); err != nil {
 			return "", err
 		}
-		if l.first != "" && s.pkg == m.Package {
-			if by, err = s.run(ctx, binary, filepath.Join(at, "t"), limit, "-test.run="+l.first); by != "" || err != nil {
+		for _, stage := range s.stages {
+			if by, err = s.fails(ctx, binary, filepath.Join(at, "t"), stage); by != "" || err != nil {
 				return by, err
 			}
-		}
-		if by, err = s.run(ctx, binary, filepath.Join(at, "t"), limit); by != "" || err != nil {
-			return by, err
 		}
 	}
 	return "", nil
 }
-
-// patience is how many times longer than usual tests may take on a machine that others use too.
-const patience = 5

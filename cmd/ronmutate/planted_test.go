@@ -22,6 +22,8 @@ func planted(t *testing.T) (dir string) {
 		"good/f_test.go":  looks + "func TestFits(t *testing.T) {\n\tif !Fits(3, 3) || Fits(4, 3) {\n\t\tt.Error(1)\n\t}\n}\n",
 		"bad/fits.go":     fits,
 		"bad/f_test.go":   looks + "func TestFits(t *testing.T) { t.Error(Fits(1, 2)) }\n",
+		"odd/fits.go":     fits,
+		"odd/f_test.go":   odd,
 		"none/fits.go":    fits,
 		"loop/loop.go":    "package fits\n\nfunc Drain(more func() bool) {\n\tfor more() {\n\t}\n}\n",
 		"loop/f_test.go":  looks + "func TestDrain(t *testing.T) { Drain(func() bool { return false }) }\n",
@@ -47,6 +49,30 @@ const (
 	fits  = "package fits\n\nfunc Fits(n, limit int) bool { return n <= limit }\n"
 	looks = "package fits\n\nimport \"testing\"\n\n"
 )
+
+// odd is a test that fails the second time that it is run in all, and never again.
+const odd = `package fits
+
+import (
+	"os"
+	"testing"
+)
+
+func TestFits(t *testing.T) {
+	f, err := os.OpenFile(os.Getenv("PLANTED_RUNS"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString("x"); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := f.Stat(); err != nil || s.Size() == 2 {
+		t.Fatal(err)
+	}
+	Fits(1, 2)
+}
+`
 
 // tree is what a folder holds.
 func tree(t *testing.T, dir string) string {

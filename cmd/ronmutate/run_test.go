@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -24,6 +26,17 @@ func TestGoodTestsKill(t *testing.T) {
 	wants(t, out, "killed    good/fits.go:3", "by TestFits", "killed 1 of 1 mutants: 100.0 %")
 	if code != exitEnough {
 		t.Errorf("exit code %d, want %d", code, exitEnough)
+	}
+}
+
+// A test that fails for reasons of its own, and then no more, has killed nothing.
+func TestChanceKillsNothing(t *testing.T) {
+	runs := filepath.Join(t.TempDir(), "runs")
+	t.Setenv("PLANTED_RUNS", runs)
+	_, out, _ := mutate(t, "./odd")
+	wants(t, out, "killed 0 of 1")
+	if b, err := os.ReadFile(runs); err != nil || len(b) != 4 { // as it is, with the mutant, the one test again, all again
+		t.Errorf("%d runs, want 4, err %v", len(b), err)
 	}
 }
 

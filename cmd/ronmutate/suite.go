@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -17,10 +18,16 @@ import (
 
 // suite is the tests of one package.
 type suite struct {
-	pkg  string
-	dir  string
-	args []string      // for its test binary
-	base time.Duration // what they take on the code as it is
+	pkg    string
+	dir    string
+	args   []string // for its test binary
+	stages []stage
+}
+
+// stage is some of the tests: those that are to be first, or all.
+type stage struct {
+	args  []string
+	limit time.Duration // they have hung if they take longer
 }
 
 // What a test binary may have. The tests of this repository want a tenth of it; a mutant that loops would take the machine.
@@ -72,33 +79,47 @@ func (s *suite) build(ctx context.Context, overlay, binary string) error {
 
 var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 
-// run runs the test binary, at most for as long as limit if that is not 0. It says what made it fail, "" if it did not.
-func (s *suite) run(ctx context.Context, binary, tmp string, limit time.Duration, more ...string) (why string, err error) {
+// run runs the test binary, at most for as long as limit if that is not 0. It says what made it fail, "" if it did not, and what was printed.
+func (s *suite) run(ctx context.Context, binary, tmp string, limit time.Duration, more ...string) (why string, said []byte, err error) {
 	inner, cancel := ctx, context.CancelFunc(func() {})
 	if limit > 0 {
 		inner, cancel = context.WithTimeout(ctx, limit)
 	}
 	defer cancel()
 	if err := os.Mkdir(tmp, 0o700); err != nil {
-		return "", err
+		return "", nil, err
 	}
 	p := process{dir: s.dir, name: binary, args: append(more, s.args...), env: []string{"TMPDIR=" + tmp}, bounded: true}
 	err = p.run(inner)
 	if gone := os.RemoveAll(tmp); gone != nil {
-		return "", gone
+		return "", nil, gone
 	}
 	switch test := failed.FindSubmatch(p.output.kept); {
 	case ctx.Err() != nil:
-		return "", context.Cause(ctx)
+		return "", nil, context.Cause(ctx)
 	case err == nil:
-		return "", nil
 	case inner.Err() != nil:
-		return timeIsOver, nil
+		why = timeIsOver
 	case test != nil:
-		return string(test[1]), nil
+		why = string(test[1])
 	default:
-		return fmt.Sprintf("%s: %v", filepath.Base(s.pkg), err), nil
+		why = fmt.Sprintf("%s: %v", filepath.Base(s.pkg), err)
 	}
+	return why, p.output.kept, nil
+}
+
+// fails is run until it is certain: a test that has failed must do so again, alone or among the others, lest chance be taken for a kill.
+func (s *suite) fails(ctx context.Context, binary, tmp string, st stage) (why string, err error) {
+	why, _, err = s.run(ctx, binary, tmp, st.limit, st.args...)
+	test, _, _ := strings.Cut(why, "/")
+	if err != nil || !strings.HasPrefix(test, "Test") {
+		return why, err
+	}
+	if again, _, err := s.run(ctx, binary, tmp, st.limit, "-test.run=^"+test+"$"); again != "" || err != nil {
+		return why, err
+	}
+	why, _, err = s.run(ctx, binary, tmp, st.limit, st.args...)
+	return why, err
 }
 
 // timeIsOver is what has killed a mutant whose tests did not end.
