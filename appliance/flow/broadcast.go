@@ -68,14 +68,16 @@ func (b *Broadcast[T]) Subscribe(consumer string) *Subscription[T] {
 		count:    b.meter.Counter("bus_lagged_total", b.service, "bus", b.label, "consumer", consumer),
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	s.start, s.cursor = b.next, b.next
-	if b.closed {
+	closed := b.closed
+	if !closed {
+		b.subs = append(slices.Clone(b.subs), s)
+	}
+	b.mu.Unlock()
+	if closed { // nobody else knows s yet
 		close(s.gone)
 		s.wake()
-		return s
 	}
-	b.subs = append(slices.Clone(b.subs), s)
 	return s
 }
 
