@@ -172,7 +172,7 @@ func TestALongAnswerIsCutWhenItsReaderStalls(t *testing.T) {
 	_, _ = io.WriteString(c, "GET /admin/v1/debug/profile/trace HTTP/1.1\r\nHost: x\r\n\r\n")
 	select {
 	case <-ended:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("a stalled reader holds the profile")
 	}
 }

@@ -26,7 +26,7 @@ type frames struct {
 
 func (r *rig) stream(t *testing.T, last string) *frames {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	req, _ := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/registry/stream", nil)
 	if last != "" {
 		req.Header.Set("Last-Event-ID", last)

@@ -29,13 +29,13 @@ func readStatus(t *testing.T, c net.Conn) int {
 // waitFor polls what another goroutine is about to do.
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	poll, end := time.NewTicker(time.Millisecond), time.After(20*time.Second)
+	poll, end := time.NewTicker(time.Millisecond), time.After(time.Minute)
 	defer poll.Stop()
 	for !ok() {
 		select {
 		case <-poll.C:
 		case <-end:
-			t.Fatalf("no %s in 5 s", what)
+			t.Fatalf("no %s in a minute", what)
 		}
 	}
 }

@@ -74,7 +74,7 @@ func TestOrders(t *testing.T) {
 		if h := w.Header(); h.Get("Cache-Control") != "no-store" || h.Get("Content-Type") != typeJSON || h.Get(replayedHeader) != "" {
 			t.Errorf("%s: headers %v", path, h)
 		}
-		if r.wal.until <= 4*time.Second || r.wal.until > 5*time.Second {
+		if r.wal.until <= 2*time.Second || r.wal.until > 5*time.Second {
 			t.Errorf("%s: %s to the deadline", path, r.wal.until)
 		}
 	}
@@ -95,7 +95,7 @@ func TestTheWalletsDeadline(t *testing.T) {
 	r, cfg := newRig(t), testSettings()
 	cfg.WalletTimeout = 2 * time.Second
 	r.reload(t, cfg)
-	if r.do("POST", "/v1/transfer", someTransfer, writer); r.wal.until <= time.Second || r.wal.until > 2*time.Second {
+	if r.do("POST", "/v1/transfer", someTransfer, writer); r.wal.until <= 0 || r.wal.until > 2*time.Second {
 		t.Errorf("%s to the deadline", r.wal.until)
 	}
 	r.do("GET", "/v1/balance?account=a&asset=ron", "", writer)

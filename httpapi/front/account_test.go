@@ -58,7 +58,7 @@ func TestReservedPlaceIsNotHeldByABody(t *testing.T) {
 	}
 	waitFor(t, "reserved places to come free", func() bool { return r.Conns() == 1 })
 	for _, c := range all {
-		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_ = c.SetReadDeadline(time.Now().Add(time.Minute))
 		if _, err := c.Read(make([]byte, 1)); err != io.EOF {
 			t.Errorf("%v, want the connection closed", err)
 		}

@@ -66,7 +66,7 @@ func (r *rig) visit(once bool, asked *atomic.Int64, end *atomic.Bool) error {
 		return err
 	}
 	defer func() { _ = c.Close() }()
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	in := bufio.NewReader(c)
 	for {
 		if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {

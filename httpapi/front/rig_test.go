@@ -135,7 +135,7 @@ func (r *rig) dial(t testing.TB) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	return c
 }
 
@@ -148,7 +148,7 @@ func (r *rig) dialFrom(t testing.TB, from string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	return c
 }
 
@@ -225,13 +225,13 @@ func readStatus(t testing.TB, c net.Conn) int {
 // waitFor polls what another goroutine is about to do.
 func waitFor(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	poll, end := time.NewTicker(time.Millisecond), time.After(20*time.Second)
+	poll, end := time.NewTicker(time.Millisecond), time.After(time.Minute)
 	defer poll.Stop()
 	for !ok() {
 		select {
 		case <-poll.C:
 		case <-end:
-			t.Fatalf("no %s in 20 s", what)
+			t.Fatalf("no %s in a minute", what)
 		}
 	}
 }
