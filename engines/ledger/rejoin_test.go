@@ -146,6 +146,7 @@ func TestRejoinPoisoned(t *testing.T) {
 	waitFor(t, func() bool { return r.backlog() == 1 || r.l.Pending() == 0 })
 	close(second.out)
 	<-r.store.Failed()
+	waitFor(t, func() bool { return r.l.Pending() == 0 }) // the store fails before it tells those in hand: till then it is not known
 	r.bg.Go(again)
 	for range 2 {
 		select {
