@@ -32,7 +32,7 @@ func TestAmnesia(t *testing.T) {
 		st, err := c.Status(t.Context())
 		must(t, err)
 		ids = append(ids, st.NodeID)
-		token, err := c.Mint(t.Context(), wire.MintRequest{Sub: "me", Scopes: []string{"registry.propose"}})
+		token, err := c.Mint(t.Context(), wire.MintRequest{Sub: "me", Scopes: []string{"registry.propose"}, Caveats: []string{"amnesia = on"}})
 		must(t, err)
 		if _, err := r.client(client.Options{URL: "http://" + r.Addr(), Token: token.Token}).Proposals(t.Context(), "", 10); err != nil {
 			t.Errorf("its token: %v", err)
