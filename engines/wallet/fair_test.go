@@ -96,6 +96,7 @@ func TestNobodyIsKeptFromPaying(t *testing.T) {
 				time.Sleep(20 * time.Millisecond)
 			}
 			hers.Wait()
+			synctest.Wait()
 			r.nothingLeft()
 			r.stop()
 		})
@@ -131,6 +132,7 @@ func TestOneKeyTenThousandTimes(t *testing.T) {
 		if codes[""] != 1+flightWaiters || codes["IDEMPOTENCY_IN_FLIGHT"] != times-1-flightWaiters || calls != 1 {
 			t.Errorf("%v, %d ops", codes, calls)
 		}
+		synctest.Wait()
 		r.nothingLeft()
 		r.stop()
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -151,11 +152,11 @@ func TestGivenUp(t *testing.T) {
 		"with as much time as a call": {time.Second, 150 * time.Millisecond, time.Second, "timeout", 1},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			var took time.Duration
+			var took atomic.Int64 // ns
 			r := newRig(t, with(func(c *Config) { c.Retry.Tries = 1 }), commits(func(ctx context.Context, _ ledger.Client, _ []ledger.Op) ([]ledger.Outcome, error) {
 				began := time.Now()
 				<-ctx.Done()
-				took = time.Since(began)
+				took.Store(int64(time.Since(began)))
 				return nil, &ledger.UnavailableError{Unknown: true, Cause: context.Cause(ctx)}
 			}))
 			r.stall = tt.stall
@@ -167,7 +168,8 @@ func TestGivenUp(t *testing.T) {
 				t.Errorf("%s: %v", doc, err)
 			}
 			time.Sleep(time.Second)
-			if took != tt.took {
+			synctest.Wait()
+			if took := time.Duration(took.Load()); took != tt.took {
 				t.Errorf("%s: given up after %s, want %s", doc, took, tt.took)
 			}
 			r.want(1, "upstream_calls_total", "op", opCommit, "outcome", tt.outcome)

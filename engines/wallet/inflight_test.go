@@ -62,6 +62,7 @@ func TestInflightAtItsBound(t *testing.T) {
 		}
 		counts(0, 0, 0)
 		r.want(places/3+5, "wallet_requests_total", "op", "transfer")
+		synctest.Wait()
 		r.nothingLeft()
 		r.stop()
 	})

@@ -70,6 +70,7 @@ func TestPanicAmidABurst(t *testing.T) {
 			if good != at+1 || unknown != jobs-at { // one came in a burst of its own
 				t.Errorf("job %d: %d done, %d unknown", at, good, unknown)
 			}
+			synctest.Wait() // the supervisor has heard of it
 			r.nothingLeft()
 			if got := r.available("shop"); got != "13" {
 				t.Errorf("job %d: the shop has %s", at, got)
@@ -87,6 +88,7 @@ func TestPanicAmidABurst(t *testing.T) {
 			if got := r.available("shop"); got != "13" {
 				t.Errorf("asked again: the shop has %s", got)
 			}
+			synctest.Wait()
 			r.want(0, "worker_inflight", "service", service)
 			r.stop()
 		})

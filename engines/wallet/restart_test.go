@@ -45,6 +45,7 @@ func TestRestartDelays(t *testing.T) {
 				t.Errorf("restart %d comes after %s, want %s to %s", n+1, d, least, most)
 			}
 		}
+		synctest.Wait() // the supervisor has heard of the last one
 		r.want(restarts, "service_restarts_total", "service", service, "task", taskWorker)
 		r.want(restarts+1, "tasks_panicked_total", "service", service, "kind", taskWorker)
 		panics.Store(false)
