@@ -9,12 +9,14 @@ SEEDS    ?= 10000
 SIMOPS   ?= 1000
 KILLS    ?= 1000
 COVER    ?= 90
+MUTANTS  ?= 60
+KILLED   ?= 85
 SECONDS  ?= 300
 SEED     ?=
 LDFLAGS  := -s -w
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check fmt vet staticcheck tidy lockdebug cover fuzz laws bench sim kill load soak peers golden clean
+.PHONY: help build run test check fmt vet lint staticcheck tidy lockdebug schedules cover mutants fuzz laws bench sim kill load soak peers golden clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,13 +30,18 @@ run: build ## build, make a dev node in ./data if there is none, serve it
 test: ## run all tests with the race detector, shuffled
 	$(GO) test -race -shuffle=on -timeout 15m ./...
 
-check: fmt vet staticcheck tidy lockdebug test ## all that CI runs
+check: fmt vet lint staticcheck tidy lockdebug schedules test ## all that CI runs
 
 fmt:
 	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "not gofmt'ed: $$out"; exit 1; }
 
 vet:
 	$(GO) vet ./...
+
+# No lock is held over a wait, and nothing that a command depends on can differ from run to run.
+lint:
+	$(GO) build -o bin/ronlint ./cmd/ronlint
+	$(GO) vet -vettool=$(CURDIR)/bin/ronlint ./...
 
 staticcheck:
 	$(GO) tool staticcheck ./...
@@ -48,9 +55,20 @@ lockdebug:
 	$(GO) vet -tags flowdebug ./appliance/flow
 	$(GO) test -tags flowdebug ./appliance/flow ./store ./engines/...
 
+# Every order in which the primitives' steps can be taken, up to a bound.
+schedules:
+	$(GO) vet -tags flowsched ./appliance/flow
+	$(GO) test -tags flowsched -run Schedule ./appliance/flow
+
 cover: ## the tests of what guards money reach COVER (90) % of its statements
 	@set -o pipefail; $(GO) test -cover ./engines/ledger ./engines/ledger/idem ./engines/ledger/record ./engines/wallet | tee /dev/stderr | \
 	  awk -v least=$(COVER) '/coverage:/ {sub(/.*coverage: /, ""); if ($$1+0 < least) low=1} END {exit low}'
+
+mutants: ## change what applies, numbers and tells apart the ops in MUTANTS (60) places each: the tests must notice KILLED (85) %; SEED repeats what is drawn
+	$(GO) build -o bin/ronmutate ./cmd/ronmutate
+	bin/ronmutate -p 2 -n $(MUTANTS) -least $(KILLED) $(if $(SEED),-seed $(SEED)) ./engines/ledger:apply.go,action.go,accounts.go,rules.go,post.go,groupops.go
+	bin/ronmutate -p 2 -n $(MUTANTS) -least $(KILLED) $(if $(SEED),-seed $(SEED)) ./engines/wallet:nonces.go,early.go,turn.go
+	bin/ronmutate -p 2 -n $(MUTANTS) -least $(KILLED) $(if $(SEED),-seed $(SEED)) ./engines/ledger/idem
 
 fuzz: ## fuzz every target for FUZZTIME (10s)
 	@set -e; cache=$$($(GO) env GOCACHE)/fuzz; bin=$$(mktemp); trap 'rm -f "$$bin"' EXIT; \
