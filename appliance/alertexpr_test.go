@@ -33,7 +33,7 @@ var (
 	groupings = []string{"by", "on"}
 )
 
-var lexeme = regexp.MustCompile(`^(?:\s+|[a-zA-Z_:][a-zA-Z0-9_:]*|\[[0-9]+[smhd]\]|[0-9.]+|"[^"]*"|=~|!~|!=|==|>=|<=|[-+*/<>=(){},])`)
+var lexeme = regexp.MustCompile(`^(?:\s+|[a-zA-Z_:][a-zA-Z0-9_:]*|\[[0-9]+[smhd](?::[0-9]+[smhd])?\]|[0-9.]+|"[^"]*"|=~|!~|!=|==|>=|<=|[-+*/<>=(){},])`)
 
 // lexemes cuts an expression into words.
 func lexemes(expr string) (words []string, err error) {

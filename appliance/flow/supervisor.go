@@ -133,8 +133,9 @@ func (s *Supervisor) CancelBackground() {
 }
 
 // Drain waits up to within for the tasks of service to return. Those left are aborted: their contexts end with ErrAborted, and they get
-// grace to return. It returns how many were aborted; one that does not return even then is left behind and no longer waited for. Another
-// Drain of the same service, with within 0, cuts a running one short.
+// grace to return. One that does not return even then is left behind and no longer waited for. It returns how many were aborted, or left behind
+// if these are more: one that ends as its time is over may hang yet in what follows its last run. Another Drain of the same service, with
+// within 0, cuts a running one short.
 func (s *Supervisor) Drain(service string, within, grace time.Duration) (aborted int) {
 	assertFree("Supervisor.Drain")
 	s.mu.Lock()
@@ -156,12 +157,14 @@ func (s *Supervisor) Drain(service string, within, grace time.Duration) (aborted
 	}
 	point("Drain, aborts")
 	b.cancel(ErrAborted)
+	left := 0
 	for _, in := range await(late, grace) {
 		if in.release() {
+			left++
 			in.task.log.Error("task does not stop", "task", in.name)
 		}
 	}
-	return aborted
+	return max(aborted, left)
 }
 
 // Close cancels all that is left, with ErrCanceled, and joins it, except tasks that a Drain has left behind. Safe to call again.

@@ -152,7 +152,7 @@ func stampOf(c TLSConfig) (s stamp) {
 			continue
 		}
 		if st, ok := info.Sys().(*syscall.Stat_t); ok {
-			s[i].inode, s[i].size, s[i].seconds, s[i].nanos = int64(st.Ino), st.Size, st.Ctim.Sec, st.Ctim.Nsec
+			s[i].inode, s[i].size, s[i].seconds, s[i].nanos = int64(st.Ino), st.Size, int64(st.Ctim.Sec), int64(st.Ctim.Nsec)
 		}
 	}
 	return s

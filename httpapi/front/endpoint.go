@@ -67,7 +67,9 @@ func (e *endpoint) listen(ctx context.Context, s settings, a access) error {
 func (e *endpoint) open(ctx context.Context, bind string, a access) (*socket, error) {
 	all := e.all()
 	if l := e.f.inherited(e.network); l != nil && len(all) == 0 {
-		return &socket{Listener: l, bind: bind, inherited: true}, nil
+		s := &socket{Listener: l, bind: bind, inherited: true}
+		s.inline()
+		return s, nil
 	}
 	var l net.Listener
 	var err error
@@ -79,7 +81,9 @@ func (e *endpoint) open(ctx context.Context, bind string, a access) (*socket, er
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", bind, err)
 	}
-	return &socket{Listener: l, bind: bind}, nil
+	s := &socket{Listener: l, bind: bind}
+	s.inline()
+	return s, nil
 }
 
 func sockets(all []*generation) (out []*socket) {

@@ -107,6 +107,12 @@ func setReusePort(fd int, on bool) error {
 	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, value)
 }
 
+// inline gives urgent bytes of TCP to Read like others, on every connection accepted from now on: the kernel counts them as received, and who
+// sends one that nobody reads would seem to be about to ask for ever.
+func (s *socket) inline() {
+	_ = s.control(func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_OOBINLINE, 1) })
+}
+
 // control calls f with the descriptor.
 func (s *socket) control(f func(fd int) error) error {
 	sc, ok := s.Listener.(syscall.Conn)
