@@ -334,6 +334,15 @@ func TestProveRefuses(t *testing.T) {
 	if leaves, err := leavesOf(b, many); err == nil {
 		t.Errorf("a batch that the ledger does not have: %d leaves", len(leaves))
 	}
+	for _, seq := range []uint64{1, 6} { // the asset's record, and the one that is to be proven
+		good := b.records[seq-1]
+		b.records[seq-1] = good[:len(good)-1]
+		var want *FormatError
+		if p, err := Prove(b, 6, 4); !errors.As(err, &want) {
+			t.Errorf("record %d does not decode: %+v, %v", seq, p, err)
+		}
+		b.records[seq-1] = good
+	}
 	b.opened = map[uint64]uint64{}
 	if _, err := Prove(b, 6, 4); err == nil {
 		t.Error("proven without names")

@@ -2,6 +2,7 @@ package record
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +23,16 @@ func TestNumbersAreFrozen(t *testing.T) {
 	} {
 		if r := Result(i); r.String() != name || !r.Known() || r.Refused() != (i > 1) {
 			t.Errorf("result %d is %s, want %s", i, r, name)
+		}
+	}
+	for n, words := range map[uint8][2]fmt.Stringer{
+		1: {OpOpen, Replayed}, 2: {OpAsset, IdemConflict}, 3: {OpFlags, Expired}, 4: {OpOnce, AccountLocked}, 5: {OpIssue, AssetUnknown},
+		6: {OpTransfer, NonceReused}, 7: {OpBurn, NonceGap}, 8: {OpHold, LimitOp}, 9: {OpCapture, LimitDaily}, 10: {OpRelease, LimitTotal},
+		11: {OpExpire, LimitHolds}, 12: {OpBatch, HoldUnknown}, 13: {Op(13), HoldClosed}, 14: {Op(14), HoldExpired}, 15: {Op(15), InsufficientFunds},
+		16: {Op(16), Aborted}, 17: {Op(17), OnceConflict},
+	} {
+		if words[0] != Op(n) || words[1] != Result(n) {
+			t.Errorf("the number of %s or of %s is not %d", words[0], words[1], n)
 		}
 	}
 	for i, name := range []string{"frozen", "no_debit", "no_credit", "closed"} {
