@@ -84,7 +84,8 @@ func (p place) piece() ast.Node {
 			return shown
 		}
 		switch n := p.stack[i].(type) {
-		case *ast.BlockStmt, *ast.IfStmt, *ast.ForStmt, *ast.RangeStmt, *ast.SwitchStmt, *ast.CaseClause, *ast.GenDecl, *ast.FuncType, *ast.File:
+		case *ast.BlockStmt, *ast.IfStmt, *ast.ForStmt, *ast.RangeStmt, *ast.SwitchStmt, *ast.CaseClause, *ast.GenDecl, *ast.FuncType, *ast.FieldList,
+			*ast.File:
 			return shown
 		default:
 			shown = n
