@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"sort"
 
+	"ronbox/engines/ledger/tables"
 	"ronbox/store"
 )
 
@@ -77,11 +78,21 @@ func (b block) get(k *Key) uint64 {
 func (r *run) get(rd store.Reader, k *Key) uint64 {
 	key := blockKey(blockOf(k, blocks(r.meta.Keys)))
 	b, err := decodeBlock(key, rd.Get(r.bucket, key))
-	if err == errNoBlock && rd.Get(r.bucket, behind(tagMeta)) == nil {
+	if err == errNoBlock && r.dropped(rd) {
 		return 0
 	}
 	if err != nil {
 		panic(rowError(r.bucket, key, err))
 	}
 	return b.get(k)
+}
+
+// dropped tells whether rd has no run but those behind r, each under its own name: the oldest go first.
+func (r *run) dropped(rd store.Reader) bool {
+	for b := range store.Subs(rd, tables.Idem) {
+		if m, whole := readMeta(rd, b); whole && m.First <= r.meta.Last {
+			return false
+		}
+	}
+	return true
 }

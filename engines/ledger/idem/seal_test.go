@@ -221,8 +221,13 @@ func TestSealRefuses(t *testing.T) {
 	empty := *parts[2].Meta
 	empty.Keys = 0
 	for _, s := range []Slice{parts[1], parts[2]} {
-		if bad := (Slice{First: s.First, Part: 2, Meta: &empty}); s.Last() && try(bad) == nil {
-			t.Error("an empty run was taken")
+		for name, bad := range map[string]Slice{
+			"an empty run": {First: s.First, Part: 2, Meta: &empty}, "another run": {First: s.First, Part: 2, Meta: &moved},
+			"a run of nothing else": {First: s.First, Part: 0, Meta: s.Meta},
+		} {
+			if s.Last() && try(bad) == nil {
+				t.Errorf("%s was taken", name)
+			}
 		}
 		if err := try(s); err != nil {
 			t.Fatal(err)
