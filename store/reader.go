@@ -87,7 +87,7 @@ func (r *txReader) walk(t *table, first move, within func(k []byte) bool, next m
 		r.inside = true
 		c := t.rows.Cursor()
 		k, v := first(c)
-		for r.inside = false; k != nil && within(k) && (v == nil || yield(k, v)); r.inside = false { // a nil value: a sub-bucket
+		for r.inside = false; k != nil && within(k) && (v == nil && t.Subs || yield(k, v)); r.inside = false { // a nil value: a sub-bucket
 			r.inside = true
 			k, v = next(c)
 		}

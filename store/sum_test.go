@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -109,11 +110,55 @@ func TestTurnedKeysAreNotAbsent(t *testing.T) {
 	}
 }
 
+// Nor is a row not there that a changed bit makes look like a sub-bucket.
+func TestTurnedFlagsHideNoRow(t *testing.T) {
+	const rows = 300
+	table := NewTable(testRows, U64(), CBOR[uint64]()).Summed().Alone()
+	r := open(t, newFile(t))
+	mustCommit(r, do[int]{"test.sum/1", func(_ Reader, _ Stamp, w *Writes) (int, error) {
+		for i := range uint64(rows) {
+			table.Put(w, i, i)
+		}
+		return 0, nil
+	}})
+	r.stop()
+	file, err := os.ReadFile(r.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	met := 0
+	for page := 0; page+PageSize <= len(file); page += PageSize {
+		b := file[page : page+PageSize]
+		if binary.LittleEndian.Uint16(b[8:]) != leafPage {
+			continue
+		}
+		for i := range int(binary.LittleEndian.Uint16(b[10:])) {
+			at := pageHeader + i*elementLen
+			e, err := element(b, at, leafPage)
+			if err != nil || len(e.key) != 8 || binary.BigEndian.Uint64(e.key) >= rows {
+				continue
+			}
+			b[at] ^= 1 // a sub-bucket
+			if err := os.WriteFile(r.Path(), file, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if n, known, err := readTurned(r.Path(), table, binary.BigEndian.Uint64(e.key)); !errors.Is(err, ErrCorrupt) {
+				t.Fatalf("row %d is taken for %d, %v, %v", binary.BigEndian.Uint64(e.key), n, known, err)
+			}
+			b[at] ^= 1 // a sub-bucket
+			met++
+		}
+	}
+	if met < rows {
+		t.Errorf("%d rows were looked at", met)
+	}
+}
+
 // readTurned reads a row of a file at rest.
-func readTurned(path string, table Table[string, int], key string) (v int, known bool, err error) {
+func readTurned[K, V any](path string, table Table[K, V], key K) (v V, known bool, err error) {
 	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true})
 	if err != nil {
-		return 0, false, err
+		return v, false, err
 	}
 	defer func() { _ = db.Close() }()
 	err = readRows(db, nil, func(r *txReader) error { v, known = table.Get(r, key); return nil })

@@ -23,9 +23,10 @@
 //  10. A journal that does not follow itself is read and never written: a note in the file keeps it so until a start has verified everything.
 //  11. A row that a caller has read is believed only if no row that has left memory was changed by a record later than the caller had seen.
 //  12. No row of the file is used that does not check: records, headers, rows and the blocks of sealed keys end in checksums, but for the number of
-//     the format and the note of safe mode.
+//     the format, the note of safe mode and how far a run is sealed; the chunks of a run's filter have a digest.
 //  13. A row that is not there stands for nothing only if nothing says that it must be there: its neighbours check, an account that has a ref has a
-//     row, a record that made a hold or posted to a balance has left one. Else it is damage.
+//     row, as has a hold of which there is the record; a balance has one if the record for which its account was opened, or that of its last
+//     nonce, posted to it. Else it is damage. (The pages of the file have no checksum: rows cut off a page by a changed count are not told.)
 //
 // # Tasks and queues
 //

@@ -62,10 +62,10 @@ func (l *link) commit(ctx context.Context, until time.Time, ops []ledger.Op, wei
 	return nil, &OutcomeError{Unknown: was.unknown, Cause: err}
 }
 
-// probe asks the ledger to sync nothing, once, and says how long that took.
+// probe asks the ledger to sync nothing, once, and says how long that took. It asks for nobody, so that the time of a call is all it has.
 func (l *link) probe(ctx context.Context) (took time.Duration, err error) {
 	began := time.Now()
-	_, err = l.try(ctx, began.Add(l.set().Retry.RPCTimeout.D()), opProbe, 1, l.client.Probe)
+	_, err = l.try(ctx, began.Add(2*l.set().Retry.RPCTimeout.D()), opProbe, 1, l.client.Probe)
 	return time.Since(began), err
 }
 

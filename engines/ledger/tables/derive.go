@@ -79,7 +79,9 @@ func (c *Changes) Derive(rec *record.Record, f Former) error {
 			return fmt.Errorf("record %d: %w", rec.Seq, err)
 		}
 	}
-	c.account(rec, f)
+	if err := c.account(rec, f); err != nil {
+		return fmt.Errorf("record %d: %w", rec.Seq, err)
+	}
 	c.name(rec)
 	c.once(rec, f)
 	if err := c.hold(rec, f); err != nil {
@@ -120,13 +122,18 @@ func (b *Balance) Mark(k StateKey) (Mark, bool) {
 	return Mark{MarkKey{k, b.Postings / MarkEvery}, b.State.LastSeq}, b.Postings != 0 && b.Postings%MarkEvery == 0
 }
 
-func (c *Changes) account(rec *record.Record, f Former) {
+func (c *Changes) account(rec *record.Record, f Former) error {
 	if !ChangesAccount(rec) {
-		return
+		return nil
 	}
-	if a, changed := f.Account(rec.From).After(rec); changed {
+	a, changed := f.Account(rec.From).After(rec)
+	if a.OpenedSeq == 0 {
+		return fmt.Errorf("account %d was not opened", rec.From)
+	}
+	if changed {
 		c.Account = AccountChange{rec.From, a}
 	}
+	return nil
 }
 
 // ChangesAccount tells whether rec changes the account rec.From apart from its balances: opens it, sets its flags or uses a nonce of it.

@@ -263,6 +263,7 @@ func TestDeriveAllocatesNothing(t *testing.T) {
 	b.transfer(1, 2, 1)
 	var c Changes
 	rec, before := &b.records[3], newRows()
+	before.accounts[1] = Account{Account: record.Account{OpenedSeq: 1}}
 	if n := testing.AllocsPerRun(100, func() {
 		if err := c.Derive(rec, before); err != nil {
 			t.Fatal(err)
