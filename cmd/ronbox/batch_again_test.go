@@ -39,8 +39,8 @@ func TestBatchLooksBackUntilItCould(t *testing.T) {
 	}{
 		{"stopped", 25 * time.Hour, func(f *fakeBank) { clear(f.answers) }, func(*fakeBank) {}, 3, reasonDoneBefore},
 		{"not reached", 0, func(f *fakeBank) { f.down = true }, func(f *fakeBank) { f.down = false }, 4, ""},
-		{"known by the key alone", 0, func(f *fakeBank) { f.blind = true }, func(f *fakeBank) { f.blind = false; clear(f.answers) }, 4, ""},
-		{"known by a key that is gone", 0, func(f *fakeBank) { f.blind = true }, func(f *fakeBank) { clear(f.answers) }, 3, reasonDoneBefore},
+		{"might not read", 0, func(f *fakeBank) { f.blind = true }, func(f *fakeBank) { f.blind = false; clear(f.answers) }, 4, ""},
+		{"may not read yet", 0, func(f *fakeBank) { f.blind = true }, func(f *fakeBank) { clear(f.answers) }, 3, reasonUnread},
 	} {
 		f := richBank()
 		f.since -= int64(tt.age)
@@ -200,7 +200,7 @@ func TestBatchAtomicWithAHold(t *testing.T) {
 	}
 }
 
-// Where rows were done and some statement may not be read nothing more is sent, and a person is told whose it is; with a
+// Where rows wait for nonces and their statement may not be read nothing more is sent, and a person is told whose it is; with a
 // token that may read it the same command goes on.
 func TestBatchStopsWhereItCannotLook(t *testing.T) {
 	for _, tt := range []struct {
@@ -219,7 +219,7 @@ func TestBatchStopsWhereItCannotLook(t *testing.T) {
 		path, before := filepath.Join(t.TempDir(), "pay.csv"), f.requests
 		f.hidden = "c"
 		_, err := payAt(t, f, path, sameRows+"transfer,c,b,ron,1,\n", batchFlags{chunk: 4})
-		if reasonOf(err) != reasonDoneBefore || f.requests != before || !strings.Contains(err.Error(), "what was done for c cannot be told") ||
+		if reasonOf(err) != reasonUnread || f.requests != before || !strings.Contains(err.Error(), "what was done for c cannot be told") ||
 			!strings.HasPrefix(judge(err).next, "run it again with a token that may read that statement") {
 			t.Errorf("%s: %v, then %q, %d requests", tt.doc, err, judge(err).next, f.requests-before)
 		}
@@ -227,6 +227,48 @@ func TestBatchStopsWhereItCannotLook(t *testing.T) {
 		if _, err := payAt(t, f, path, sameRows+"transfer,c,b,ron,1,\n", batchFlags{chunk: 4}); err != nil || len(f.memos) != tt.done {
 			t.Errorf("%s, with another token: %v, %d done", tt.doc, err, len(f.memos))
 		}
+	}
+}
+
+// A refused request leaves no key on the node, so a run that may not read statements never begins: nothing would tell the
+// next one what was done of its other rows.
+func TestBatchPaysNothingBlind(t *testing.T) {
+	f := newFakeBank(func(int) int { return 7 })
+	f.balance["a"], f.blind = 6, true
+	const text = payHead + "transfer,a,b,ron,1,\ntransfer,a,b,ron,2,\ntransfer,a,b,ron,50,\ntransfer,a,b,ron,3,\n"
+	for range 2 {
+		if _, err := payFile(t, f, text, batchFlags{chunk: 4}); reasonOf(err) != reasonUnread || f.requests > 0 {
+			t.Errorf("%v, %d requests", err, f.requests)
+		}
+		f.balance["a"] = 1000
+	}
+}
+
+// Nor does a run go on that loses the right to read when another takes its nonce: that may have been for the same rows.
+func TestBatchStopsWhenItCannotLookAgain(t *testing.T) {
+	f := richBank()
+	f.deny = func(wire.Batch) error {
+		f.blind, f.nonces["a"] = true, 1
+		return nil
+	}
+	if _, err := payFile(t, f, sameRows, batchFlags{chunk: 4}); reasonOf(err) != reasonUnread || f.requests != 1 || len(f.memos) != 0 {
+		t.Errorf("%v, %d requests, %d done", err, f.requests, len(f.memos))
+	}
+}
+
+// A key that is under way with other nonces is no reason for ever: when that request was refused the next run does the rows.
+func TestBatchForgetsWhatCameToNothing(t *testing.T) {
+	f := richBank()
+	path := filepath.Join(t.TempDir(), "pay.csv")
+	f.deny = func(wire.Batch) error {
+		return &wire.Problem{Status: 422, Code: codeIdem, Reason: "idem_conflict"}
+	}
+	if _, err := payAt(t, f, path, sameRows, batchFlags{chunk: 4}); reasonOf(err) != reasonDoneBefore || !strings.Contains(judge(err).next, "under way") {
+		t.Fatalf("while it is under way: %v, then %q", err, judge(err).next)
+	}
+	f.deny = nil
+	if _, err := payAt(t, f, path, sameRows, batchFlags{chunk: 4}); err != nil || len(f.memos) != 3 {
+		t.Errorf("afterwards: %v, %d done", err, len(f.memos))
 	}
 }
 

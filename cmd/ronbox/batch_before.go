@@ -17,7 +17,10 @@ const (
 	goOnFor     = 24 * time.Hour      // as long as the node keeps keys, as a rule
 )
 
-const reasonDoneBefore = "done_before"
+const (
+	reasonDoneBefore = "done_before"
+	reasonUnread     = "statement_unread"
+)
 
 // statement names the entries of one account in one asset.
 type statement struct{ account, asset string }
@@ -74,6 +77,9 @@ func (b *batchRun) lookBack(ctx context.Context) error {
 				oldest = made
 			}
 		})
+		if mayNot(err) {
+			err = unread(at, sought)
+		}
 		if err != nil {
 			return err
 		}
@@ -143,14 +149,22 @@ func (b *batchRun) postings(ctx context.Context, at statement, each func(p *post
 		return true
 	})
 	p, refused := errors.AsType[*wire.Problem](err)
-	if mayNot(err) && b.unread == "" {
-		b.unread = at.account
-		b.retrying("the token may not read the statement of %s: what an earlier run of this file has done is known by its keys alone, which the node keeps for a day or so", at.account)
-	}
-	if mayNot(err) || refused && p.Status == http.StatusNotFound || undeclared(err) {
+	if refused && p.Status == http.StatusNotFound || undeclared(err) {
 		return nil
 	}
 	return err
+}
+
+// unread stops where rows wait for nonces and their statement may not be read: a run that was done and forgotten, by this
+// state and by the node's keys, would be done again. A nonce that the file gives is used once, whatever was done.
+func unread(at statement, sought map[saying]*tally) error {
+	for says, t := range sought {
+		if says.nonce == 0 && len(t.waits) > 0 {
+			return failed(exitDenied, reasonUnread, "run it again with a token that may read that statement, or on the node's socket",
+				"what was done for %s cannot be told: the token may not read its statement in %s", at.account, at.asset)
+		}
+	}
+	return nil
 }
 
 // undeclared tells that nothing stands in a statement, its asset not being declared.
@@ -163,9 +177,7 @@ func undeclared(err error) bool {
 const stillToDo = "`ronbox wallet history` shows them. Put the lines that are still to be done, and no others, into a file of their own and name its run with --run NAME"
 
 // mayGoOn stops where a person has to say what is meant. What was done lately was this file, cut off. What is older may
-// be the payment of another month, and an atomic file is done whole or not at all. Where a statement may not be read the
-// node's keys tell of what it would show, but only as long as the rows go out in the requests of the first time, and
-// those found are taken out of them.
+// be the payment of another month, and an atomic file is done whole or not at all.
 func (b *batchRun) mayGoOn(rows []int, oldest time.Time) error {
 	sought := 0 // of those that wait
 	for _, i := range b.pending {
@@ -175,16 +187,10 @@ func (b *batchRun) mayGoOn(rows []int, oldest time.Time) error {
 	}
 	found := fmt.Sprintf("%d of %d operations were done before, line %d among them, the first at %s", len(rows), len(b.rows), b.rows[rows[0]].line, oldest.UTC().Format(time.RFC3339))
 	whole := b.mode != modeAtomic || len(rows) == sought
-	var f *failure
-	switch {
-	case b.unread != "":
-		f = failed(exitFailed, reasonDoneBefore, "run it again with a token that may read that statement, or on the node's socket; --json lists those that were found",
-			"%s; what was done for %s cannot be told: the token may not read its statement", found, b.unread)
-	case whole && b.now().Sub(oldest) < goOnFor:
+	if whole && b.now().Sub(oldest) < goOnFor {
 		return nil
-	default:
-		f = failed(exitFailed, reasonDoneBefore, stillToDo+"; --json lists those that were done", "%s", found)
 	}
+	f := failed(exitFailed, reasonDoneBefore, stillToDo+"; --json lists those that were done", "%s", found)
 	f.details = map[string]any{"lines": b.linesOf(rows), "operations": len(rows)}
 	return f
 }
@@ -227,11 +233,12 @@ func (b *batchRun) others(ctx context.Context) error {
 	return b.lookBack(ctx)
 }
 
-// knownBefore stops when the node has done a request of these rows and no statement shows it.
+// knownBefore stops when the node knows a request of these rows and no statement shows it: it is done for another token, or
+// is under way.
 func (b *batchRun) knownBefore() error {
 	if len(b.known) == 0 {
 		return nil
 	}
-	return failed(exitFailed, reasonDoneBefore, stillToDo,
-		"%d operations from line %d on were done before, at least in part, by another run of such a file: the node knows their request", len(b.known), b.rows[b.known[0]].line)
+	return failed(exitFailed, reasonDoneBefore, "if another run of it is under way wait for its end, then run the same command again; otherwise "+stillToDo,
+		"%d operations from line %d on were done before, at least in part, or are being done, by another run of such a file: the node knows their request", len(b.known), b.rows[b.known[0]].line)
 }

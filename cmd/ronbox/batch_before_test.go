@@ -46,8 +46,8 @@ func TestBatchWithoutItsState(t *testing.T) {
 		{"under another name", sameRows, batchFlags{chunk: 4, run: "december"}, 0, false, false, 6, none, ""},
 		{"days later", sameRows, batchFlags{chunk: 4}, 25 * time.Hour, false, true, 3, none, "done_before"},
 		{"months later", sameRows, batchFlags{chunk: 4}, 60 * 24 * time.Hour, false, true, 6, none, ""},
-		{"by who may not read statements", sameRows, batchFlags{chunk: 4}, 0, true, false, 3, none, "done_before"},
-		{"by who may not, with given nonces", payHead + "transfer,a,b,ron,1,\n", batchFlags{chunk: 4}, 0, true, false, 4, none, ""},
+		{"by who may not read statements", sameRows, batchFlags{chunk: 4}, 0, true, false, 3, none, reasonUnread},
+		{"by who may not, with given nonces", "op,from,to,asset,amount_minor,nonce\ntransfer,a,b,ron,1,4\n", batchFlags{chunk: 4}, 0, true, false, 4, none, ""},
 	} {
 		t.Run(tt.doc, func(t *testing.T) {
 			f := newFakeBank(func(int) int { return 7 })

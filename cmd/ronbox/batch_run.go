@@ -57,10 +57,9 @@ type batchRun struct {
 	width   map[string]int    // rows of a payer that go into a request, after a refusal; 0 is no bound
 	mark    ledgerMark        // the newest record that is known
 	stalls  int
-	entries int64  // of statements, looked at
-	taken   bool   // another took a nonce that was known
-	known   []int  // rows that the node did, at least in part, in a request with other nonces
-	unread  string // an account whose statement may not be read, which was told; "" is none
+	entries int64 // of statements, looked at
+	taken   bool  // another took a nonce that was known
+	known   []int // rows of a request that the node knows with other nonces: done at least in part, or under way
 	out     batchDoc
 }
 
@@ -154,6 +153,7 @@ func (b *batchRun) reopen(s []span) error {
 
 // run sends until every row is settled; open is a request that an earlier run may have sent.
 func (b *batchRun) run(ctx context.Context, open *batchStep) error {
+	b.known = nil // the node says it again where it is still so: it says so of a request under way too, that may be refused then
 	if err := b.locate(ctx); err != nil {
 		return err
 	}

@@ -42,10 +42,10 @@ is no part of that: another payment in the same words needs a --run of its own, 
 again. If all of them were done within a day the rest is done, and stderr tells of them,
 even with -q; otherwise nothing more is sent. An edited row is another row, but rows that
 differ in valid_until or expires_in_s alone say the same: statements show neither. Rows
-that end a hold are refused then: a hold ends once. Where the token may not read the
-statements, the node's keys, kept for a day, find the same requests. Two runs of a name at
-the same time, each with a state of its own, pay no row twice either; the slower finds
-what the other has done.
+that end a hold are refused then: a hold ends once. Where the verb chooses the nonces the
+token must be one that may read the statements of the payers, for issue of the payees. Two
+runs of a name at the same time, each with a state of its own, pay no row twice either;
+the slower finds what the other has done.
 
 Operations of one account are done in order; one that is refused is told and keeps none
 of the others back, unless --atomic makes all or none of up to 4096. Exit 1: some were
