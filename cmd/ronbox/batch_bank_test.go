@@ -35,6 +35,7 @@ type fakeBank struct {
 	blind    bool   // statements may not be read
 	hidden   string // an account whose statement may not be read
 	down     bool   // it cannot be reached
+	locked   bool   // nobody may pay
 	since    int64  // when its first record is made
 	requests int
 }
@@ -158,6 +159,8 @@ func (f *fakeBank) refuse(op wire.BatchOp) string {
 	var n int
 	_, _ = fmt.Sscan(op.AmountMinor, &n)
 	switch {
+	case f.locked:
+		return "ACCOUNT_LOCKED"
 	case op.Nonce != f.nonces[op.From]+1:
 		return codeNonce
 	case op.Asset != "ron":
@@ -189,6 +192,7 @@ func (f *fakeBank) post(op wire.BatchOp, key string) (receipt []byte) {
 // atomic refuses all when one is refused.
 func (f *fakeBank) atomic(b wire.Batch) *wire.Problem {
 	try := newFakeBank(nil)
+	try.locked = f.locked
 	for k, v := range f.balance {
 		try.balance[k] = v
 	}

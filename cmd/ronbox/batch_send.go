@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 
@@ -53,8 +54,42 @@ func (b *batchRun) send(ctx context.Context, step *batchStep, sent bool) (*batch
 			return nil, batchFailure(fmt.Errorf("find out what was done of request %d: %w", step.No, err), key, lost)
 		}
 	}
+	if err := b.spentSince(ctx, step, end); err != nil {
+		return nil, batchFailure(fmt.Errorf("find out whether another did what was refused of request %d: %w", step.No, err), key, true)
+	}
 	end.Ledger = b.marked()
 	return end, nil
+}
+
+// spentSince takes back what was refused before its nonce was looked at where the payer has spent since the step was made:
+// whoever took the nonce may have done the row. A file of all or none falls with one row, whatever the others would have
+// met, so there each payer is asked for, and all rows wait again.
+func (b *batchRun) spentSince(ctx context.Context, step, end *batchStep) error {
+	for payer := range step.Nonces {
+		delete(b.next, payer) // look it up, once each
+	}
+	open := map[int]bool{}
+	for _, r := range end.Refused {
+		row := &b.rows[r.Row]
+		if !row.auto || b.mode != modeAtomic && r.Reason != record.Expired.String() && r.Reason != record.AccountLocked.String() {
+			continue
+		}
+		n, err := b.nonce(ctx, row.payer)
+		if err != nil {
+			return err
+		}
+		if n != step.Nonces[row.payer] {
+			open[r.Row] = true
+		}
+	}
+	if len(open) > 0 && b.mode == modeAtomic {
+		end.Again, end.Refused = step.Rows, nil
+		return nil
+	}
+	again, err := rowsOf(end.Again, len(b.rows))
+	end.Refused = slices.DeleteFunc(end.Refused, func(r batchRefusal) bool { return open[r.Row] })
+	end.Again = spans(slices.Sorted(slices.Values(slices.AppendSeq(again, maps.Keys(open)))))
+	return err
 }
 
 // judge sorts the answer's results. A receipt from before the step is of a request that another run made, and what was done

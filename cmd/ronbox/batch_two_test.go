@@ -112,6 +112,41 @@ func TestTwoBatchesOfOneName(t *testing.T) {
 	})
 }
 
+// The slower of two runs is refused its rows for a cause that comes before the nonce: those that the other has paid are told
+// as paid, those that nobody has paid as refused, and of a file of all or none that was paid in part a person is told.
+func TestTwoBatchesAndALock(t *testing.T) {
+	const text = payHead + "transfer,a,b,ron,1,\ntransfer,a,c,ron,2,\ntransfer,d,c,ron,3,\n"
+	for _, tt := range []struct {
+		other  string // what the other run has paid
+		flags  batchFlags
+		out    string
+		reason string
+	}{
+		{text, batchFlags{chunk: 4}, `"accepted":3,"refused":[]`, ""},
+		{text, batchFlags{chunk: 1}, `"accepted":3,"refused":[]`, ""},
+		{text, batchFlags{chunk: 4, atomic: true}, `"accepted":3,"refused":[]`, ""},
+		{payHead, batchFlags{chunk: 4}, `"accepted":0,"refused":[{"row":0,"line":2,"code":"ACCOUNT_LOCKED"`, ""},
+		{oneRow, batchFlags{chunk: 4}, `"accepted":1,"refused":[{"row":1,`, ""},
+		{payHead + "transfer,d,c,ron,3,\n", batchFlags{chunk: 4}, `"accepted":1,"refused":[{"row":0,`, ""},
+		{payHead + "transfer,d,c,ron,3,\n", batchFlags{chunk: 4, atomic: true}, "", reasonDoneBefore},
+		{payHead, batchFlags{chunk: 4, atomic: true}, `"accepted":0,"refused":[{"row":0,"line":2,"code":"ACCOUNT_LOCKED"`, ""},
+	} {
+		f := richBank()
+		f.balance["d"] = 9
+		f.deny = func(wire.Batch) (err error) {
+			if f.deny = nil; tt.other != payHead {
+				_, err = payFile(t, f, tt.other, batchFlags{chunk: 1})
+			}
+			f.locked = true
+			return err
+		}
+		out, err := payFile(t, f, text, tt.flags)
+		if reasonOf(err) != tt.reason || !strings.Contains(out, tt.out) {
+			t.Errorf("%q, %+v: %v: %s", tt.other, tt.flags, err, out)
+		}
+	}
+}
+
 // On a node two runs of one file at the same time, called in turns as drawn, with states and chunks of their own and some
 // rows refused, pay every other row once.
 func TestTwoBatchesOnANode(t *testing.T) {
