@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"ronbox/appliance/unit"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
 )
@@ -52,6 +53,37 @@ func TestWhatASlotKnows(t *testing.T) {
 	n.strike(two, nil)
 	if p := n.place(other, earlyJob(n, 9), set); p == early {
 		t.Error("9 lies aside when nobody knows what is next")
+	}
+}
+
+// Of refusals those that speak of the nonce tell which is next: what is ahead of it waits on. No other does, whatever it names.
+func TestWhatARefusalTellsASlot(t *testing.T) {
+	for code, tells := range map[record.Result]bool{record.NonceGap: true, record.NonceReused: true, record.InsufficientFunds: false} {
+		n, set := newNonces(1), strict(9)
+		earlyJob(n, 40) // so that the slot stays
+		one := earlyJob(n, 1)
+		n.strike(one, &ledger.Outcome{Reject: &ledger.Reject{Code: code, Expected: 5}})
+		if p := n.place(&burst{}, earlyJob(n, 6), set); (p == early) != tells {
+			t.Errorf("%v: 6, when it named 5: %d", code, p)
+		}
+		if p := n.place(&burst{}, earlyJob(n, 5), set); p == early {
+			t.Errorf("%v: 5 lies aside", code)
+		}
+	}
+}
+
+// Who is early waits for nonce_wait, and for at most half of the time that its caller has: the rest is for the ledger to say what is missing.
+func TestPatienceEndsInTime(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for wait, want := range map[time.Duration]time.Duration{time.Minute: 5*time.Second - watchEvery, time.Second: time.Second} {
+		set, j := strict(9), earlyJob(newNonces(1), 1)
+		set.NonceWait, j.deadline = unit.Duration(wait), now.Add(10*time.Second)
+		if !j.patient(set, now) || !j.until.Equal(now.Add(want)) {
+			t.Errorf("nonce_wait %s: until %s later, want %s", wait, j.until.Sub(now), want)
+		}
+		if j.patient(set, now.Add(want)) || !j.patient(set, now.Add(want-1)) {
+			t.Errorf("nonce_wait %s: its patience does not end after %s", wait, want)
+		}
 	}
 }
 

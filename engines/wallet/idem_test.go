@@ -274,6 +274,30 @@ func TestReceiptsApart(t *testing.T) {
 	}
 }
 
+// Long answers push others out: what is kept is bounded in bytes.
+func TestReceiptsAreBounded(t *testing.T) {
+	const body, n = 64 << 10, 2 * receiptBytes / (64 << 10)
+	c := newReceipts()
+	if err := c.kept.open(); err != nil {
+		t.Fatal(err)
+	}
+	defer c.kept.close()
+	out := &ledger.Outcome{Receipt: record.Receipt{At: 2}}
+	found := 0
+	for i := range n {
+		c.keep("alice", name(i), b3.Digest{}, out, Answer{Status: 200, Body: make([]byte, body)})
+		c.kept.r.Wait()
+	}
+	for i := range n {
+		if _, ok := c.replay("alice", name(i), b3.Digest{}, 1); ok {
+			found++
+		}
+	}
+	if found == 0 || found*body > receiptBytes {
+		t.Errorf("%d answers of %d bytes are kept", found, body)
+	}
+}
+
 // A key lives by the ledger's time: on a wall clock that was set back, within what is let pass, it is not given another while.
 func TestTTLIsOfTheLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
