@@ -77,7 +77,7 @@ func (l *Local) recover(ctx context.Context) error {
 		took[i] = time.Since(begun)
 	}
 	l.m.redo(took[0].Seconds())
-	l.log.Info("recovery.steps", "redo_ms", took[0].Milliseconds(), "verify_ms", took[1].Milliseconds(), "keys_ms", took[2].Milliseconds())
+	l.log.Info("recovery.steps", "redo_ms", took[0].Milliseconds(), "verify_ms", took[1].Milliseconds(), "index_ms", took[2].Milliseconds())
 	if err == nil {
 		l.endDoubt(ctx)
 	}
