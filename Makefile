@@ -30,7 +30,7 @@ run: build ## build, make a dev node in ./data if there is none, serve it
 test: ## run all tests with the race detector, shuffled
 	$(GO) test -race -shuffle=on -timeout 15m ./...
 
-check: fmt vet lint staticcheck tidy lockdebug schedules test ## all that CI runs
+check: fmt vet lint staticcheck tidy lockdebug schedules test ## what CI runs, beside a little of fuzz
 
 fmt:
 	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "not gofmt'ed: $$out"; exit 1; }

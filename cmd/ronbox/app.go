@@ -86,7 +86,7 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	if m := noValue.FindStringSubmatch(err.Error()); m != nil {
 		switch f := cmd.Flags().Lookup(m[2]); f.Value.Type() {
 		case "int", "int64", "uint64":
-			return usage("--%s %s: want a whole number", m[2], m[1])
+			return usage("--%s %s: want a whole number, not below 0 and not too large", m[2], m[1])
 		case "duration":
 			return usage("--%s %s: want a time such as 90s, 15m or 24h", m[2], m[1])
 		case "bool":

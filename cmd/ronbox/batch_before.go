@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -185,12 +184,12 @@ func (b *batchRun) mayGoOn(rows []int, oldest time.Time) error {
 			sought++
 		}
 	}
-	found := fmt.Sprintf("%d of %d operations were done before, line %d among them, the first at %s", len(rows), len(b.rows), b.rows[rows[0]].line, oldest.UTC().Format(time.RFC3339))
 	whole := b.mode != modeAtomic || len(rows) == sought
 	if whole && b.now().Sub(oldest) < goOnFor {
 		return nil
 	}
-	f := failed(exitFailed, reasonDoneBefore, stillToDo+"; --json lists those that were done", "%s", found)
+	f := failed(exitFailed, reasonDoneBefore, stillToDo+"; --json lists those that were done",
+		"%d of %d operations were done before, line %d among them, the first at %s", len(rows), len(b.rows), b.rows[rows[0]].line, oldest.UTC().Format(time.RFC3339))
 	f.details = map[string]any{"lines": b.linesOf(rows), "operations": len(rows)}
 	return f
 }

@@ -112,10 +112,3 @@ func (r *room) give(scope string, n int) {
 		delete(r.by, scope)
 	}
 }
-
-// len is how many places are taken.
-func (r *room) len() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.used
-}

@@ -215,3 +215,10 @@ func TestWaitsForRecordsAreBounded(t *testing.T) {
 		r.stop()
 	})
 }
+
+// len is how many places are taken.
+func (r *room) len() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.used
+}
