@@ -102,6 +102,7 @@ func TestProbeFails(t *testing.T) {
 			opened := time.Now()
 			for len(probes()) == 0 || r.e.WriteReady() != nil {
 				time.Sleep(time.Millisecond)
+				synctest.Wait() // a probe of this moment is booked by now
 				if time.Since(opened) > 20*time.Second {
 					t.Fatalf("not ready after %d probes", len(probes()))
 				}
