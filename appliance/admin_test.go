@@ -2,133 +2,33 @@ package appliance
 
 import (
 	"bytes"
-	"errors"
+	"context"
+	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
-	"path/filepath"
+	"os/exec"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
-	"ronbox/httpapi/auth"
+	dto "github.com/prometheus/client_model/go"
+
+	"ronbox/appliance/config"
+	"ronbox/appliance/host/hosttest"
+	"ronbox/appliance/obs"
+	"ronbox/appliance/tokens"
+	"ronbox/engines"
 	"ronbox/httpapi/client"
-	"ronbox/httpapi/wire"
+	nodeapi "ronbox/httpapi/node"
+	"ronbox/store"
+	"ronbox/store/storetest"
 )
-
-// A token that is revoked is void before the revocation is answered, whichever way it is revoked.
-func TestRevokedBeforeTheReply(t *testing.T) {
-	cfg, _ := devConfig(t)
-	r := start(t, cfg)
-	c := r.socket()
-	for _, tt := range []struct {
-		doc  string
-		what func(wire.Token, wire.KeyList) wire.RevokeRequest
-	}{
-		{"by its id", func(k wire.Token, _ wire.KeyList) wire.RevokeRequest { return wire.RevokeRequest{TID: k.TID} }},
-		{"by its tenant", func(wire.Token, wire.KeyList) wire.RevokeRequest { return wire.RevokeRequest{Tenant: "acme"} }},
-		{"by its key", func(_ wire.Token, k wire.KeyList) wire.RevokeRequest { return wire.RevokeRequest{Kid: k.Active} }},
-		{"with all", func(wire.Token, wire.KeyList) wire.RevokeRequest { return wire.RevokeRequest{All: true} }},
-	} {
-		t.Run(tt.doc, func(t *testing.T) {
-			token, err := c.Mint(t.Context(), wire.MintRequest{Sub: "me", Tenant: "acme", Scopes: []string{"registry.propose"}})
-			must(t, err)
-			keys, err := c.Keys(t.Context())
-			must(t, err)
-			holder := r.client(client.Options{URL: "http://" + r.Addr(), Token: token.Token})
-			if _, err := holder.Propose(t.Context(), draft(2, "x"), ""); err != nil {
-				t.Fatalf("before: %v", err)
-			}
-			done, err := c.Revoke(t.Context(), tt.what(token, keys))
-			if err != nil || done.Already || !done.Until.After(time.Now()) {
-				t.Fatalf("%+v, %v", done, err)
-			}
-			_, err = holder.Propose(t.Context(), draft(2, "y"), "")
-			if p := problem(t, err); p.Status != http.StatusUnauthorized {
-				t.Errorf("after: %+v", p)
-			}
-			list, err := c.Tokens(t.Context(), "", 100)
-			must(t, err)
-			i := slices.IndexFunc(list.Tokens, func(i wire.TokenInfo) bool { return i.TID == token.TID })
-			if i < 0 || !list.Tokens[i].Revoked || list.Tokens[i].Sub != "me" {
-				t.Errorf("listed as %+v", list.Tokens)
-			}
-			verdict, err := c.VerifyToken(t.Context(), wire.VerifyRequest{Token: token.Token, Scope: "registry.propose", Service: "registry"})
-			if err != nil || verdict.Allowed || len(verdict.Failed) == 0 && verdict.Reason == "" {
-				t.Errorf("verdict %+v, %v", verdict, err)
-			}
-		})
-	}
-	if _, err := c.Mint(t.Context(), wire.MintRequest{Sub: "me", Tenant: "acme", Scopes: []string{"registry.propose"}}); err != nil {
-		t.Errorf("a new token after all that: %v", err)
-	}
-	for _, q := range []wire.RevokeRequest{{TID: "nonsense"}, {Kid: "nonsense"}, {Tenant: strings.Repeat("x", 300)}, {}, {TID: "x", All: true}} {
-		if _, err := c.Revoke(t.Context(), q); problem(t, err).Status != http.StatusBadRequest {
-			t.Errorf("%+v: %v", q, err)
-		}
-	}
-	r.halt()
-	for _, want := range []string{"auth.token_minted", "auth.revoked"} {
-		if rows := auditRows(t, cfg); !slices.Contains(rows, want) {
-			t.Errorf("no audit row %s in %v", want, rows)
-		}
-	}
-	again := start(t, cfg) // what was revoked stays so
-	if list, err := again.socket().Tokens(t.Context(), "", 100); err != nil || len(list.Tokens) < 5 || !list.Tokens[0].Revoked {
-		t.Errorf("after a restart: %+v, %v", list, err)
-	}
-	again.halt()
-}
-
-// While keys overlap, tokens of both are good; a retired one's are not.
-func TestKeysOverRotation(t *testing.T) {
-	cfg, _ := devConfig(t)
-	r := start(t, cfg)
-	c := r.socket()
-	before, err := c.Keys(t.Context())
-	must(t, err)
-	fresh, err := c.RotateKey(t.Context())
-	if err != nil || fresh.State != kidActive || fresh.Kid == before.Active || fresh.RotateAt.Sub(fresh.CreatedAt) != 30*24*time.Hour {
-		t.Fatalf("%+v, %v", fresh, err)
-	}
-	if _, err := r.tcp().Propose(t.Context(), draft(2, "x"), ""); err != nil {
-		t.Errorf("a token of the key before: %v", err)
-	}
-	keys, err := c.Keys(t.Context())
-	if err != nil || len(keys.Keys) != 2 || keys.Active != fresh.Kid || keys.Keys[1].State != kidVerify || keys.Keys[1].VerifyUntil.IsZero() {
-		t.Errorf("%+v, %v", keys, err)
-	}
-	if _, err := c.RetireKey(t.Context(), fresh.Kid); problem(t, err).Status != http.StatusConflict {
-		t.Errorf("the active key: %v", err)
-	}
-	if _, err := c.RetireKey(t.Context(), "01ARZ3NDEKTSV4RRFFQ69G5FAV"); problem(t, err).Status != http.StatusNotFound {
-		t.Errorf("a key that is none: %v", err)
-	}
-	if old, err := c.RetireKey(t.Context(), before.Active); err != nil || old.State != kidRetired {
-		t.Errorf("%+v, %v", old, err)
-	}
-	if _, err := r.tcp().Propose(t.Context(), draft(2, "y"), ""); problem(t, err).Status != http.StatusUnauthorized {
-		t.Errorf("a token of the retired key: %v", err)
-	}
-	r.halt()
-}
-
-// Who may mint and is no administrator mints nothing that reaches the node itself.
-func TestMintingIsNoWayUp(t *testing.T) {
-	cfg, _ := devConfig(t)
-	cfg.Server.AdminOnTCP = true
-	r := start(t, cfg)
-	minter, err := r.socket().Mint(t.Context(), wire.MintRequest{Sub: "minter", Scopes: []string{"node.token"}})
-	must(t, err)
-	c := r.client(client.Options{URL: "http://" + r.Addr(), Token: minter.Token})
-	if _, err := c.Mint(t.Context(), wire.MintRequest{Sub: "x", Scopes: []string{"registry.propose", "node.admin"}}); problem(t, err).Status != http.StatusForbidden {
-		t.Errorf("node.admin by node.token: %v", err)
-	}
-	if _, err := c.Mint(t.Context(), wire.MintRequest{Sub: "x", Scopes: []string{"registry.propose"}, Caveats: []string{"max_bytes <= 10"}}); err != nil {
-		t.Errorf("what it may mint: %v", err)
-	}
-	r.halt()
-}
 
 // The node tells what it runs, holds and writes.
 func TestLiveView(t *testing.T) {
@@ -139,14 +39,14 @@ func TestLiveView(t *testing.T) {
 	must(t, err)
 	for _, want := range []string{"node.supervisor", "node.http", "node.admin_http", "node.reloader", "node.janitor", "node.health_gate",
 		"node.log_writer", "store.committer", "registry.pipeline"} {
-		if !slices.ContainsFunc(list.Tasks, func(i wire.TaskInfo) bool { return i.Service+"."+i.Name == want && i.State == "running" }) {
+		if !slices.ContainsFunc(list.Tasks, func(i nodeapi.TaskInfo) bool { return i.Service+"."+i.Name == want && i.State == "running" }) {
 			t.Errorf("%s does not run: %+v", want, list.Tasks)
 		}
 	}
 	queues, err := c.Queues(t.Context())
 	must(t, err)
 	for _, want := range []string{"registry.cfg_reload_tx", "node.audit_tx", "node.cfg", "node.log", "registry.proposals_tx", "store.control"} {
-		if !slices.ContainsFunc(queues.Queues, func(i wire.QueueInfo) bool { return i.Service+"."+i.Name == want && i.Cap > 0 }) {
+		if !slices.ContainsFunc(queues.Queues, func(i nodeapi.QueueInfo) bool { return i.Service+"."+i.Name == want && i.Cap > 0 }) {
 			t.Errorf("no %s in %+v", want, queues.Queues)
 		}
 	}
@@ -155,11 +55,11 @@ func TestLiveView(t *testing.T) {
 	if err != nil || stats.Bytes == 0 || stats.Commands == 0 || len(stats.Buckets) < 5 {
 		t.Errorf("%+v, %v", stats, err)
 	}
-	level, err := c.SetLogLevel(t.Context(), wire.LogLevel{Level: "debug", Service: "registry"})
+	level, err := c.SetLogLevel(t.Context(), nodeapi.LogLevel{Level: "debug", Service: "registry"})
 	if err != nil || level.Level != "debug" || r.levels.Level("registry") != "debug" || r.levels.Level("") != "info" {
 		t.Errorf("%+v, %v", level, err)
 	}
-	if _, err := c.SetLogLevel(t.Context(), wire.LogLevel{Level: "debug", Service: "nobody"}); problem(t, err).Status != http.StatusBadRequest {
+	if _, err := c.SetLogLevel(t.Context(), nodeapi.LogLevel{Level: "debug", Service: "nobody"}); problem(t, err).Status != http.StatusBadRequest {
 		t.Errorf("a service that is none: %v", err)
 	}
 	r.halt()
@@ -172,14 +72,14 @@ func TestAuditView(t *testing.T) {
 	c, sub := r.socket(), r.SubscribeAudit("test")
 	defer sub.Close()
 	for range 3 {
-		_, err := c.Mint(t.Context(), wire.MintRequest{Sub: "me", Scopes: []string{"registry.propose"}})
+		_, err := c.Mint(t.Context(), nodeapi.MintRequest{Sub: "me", Scopes: []string{"registry.propose"}})
 		must(t, err)
 	}
 	all, err := c.Audit(t.Context(), 1, 100)
 	if err != nil || all.First != 1 || int(all.Last) != len(all.Rows) || all.Head != all.Rows[len(all.Rows)-1].Hash || all.Next != 0 {
 		t.Fatalf("%+v, %v", all, err)
 	}
-	var paged []wire.AuditRow
+	var paged []nodeapi.AuditRow
 	for from := uint64(1); from != 0; {
 		page, err := c.Audit(t.Context(), from, 2)
 		must(t, err)
@@ -203,83 +103,320 @@ func TestAuditView(t *testing.T) {
 	r.halt()
 }
 
-// A running node's file is checked on a copy, which is gone afterwards.
-func TestCheckDB(t *testing.T) {
+// What the node does outside the file leaves a row that names who asked.
+func TestNoteNamesTheActor(t *testing.T) {
+	tx := storetest.NewTx(t, tokens.Bucket)
+	uid := uint32(1000)
+	by := engines.Actor{CapID: "01T", Principal: "ops", UID: &uid}
+	if _, err := storetest.Do(tx, auditNote{tokens.AuditEvent("node.drain", by, "corr", map[string]string{"k": "v"})}); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := store.Audit(tx.Reader(), 0, 10)
+	if err != nil || len(rows) != 1 {
+		t.Fatalf("%d rows, %v", len(rows), err)
+	}
+	want := store.Event{Event: "node.drain", Decision: "allow", CorrID: "corr", CapID: "01T", Principal: "ops", UID: "1000"}
+	got := rows[0].Event
+	if got.Detail["k"] != "v" {
+		t.Errorf("detail %v", got.Detail)
+	}
+	got.Detail = nil
+	if got.Event != want.Event || got.CorrID != want.CorrID || got.CapID != want.CapID || got.Principal != want.Principal || got.UID != want.UID {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// What was done leaves its row, also when whoever asked has left meanwhile.
+func TestNoteOutlivesTheCaller(t *testing.T) {
 	cfg, _ := devConfig(t)
 	r := start(t, cfg)
-	stages := map[string]bool{}
-	last, err := r.socket().CheckDB(t.Context(), func(l wire.CheckLine) { stages[l.Stage] = true })
-	if err != nil || !last.Sound() || len(last.Findings) > 0 {
-		t.Errorf("%+v, %v", last, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := r.SetLogLevel(ctx, engines.Actor{}, "", nodeapi.LogLevel{Level: "off"})
+	must(t, err)
+	r.halt()
+	if rows := auditRows(t, cfg); !slices.Contains(rows, "log.level_set") {
+		t.Errorf("no row of the level in %v", rows)
 	}
-	left, err := filepath.Glob(cfg.Path("check-*"))
-	if err != nil || len(left) > 0 {
-		t.Errorf("left %v, %v", left, err)
+}
+
+// Whoever follows the audit chain hears of a row that is written meanwhile.
+func TestAuditRowsAreFollowed(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	known, heard, ended := make(chan struct{}, 64), make(chan struct{}), make(chan error, 1)
+	c := r.socket()
+	go func() {
+		ended <- c.AuditStream(t.Context(), client.StreamOptions{LastEventID: "0"}, func(row nodeapi.AuditRow) error {
+			known <- struct{}{}
+			if row.Event != "log.level_set" {
+				return nil
+			}
+			close(heard)
+			return client.ErrStop
+		})
+	}()
+	<-known // it follows
+	_, err := r.SetLogLevel(t.Context(), engines.Actor{}, "", nodeapi.LogLevel{Level: "info"})
+	must(t, err)
+	select {
+	case <-heard:
+		must(t, <-ended)
+	case <-time.After(patience):
+		t.Error("no row of the new level")
 	}
-	snap, err := r.socket().Snapshot(t.Context(), wire.SnapshotRequest{Dir: t.TempDir(), Compact: true}, nil)
-	if err != nil {
-		t.Errorf("compact: %+v, %v", snap, err)
+	r.halt()
+}
+
+// The audit chain says who asked for what an operator can ask for, and under which correlation id.
+func TestAuditNamesWhoAsked(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	if _, err := r.socket().Snapshot(t.Context(), nodeapi.SnapshotRequest{Dir: t.TempDir()}, nil); err != nil {
+		t.Fatal(err)
 	}
-	for _, dir := range []string{cfg.Path(DatabaseName), "/proc/nowhere/at/all"} {
-		if _, err := r.socket().Snapshot(t.Context(), wire.SnapshotRequest{Dir: dir}, nil); problem(t, err).Status != http.StatusBadRequest {
-			t.Errorf("into %s: %v", dir, err)
+	if _, err := r.socket().Mint(t.Context(), nodeapi.MintRequest{Sub: "me", Scopes: []string{"registry.propose"}}); err != nil {
+		t.Fatal(err)
+	}
+	must(t, r.socket().Drain(t.Context(), "test"))
+	r.halt()
+	uid, asked := strconv.Itoa(os.Getuid()), map[string]bool{}
+	for _, e := range auditEvents(t, cfg) {
+		asked[e.Event] = e.UID == uid && e.CorrID != ""
+	}
+	for _, name := range []string{"db.snapshot", "auth.token_minted", "node.drain"} {
+		if !asked[name] {
+			t.Errorf("%s does not say who asked", name)
+		}
+	}
+}
+
+// With a collector configured a write is traced, and a stop sends what is left and leaves nothing running.
+func TestSpansReachTheCollector(t *testing.T) {
+	var mu sync.Mutex
+	var got []byte
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil || r.URL.Path != "/v1/traces" {
+			t.Errorf("%s: %v", r.URL.Path, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		got = append(got, body...)
+	}))
+	defer collector.Close()
+	cfg, _ := devConfig(t)
+	cfg.OTel.Exporter, cfg.OTel.Endpoint = "otlp", collector.URL
+	r := start(t, cfg)
+	r.mustPut(r.socket(), signer(t, cfg), 2, "traced")
+	r.halt()
+	mu.Lock()
+	defer mu.Unlock()
+	for _, want := range []string{"http.request", "store.commit", "service.version\x12\x06\n\x04test"} {
+		if !bytes.Contains(got, []byte(want)) {
+			t.Errorf("no %q arrived in %d bytes\n%s", want, len(got), r.log)
+		}
+	}
+}
+
+const goldenMetrics = "../testdata/golden/metrics.md"
+
+// families are those of a node with every service, in which nothing has happened yet.
+func families(t *testing.T) []obs.Family {
+	t.Helper()
+	n, err := New(config.Default(), Build{}, Options{})
+	must(t, err)
+	return n.metrics.Families()
+}
+
+// Whatever family the program gains, loses or changes shows in the golden file.
+func TestMetricsGolden(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("Every series has the label `service` beside those of its family; one that a service lacks is empty. A node also shows\n" +
+		"`go_*` and `process_*`, of the Go runtime and of the process, with `service=\"node\"`.\n\n" +
+		"| Name | Type | Labels | Unit | Tells |\n| --- | --- | --- | --- | --- |\n")
+	for _, f := range families(t) {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", f.Name, f.Type, cells(f.Labels), unitOf(f.Name), strings.ReplaceAll(f.Help, "|", `\|`))
+	}
+	golden(t, goldenMetrics, b.String())
+}
+
+func cells(labels []string) string {
+	if len(labels) == 0 {
+		return "-"
+	}
+	return "`" + strings.Join(labels, "` `") + "`"
+}
+
+// unitOf is the unit that a name ends with.
+func unitOf(name string) string {
+	for _, unit := range []string{"seconds", "bytes"} {
+		if strings.HasSuffix(strings.TrimSuffix(name, "_total"), "_"+unit) {
+			return unit
+		}
+	}
+	return "-"
+}
+
+// scrape reads /metrics of a node that has done nothing yet.
+func (r *rig) scrape() []byte {
+	r.t.Helper()
+	tr := &http.Transport{DisableKeepAlives: true}
+	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, "http://"+r.Addr()+"/metrics", nil)
+	must(r.t, err)
+	resp, err := tr.RoundTrip(req)
+	must(r.t, err)
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	must(r.t, err)
+	if resp.StatusCode != http.StatusOK {
+		r.t.Fatalf("/metrics: %d %s", resp.StatusCode, body)
+	}
+	return body
+}
+
+// Each metric of the registry's concurrency document shows on a fresh node, with its labels, for the registry; what promtool
+// says of all of them is nothing.
+func TestFreshNodeShowsEveryMetric(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	r.scrape() // so that the second one shows a request
+	text := string(r.scrape())
+	r.halt()
+	for _, series := range []string{
+		`queue_depth{queue="proposals",service="registry"}`, `queue_depth{queue="approvals",service="registry"}`,
+		`queue_dropped_total{queue="proposals",service="registry"}`, `queue_dropped_total{queue="approvals",service="registry"}`,
+		`busy_rejections_total{endpoint="propose",`, `busy_rejections_total{endpoint="approve",`,
+		`tasks_spawned_total{kind="pipeline",service="registry"}`, `tasks_aborted_total{kind="pipeline",service="registry"}`,
+		`tasks_canceled_total{kind="pipeline",service="registry"}`, `tasks_panicked_total{kind="pipeline",service="registry"}`,
+		`service_restarts_total{service="registry",task="pipeline"}`, `commit_cas_fail_total{service="registry"}`,
+		`io_timeouts_total{op="read",`, `io_timeouts_total{op="write",`, `io_timeouts_total{op="commit",`,
+		`backoff_retries_total{op=`, `bus_lagged_total{bus="`, `consumer="publisher"`, `consumer="deep_verifier"`,
+		`registry_reload_success_total{`, `registry_reload_fail_total{`, `lifecycle_state{service="node",state="running"}`,
+		`ronbox_build_info{`, `readyz_degraded{cause="commit_ready",service="registry"}`, `store_commit_seconds_bucket{`,
+		`storage_backoff_total{`, `http_requests_total{`, `request_latency_seconds_bucket{`, `inflight_requests{`, `go_goroutines{`,
+	} {
+		if !strings.Contains(text, series) {
+			t.Errorf("no %s in /metrics", series)
+		}
+	}
+	t.Run("promtool", func(t *testing.T) { lint(t, []byte(text)) })
+}
+
+// promisedName are families whose names were promised, with a type or a short unit in them, or without what promtool wants at their end.
+var promisedName = regexp.MustCompile(`ledger_backlog_gauge|index_dht_lookup_ms|resolve_deadline_hit`)
+
+// lint hands the exposition to promtool.
+func lint(t *testing.T, text []byte) {
+	t.Helper()
+	tool := hosttest.Tool(t, "promtool", "prometheus")
+	var kept bytes.Buffer
+	for line := range bytes.Lines(text) {
+		if !promisedName.Match(line) {
+			kept.Write(line)
+		}
+	}
+	cmd := exec.Command(tool, "check", "metrics")
+	cmd.Stdin = &kept
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("promtool: %v\n%s", err, out)
+	}
+}
+
+// gathered is what a scrape would show, by family.
+func (r *rig) gathered() map[string]*dto.MetricFamily {
+	r.t.Helper()
+	all, err := r.metrics.Registry().Gather()
+	must(r.t, err)
+	out := map[string]*dto.MetricFamily{}
+	for _, f := range all {
+		out[f.GetName()] = f
+	}
+	return out
+}
+
+// After a write, a refusal and a reload every family of the golden table is there.
+func TestEveryFamilyShows(t *testing.T) {
+	r, _ := reloadable(t)
+	r.mustPut(r.socket(), signer(t, r.cfg), 2, "x")
+	r.receipt("/v1/transfer", "k", pay("alice", "bob", "1", 1))
+	if resp := r.raw("POST", "/registry/proposals", "{"); resp.StatusCode != 401 {
+		t.Errorf("a write without a token: %d", resp.StatusCode)
+	}
+	_, err := r.socket().Snapshot(t.Context(), nodeapi.SnapshotRequest{Dir: t.TempDir()}, nil)
+	must(t, err)
+	_, err = r.socket().Reload(t.Context())
+	must(t, err)
+	got := r.gathered()
+	ofPeers := []string{"breaker_open_total", "breaker_state"} // a series for each of index.peers, of which this node has none
+	for _, want := range r.metrics.Families() {
+		if got[want.Name] == nil && !slices.Contains(ofPeers, want.Name) {
+			t.Errorf("no %s", want.Name)
 		}
 	}
 	r.halt()
 }
 
-func TestProfiles(t *testing.T) {
+// Whatever fails shows as a cause, by the service whose key it is.
+func TestReadinessKeysAreMetrics(t *testing.T) {
 	cfg, _ := devConfig(t)
 	r := start(t, cfg)
-	for _, name := range []string{"heap", "allocs", "goroutine", "threadcreate", "block", "mutex", "profile", "trace", "flight"} {
-		var out bytes.Buffer
-		if err := r.socket().Profile(t.Context(), name, time.Second, &out); err != nil || out.Len() == 0 {
-			t.Errorf("%s: %d bytes, %v", name, out.Len(), err)
+	for _, want := range []struct{ service, key string }{
+		{"node", "config_loaded"}, {"node", "listener_bound"}, {"node", "storage_ready"}, {"node", "metrics_live"}, {"node", "accept_restore"},
+		{"registry", "commit_ready"}, {"registry", "bus_attached"}, {"registry", "genesis"},
+		{"wallet", "cfg_loaded"}, {"wallet", "ledger_ready"}, {"wallet", "auth_ready"}, {"wallet", "policy_ready"}, {"wallet", "queue_ok"}, {"wallet", "clock_ok"},
+	} {
+		if got := r.metric("readyz_degraded", "service", want.service, "cause", want.key); got != 0 {
+			t.Errorf("%s.%s = %v on a sound node", want.service, want.key, got)
+		}
+		found := false
+		for _, m := range r.gathered()["readyz_degraded"].GetMetric() {
+			found = found || slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetValue() == want.key })
+		}
+		if !found {
+			t.Errorf("no series for %s.%s", want.service, want.key)
 		}
 	}
-	if !r.profiling.CompareAndSwap(false, true) {
-		t.Fatal("a profile goes on")
+	r.escalated("registry", "publisher", true)
+	if got := r.metric("readyz_degraded", "service", "registry", "cause", "task:publisher"); got != 1 {
+		t.Errorf("task:publisher = %v", got)
 	}
-	var out bytes.Buffer
-	if err := r.socket().Profile(t.Context(), "trace", time.Second, &out); problem(t, err).Status != http.StatusConflict {
-		t.Errorf("a second one: %v", err)
-	}
-	r.profiling.Store(false)
 	r.halt()
 }
 
-// A token made beside a stopped node is good once it runs; beside a running one it is refused.
-func TestMintOffline(t *testing.T) {
+// Each metric of the wallet's concurrency document has a series of the wallet, with the values of its labels that are named there.
+func TestTheWalletsSeriesShow(t *testing.T) {
 	cfg, _ := devConfig(t)
-	token, err := MintOffline(t.Context(), cfg, Build{}, wire.MintRequest{Sub: "ops", Scopes: []string{"registry.propose"}})
-	must(t, err)
-	if seen, err := auth.Inspect(token.Token); err != nil || seen.Sub != "ops" {
-		t.Errorf("%+v, %v", seen, err)
-	}
 	r := start(t, cfg)
-	c := r.client(client.Options{URL: "http://" + r.Addr(), Token: token.Token})
-	if _, err := c.Propose(t.Context(), draft(2, "x"), ""); err != nil {
-		t.Errorf("the token: %v", err)
+	all := r.gathered()
+	for _, want := range []string{
+		"queue_depth queue=work", "queue_dropped_total queue=work", "queue_dropped_total queue=events",
+		"busy_rejections_total endpoint=transfer", "busy_rejections_total endpoint=issue", "busy_rejections_total endpoint=burn",
+		"tasks_spawned_total kind=worker", "tasks_aborted_total kind=worker", "tasks_canceled_total kind=worker",
+		"io_timeouts_total op=read", "io_timeouts_total op=write", "io_timeouts_total op=ledger_rpc",
+		"backoff_retries_total svc=ledger op=commit", "upstream_fail_total svc=ledger", "circuit_open_total svc=ledger", "worker_inflight",
+	} {
+		name, labels := seriesOf(want)
+		if !has(all[name], append(labels, "service", "wallet")) {
+			t.Errorf("no series %s of the wallet", want)
+		}
 	}
-	locked := *cfg
-	locked.Store.LockTimeout = 0
-	if _, err := MintOffline(t.Context(), &locked, Build{}, wire.MintRequest{Sub: "ops", Scopes: []string{"a.b"}}); ExitCode(err) != ExitLocked {
-		t.Errorf("beside a running node: %v", err)
+	for _, bus := range []string{"ledger", "audit"} {
+		if !has(all["bus_lagged_total"], []string{"bus", bus}) {
+			t.Errorf("no bus_lagged_total of %s", bus)
+		}
 	}
 	r.halt()
 }
 
-// Init writes units that name the binary and the directory.
-func TestInitWritesUnits(t *testing.T) {
-	cfg := newConfig(t)
-	res, err := Init(t.Context(), cfg, InitOptions{Systemd: true})
-	must(t, err)
-	text, err := os.ReadFile(res.Unit)
-	binary, _ := os.Executable()
-	if err != nil || !strings.Contains(string(text), binary) || !strings.Contains(string(text), cfg.Node.DataDir) {
-		t.Errorf("%s, %v", text, err)
-	}
-	if _, err := os.Stat(cfg.Path("ronbox-http.socket")); errors.Is(err, os.ErrNotExist) {
-		t.Error("no socket unit")
-	}
+// has reports whether a family has a series with these labels, given as name and value.
+func has(f *dto.MetricFamily, labels []string) bool {
+	return slices.ContainsFunc(f.GetMetric(), func(m *dto.Metric) bool {
+		for i := 0; i < len(labels); i += 2 {
+			if !slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == labels[i] && l.GetValue() == labels[i+1] }) {
+				return false
+			}
+		}
+		return true
+	})
 }

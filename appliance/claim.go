@@ -12,54 +12,49 @@ import (
 
 	"ronbox/appliance/config"
 	"ronbox/appliance/systemd"
+	"ronbox/appliance/tokens"
 )
-
-// UnfinishedName marks a directory that an init fills, and one that was killed has left half filled. It is locked while the init lives.
-const UnfinishedName = "init.unfinished"
-
-// errUnfinished says that a directory is not a node yet.
-var errUnfinished = errors.New("an init of this directory was interrupted")
 
 // claimed is a directory that this init alone may fill: it holds the lock of the mark there.
 type claimed struct {
 	dir  string
 	made bool        // the directory was not there
-	mode fs.FileMode // what it had otherwise
+	mode fs.FileMode // its permissions before, if it was there
 	mark *os.File
 }
 
-// claim makes dir, or takes it if it is empty but for what a killed init has left, for its owner alone, and puts the secret there.
+// claim makes dir, or takes it if it is empty but for the remains of a killed init, for its owner alone, and puts the secret there.
 func claim(dir string) (claimed, error) {
 	c := claimed{dir: dir}
-	if err := c.take(); err != nil {
+	if err := c.acquire(); err != nil {
 		return c, err
 	}
-	if _, err := makeSecret(filepath.Join(dir, SecretName)); err != nil {
+	if _, err := tokens.MakeSecret(filepath.Join(dir, SecretName)); err != nil {
 		return c, errors.Join(err, c.undo())
 	}
 	return c, nil
 }
 
-func (c *claimed) take() error {
+func (c *claimed) acquire() error {
 	info, err := os.Stat(c.dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		c.made = true
-		err = makeDir(c.dir)
+		err = tokens.MakeDir(c.dir)
 	case err == nil:
 		c.mode = info.Mode().Perm()
 	}
 	if err != nil {
 		return err
 	}
-	if err := c.empty(); err != nil {
+	if err := c.clear(); err != nil {
 		return err
 	}
 	return os.Chmod(c.dir, 0o700)
 }
 
 // empty sees to it that nothing but the mark is in the directory, and that the mark is this init's.
-func (c *claimed) empty() error {
+func (c *claimed) clear() error {
 	if there, err := c.others(); err != nil || len(there) > 0 && !exists(filepath.Join(c.dir, UnfinishedName)) {
 		return errors.Join(err, c.notEmpty(err == nil))
 	}
@@ -104,12 +99,12 @@ func (c *claimed) others() (names []string, err error) {
 // initMakes are the names in a directory that init may have made.
 func initMakes() []string {
 	return []string{
-		SecretName, config.FileName, DatabaseName, DatabaseName + ".new", TokenName, filepath.Dir(SignerName),
+		SecretName, config.FileName, DatabaseName, DatabaseName + ".new", TokenName, filepath.Dir(SignerName), rewarderDir, PacksName, edgeName,
 		systemd.UnitName, systemd.HTTPSocketName, systemd.AdminSocketName,
 	}
 }
 
-// lock takes the mark, and tells whether it was not there.
+// lock takes the mark, and reports whether it was not there.
 func (c *claimed) lock() (fresh bool, err error) {
 	path := filepath.Join(c.dir, UnfinishedName)
 	c.mark, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -125,10 +120,10 @@ func (c *claimed) lock() (fresh bool, err error) {
 	if unix.Flock(int(c.mark.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil || !c.holds(path) {
 		return false, errors.Join(c.notEmpty(true), c.mark.Close()) // another init is at work
 	}
-	return fresh, syncDir(c.dir)
+	return fresh, tokens.SyncDir(c.dir)
 }
 
-// holds tells whether the mark that was locked is the one that is there.
+// holds reports whether the mark that was locked is the one that is there.
 func (c *claimed) holds(path string) bool {
 	now, err := os.Stat(path)
 	if err != nil {
@@ -140,10 +135,10 @@ func (c *claimed) holds(path string) bool {
 
 // done lets the directory be a node.
 func (c *claimed) done() error {
-	return errors.Join(os.Remove(c.mark.Name()), syncDir(c.dir), c.mark.Close())
+	return errors.Join(os.Remove(c.mark.Name()), tokens.SyncDir(c.dir), c.mark.Close())
 }
 
-// undo removes what init made, the mark last, which keeps others out until then.
+// undo removes the files that init made, the mark last, which keeps others out until then.
 func (c *claimed) undo() error {
 	names, err := c.others()
 	for _, name := range names {
@@ -157,17 +152,4 @@ func (c *claimed) undo() error {
 		err = errors.Join(err, os.Remove(c.dir))
 	}
 	return err
-}
-
-// finished refuses a directory that a killed init has left.
-func finished(cfg *config.Config) error {
-	if !cfg.Amnesia.Enabled && exists(cfg.Path(UnfinishedName)) {
-		return fmt.Errorf("%s: %w", cfg.Node.DataDir, errUnfinished)
-	}
-	return nil
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
 }

@@ -1,32 +1,42 @@
-// Package appliance is the node: it wires every package to the others, starts and stops them in order, puts new
-// configurations in force, and knows at each moment whether the node may be asked for anything.
+// Package appliance is the node: it wires every package to the others, starts and stops them in order, applies new configurations, and
+// knows at each moment whether the node may be asked for anything.
+//
+// # How to add an engine
+//
+// Three folders of its name: engines/x, its domain; httpapi/x, its routes, handlers, errors, bodies and client calls; cmd/ronbox/x, its
+// verbs. One file here, x.go, with one service literal: when it runs, how it is built, drained and checked, and its part of the HTTP
+// surface; the type service says in which order the node calls what, and which call may fail. Then four lines:
+//
+//   - services in service.go lists it, behind those that it uses;
+//   - config.Config has its section, and config's ronbox.toml its keys;
+//   - the root command has its verbs;
+//   - the table of layers in cmd/ronlint/layout_test.go has its folders.
+//
+// Its tasks say themselves whether they are vital and which lanes of the store they commit in (flow.Task). Run the golden tests with
+// -update and read the diff.
 //
 // # Invariants
 //
 //  1. New opens and starts nothing, so that the whole topology can be printed without a node.
-//  2. The lifecycle is a pure function of phase and event; only Run moves it, and does what it says.
+//  2. The lifecycle is a pure function of phase and event; only Run moves it, and takes its actions.
 //  3. Nothing is written before the file is locked and checked, no socket is bound before that; nothing is answered but
 //     probes before all state is recovered.
 //  4. A stop closes from the outside in: gate, services, lanes, sockets, file. Every request let in is answered. Services
 //     drain side by side, but for the ledger, which writes what has changed once the wallet's workers are gone.
 //  5. A poisoned store ends the process without another write to the file.
-//  6. No secret is in the database or in a log line; what the node does outside the file leaves a row on the audit chain.
+//  6. No secret is in the database or in a log line; an action outside the file leaves a row on the audit chain.
 //  7. A reload is all or nothing: every part prepares, then all swap; if one cannot, those before it are undone in reverse
 //     order. A configuration counts one version, once.
-//  8. What is in force of tokens follows the file command by command: a mint, a rotation, a revocation is synced and
-//     swapped in before it is answered. A token is never stored, only what it says.
-//  9. Nobody hands out or ends more than they hold: what a token was narrowed to holds for what it mints, one tenant's token
-//     sees and ends that tenant's, and what is the whole node's takes an administrator.
-//  10. A service that is off has no task and no route, and its rows stay in the file. The ledger is never off.
-//  11. Assets of the configuration are declared before the gate opens and with each reload; none is ever taken back.
-//  12. In memory mode no path is opened for writing; whoever asks for it is refused, and that shows.
-//  13. A directory is a node once its init has ended: what a killed one has left is served by nobody, and the next begins anew.
+//  8. A service that is off has no task and no route, and its rows stay in the file. The ledger is never off.
+//  9. Assets of the configuration are declared before the gate opens and with each reload; none is ever taken back.
+//  10. In memory mode no path is opened for writing; a request for it is refused, and that shows.
+//  11. A directory is a node once its init has ended: the remains of a killed one are never served, and the next begins anew.
 //
 // # Tasks and queues
 //
 // Tasks of the node: supervisor (Run itself), log_writer (empties the ring of log lines, first to start), health_gate
 // (samples the probe table each 250 ms, feeds the watchdog), reloader, janitor (expiry, key rotation, scheduled snapshots,
-// purges; one chore at a time), flight_recorder (looks each 250 ms how long the commit that runs has taken, records from one of
+// purges; one job at a time), flight_recorder (looks each 250 ms how long the commit that runs has taken, records from one of
 // 250 ms until a minute after the last such look, and keeps what the scheduler did around a commit over 2 s); the last three
 // are cancelled as soon as the node drains. http and admin_http are the server's, committer the store's.
 //

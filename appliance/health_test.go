@@ -1,12 +1,22 @@
 package appliance
 
 import (
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/hashicorp/go-hclog"
+
+	"ronbox/appliance/config"
 	"ronbox/appliance/flow"
 	"ronbox/engines"
-	"ronbox/httpapi/wire"
+	nodeapi "ronbox/httpapi/node"
 )
 
 // A task that keeps failing shows as a key of its service, hard if writes need it, and goes when it is well again.
@@ -30,7 +40,7 @@ func TestEscalationShowsInReadiness(t *testing.T) {
 		if r := n.board.Report(tt.service, ""); slices.Contains(r.Missing, key) {
 			t.Errorf("%s stays: %+v", key, r)
 		}
-		n.closeEngines()
+		n.closeEngines(t.Context())
 	}
 }
 
@@ -50,12 +60,207 @@ func TestDegradedAndHealed(t *testing.T) {
 // Whoever asked to be told is told once, with the address that is served.
 func TestOnRunning(t *testing.T) {
 	cfg, _ := devConfig(t)
-	n, told := wired(t, cfg, Options{}, &logs{}), make(chan wire.Status, 2)
-	n.OnRunning(func(s wire.Status) { told <- s; n.Drain(engines.Actor{}, "", "seen") })
+	n, told := wired(t, cfg, Options{}, &logs{}), make(chan nodeapi.Status, 2)
+	n.OnRunning(func(s nodeapi.Status) { told <- s; n.Drain(engines.Actor{}, "", "seen") })
 	if code := n.Run(t.Context()); code != ExitClean {
 		t.Errorf("exit %d", code)
 	}
 	if s := <-told; s.URL != "http://"+n.Addr() || s.NodeID == "" || len(told) > 0 {
 		t.Errorf("told %+v, and %d times more", s, len(told))
+	}
+}
+
+// The service manager hears what a boot does for long, whoever does it.
+func TestLongBootsAreTold(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	r.receipt("/v1/transfer", "k", pay("alice", "bob", "1", 1))
+	crashed := twin(t, cfg)
+	r.halt()
+	off := *cfg
+	off.Registry.Enabled = false
+	for _, tt := range []struct {
+		cfg  *config.Config
+		want string
+	}{{crashed, "STATUS=check"}, {cfg, "STATUS=verify the registry"}, {&off, "STATUS=verify the ledger"}} {
+		said := listen(t)
+		start(t, tt.cfg).halt()
+		if !strings.Contains(said.all(), tt.want) {
+			t.Errorf("the manager does not hear %q:\n%s", tt.want, said.all())
+		}
+	}
+}
+
+// notices collects what the node tells a service manager.
+type notices struct {
+	mu   sync.Mutex
+	said []string // guarded by mu
+}
+
+// listen stands in for a service manager until the test ends.
+func listen(t *testing.T) *notices {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "notify")
+	must(t, err)
+	path := filepath.Join(dir, "sock")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	must(t, err)
+	n, done := &notices{}, make(chan struct{})
+	go func() {
+		defer close(done)
+		for buf := make([]byte, 4096); ; {
+			size, err := conn.Read(buf)
+			if err != nil {
+				return
+			}
+			n.mu.Lock()
+			n.said = append(n.said, string(buf[:size]))
+			n.mu.Unlock()
+		}
+	}()
+	t.Setenv("NOTIFY_SOCKET", path)
+	t.Cleanup(func() {
+		_ = conn.Close()
+		<-done
+		_ = os.RemoveAll(dir)
+	})
+	return n
+}
+
+func (n *notices) all() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return strings.Join(n.said, "\n--\n")
+}
+
+// The service manager hears when the node serves, that it lives, that it reloads and when it stops, in this order.
+func TestServiceManagerIsTold(t *testing.T) {
+	told := listen(t)
+	t.Setenv("WATCHDOG_USEC", "600000")
+	t.Setenv("WATCHDOG_PID", "")
+	r, rewrite := reloadable(t)
+	r.await("READY=1", func() bool { return strings.Contains(told.all(), "READY=1\nSTATUS=Serving http://"+r.Addr()) })
+	r.await("the watchdog", func() bool { return strings.Count(told.all(), "WATCHDOG=1") >= 2 })
+	rewrite("log.level = \"warn\"\n")
+	_, err := r.Reload(t.Context(), engines.Actor{}, "")
+	must(t, err)
+	r.await("the end of the reload", func() bool {
+		return regexp.MustCompile(`(?s)RELOADING=1\nMONOTONIC_USEC=\d+\n--\n.*READY=1`).MatchString(told.all())
+	})
+	r.halt()
+	order := regexp.MustCompile(`(?s)STATUS=recovering.*READY=1\nSTATUS=Serving.*RELOADING=1.*READY=1.*STOPPING=1\nSTATUS=Draining.*STATUS=stopped`)
+	r.await("the stop", func() bool { return order.MatchString(told.all()) })
+}
+
+// While a commit hangs the node does not say that it lives.
+func TestWatchdogStarvesOfAStuckCommit(t *testing.T) {
+	told := listen(t)
+	m := &manager{every: 30 * time.Second, born: time.Now().Add(-time.Hour), log: hclog.NewNullLogger()}
+	m.feed(16 * time.Second)
+	m.feed(14 * time.Second)
+	m.feed(0)
+	m.fed.Store(int64(time.Since(m.born) - 20*time.Second))
+	m.feed(15 * time.Second)
+	deadline := time.After(patience)
+	for strings.Count(told.all(), "WATCHDOG=1") != 2 {
+		select {
+		case <-deadline:
+			t.Fatalf("said %q", told.all())
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// A long start asks for more time now and then, not at every step.
+func TestLongStartAsksForTime(t *testing.T) {
+	told := listen(t)
+	cfg := newConfig(t)
+	n := wired(t, cfg, Options{}, &logs{})
+	defer n.closeEngines(t.Context())
+	for done := range int64(50) {
+		n.bootProgress("migrate", done, 50)
+	}
+	n.manager.notify("STATUS=end")
+	deadline := time.After(patience)
+	for !strings.Contains(told.all(), "STATUS=end") {
+		select {
+		case <-deadline:
+			t.Fatal("nothing arrives")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	if got := strings.Count(told.all(), "EXTEND_TIMEOUT_USEC=60000000\nSTATUS=migrate: "); got != 1 {
+		t.Errorf("asked %d times: %q", got, told.all())
+	}
+}
+
+// What happens before the node serves, or once it stops, is no reload to the service manager; a stop that takes long asks
+// for its time, once.
+func TestManagerHearsNoReloadOutside(t *testing.T) {
+	told := listen(t)
+	m := newManager(hclog.NewNullLogger())
+	reload := func() {
+		m.reloading()
+		m.ready()
+	}
+	reload()
+	m.serving("up")
+	reload()
+	m.stopping("signal", time.Minute)
+	m.stopping("again", time.Minute)
+	reload()
+	m.notify("STATUS=end")
+	deadline := time.After(patience)
+	for !strings.Contains(told.all(), "STATUS=end") {
+		select {
+		case <-deadline:
+			t.Fatal("nothing arrives")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	want := `^READY=1\nSTATUS=up\n--\nRELOADING=1\nMONOTONIC_USEC=\d+\n--\nREADY=1\n--\n` +
+		`STOPPING=1\nSTATUS=Draining: signal\n--\nEXTEND_TIMEOUT_USEC=60000000\n--\nSTATUS=end$`
+	if !regexp.MustCompile(want).MatchString(told.all()) {
+		t.Errorf("said %q", told.all())
+	}
+}
+
+// What a person says of a stop is one line to the service manager, whatever it holds.
+func TestManagerIsToldOneLine(t *testing.T) {
+	told := listen(t)
+	m := newManager(hclog.NewNullLogger())
+	m.stopping("tired\nMAINPID=1\r\x00"+strings.Repeat("x", 2000), time.Minute)
+	m.notify("STATUS=end")
+	deadline := time.After(patience)
+	for !strings.Contains(told.all(), "STATUS=end") {
+		select {
+		case <-deadline:
+			t.Fatal("nothing arrives")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	if first, _, _ := strings.Cut(told.all(), "\n--\n"); strings.Count(first, "\n") != 1 || !strings.Contains(first, "tired MAINPID=1") || len(first) > 400 {
+		t.Errorf("said %q", first)
+	}
+}
+
+// A disk that stalls makes the node write-unready first: reads and probes go on, and it heals by itself.
+func TestSlowDiskTakesWritesFirst(t *testing.T) {
+	t.Parallel()
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	release := r.holdStore()
+	r.writable(false)
+	for path, status := range map[string]int{
+		"/readyz": 503, "/readyz?plane=write": 503, "/readyz?plane=read": 200, "/healthz": 200, "/registry/head": 200, "/registry/1": 200,
+	} {
+		if resp := r.raw("GET", path, ""); resp.StatusCode != status {
+			t.Errorf("%s is %d while the disk stalls, want %d", path, resp.StatusCode, status)
+		}
+	}
+	release()
+	r.writable(true)
+	if _, err := r.tcp().Propose(t.Context(), draft(2, "x"), ""); err != nil {
+		t.Errorf("healed: %v", err)
 	}
 }

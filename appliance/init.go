@@ -5,13 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/user"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"ronbox/appliance/config"
 	"ronbox/appliance/flow"
+	"ronbox/appliance/systemd"
+	"ronbox/appliance/tokens"
 	"ronbox/engines"
 	"ronbox/httpapi/auth"
+	nodeapi "ronbox/httpapi/node"
 	"ronbox/store"
 )
 
@@ -21,34 +26,37 @@ const (
 	devTTL       = 30 * 24 * time.Hour
 )
 
-// errForgets says that there is nothing to make, or to find, for a node that is only memory.
+// errForgets is returned by verbs that need files, for a node that has none.
 var errForgets = errors.New("amnesia.enabled is set: nothing of the node is on a disk")
 
-// ErrNotEmpty says that init was pointed at a directory that holds something.
+// ErrNotEmpty is returned when init was pointed at a directory that holds something.
 var ErrNotEmpty = errors.New("directory is not empty")
 
-// InitOptions says what kind of node to make.
+// InitOptions are the kind of node to make.
 type InitOptions struct {
-	Dev     bool // also a signer, a genesis that it governs, an account with money, and a token for 30 days
-	Systemd bool // also the units of a service manager, in the directory
+	Dev     bool   // also a signer, a genesis that it governs, a key for policies, an account with money, and a token for 30 days
+	Systemd bool   // also the units of a service manager, in the directory
+	Packs   string // folder whose map packs are copied; "": none
 }
 
-// InitResult names what init made.
+// InitResult lists the things that init made.
 type InitResult struct {
-	DataDir   string `json:"data_dir"`
-	URL       string `json:"url"`
-	Socket    string `json:"socket"`
-	TokenFile string `json:"token_file"`
-	SignerKey string `json:"signer_key,omitzero"` // of a dev node
-	Genesis   string `json:"genesis,omitzero"`    // payload_b3 of version 1 of a dev node
-	Account   string `json:"account,omitzero"`    // of a dev node, and what is in it
-	Asset     string `json:"asset,omitzero"`
-	Amount    string `json:"amount_minor,omitzero"`
-	Unit      string `json:"unit,omitzero"` // file of the service unit, if it was asked for
+	DataDir   string   `json:"data_dir"`
+	URL       string   `json:"url"`
+	Socket    string   `json:"socket"`
+	TokenFile string   `json:"token_file"`
+	SignerKey string   `json:"signer_key,omitzero"` // of a dev node
+	Genesis   string   `json:"genesis,omitzero"`    // payload_b3 of version 1 of a dev node
+	PolicyKey string   `json:"policy_key,omitzero"` // of a dev node, which trusts it
+	Account   string   `json:"account,omitzero"`    // of a dev node, with its asset and amount
+	Asset     string   `json:"asset,omitzero"`
+	Amount    string   `json:"amount_minor,omitzero"`
+	Maps      []string `json:"maps,omitzero"` // URLs of the pages that draw its packs
+	Unit      string   `json:"unit,omitzero"` // file of the service unit, if it was asked for
 }
 
 // Init makes a node in cfg's data directory, which must be empty or absent: secret, configuration, database, first
-// token. What fails leaves the directory as it was; what is killed leaves a mark, by which the next one begins anew.
+// token. An init that fails leaves the directory as it was; one that is killed leaves a mark, by which the next one begins anew.
 func Init(ctx context.Context, cfg *config.Config, o InitOptions) (InitResult, error) {
 	if err := config.Validate(cfg); err != nil {
 		return InitResult{}, err
@@ -75,30 +83,45 @@ func initIn(ctx context.Context, cfg config.Config, o InitOptions) (InitResult, 
 	if cfg.Registry.Origin == "" {
 		cfg.Registry.Origin = "ronbox.local/" + strings.ToLower(id.NodeID)
 	}
-	text := config.Template(map[string]string{"registry.origin": cfg.Registry.Origin})
-	if err := writePrivate(cfg.Path(config.FileName), []byte(text)); err != nil {
+	res := InitResult{
+		DataDir: cfg.Node.DataDir, URL: address(&cfg), Socket: cfg.SocketPath(), TokenFile: cfg.Path(TokenName),
+	}
+	set := map[string]string{"registry.origin": cfg.Registry.Origin}
+	if o.Dev {
+		if res.PolicyKey, err = makePolicyKey(&cfg); err != nil {
+			return InitResult{}, err
+		}
+		set["rewarder.policy_trust_keys"] = cfg.Rewarder.TrustKeys[0]
+	}
+	text := config.Template(set)
+	if err := tokens.WritePrivate(cfg.Path(config.FileName), []byte(text)); err != nil {
 		return InitResult{}, err
 	}
 	if err := store.Create(cfg.Path(DatabaseName), id); err != nil {
 		return InitResult{}, err
-	}
-	res := InitResult{
-		DataDir: cfg.Node.DataDir, URL: address(&cfg), Socket: cfg.SocketPath(), TokenFile: cfg.Path(TokenName),
 	}
 	if o.Systemd {
 		if res.Unit, err = writeUnits(&cfg); err != nil {
 			return InitResult{}, fmt.Errorf("units: %w", err)
 		}
 	}
-	n, err := quiet(&cfg, Build{})
+	if o.Packs != "" {
+		if err := copyPacks(&cfg, o.Packs); err != nil {
+			return InitResult{}, err
+		}
+		for _, path := range MapPaths(&cfg) {
+			res.Maps = append(res.Maps, res.URL+path)
+		}
+	}
+	n, err := verbNode(&cfg, Build{})
 	if err != nil {
 		return InitResult{}, err
 	}
 	return res, n.offline(ctx, func(ctx context.Context) error { return n.firstSteps(ctx, o, &res) })
 }
 
-// quiet is a node that works for a verb: who calls it wants the result, not the node's life.
-func quiet(cfg *config.Config, build Build) (*Node, error) {
+// verbNode is a node that works for a verb, and logs warnings only.
+func verbNode(cfg *config.Config, build Build) (*Node, error) {
 	own := *cfg
 	own.Log.Level = "warn"
 	return assemble(&own, build, Options{}, os.Stderr, time.Now)
@@ -112,22 +135,26 @@ func address(cfg *config.Config) string {
 	return "http://" + cfg.Server.Bind
 }
 
-// firstSteps is what init does through the running parts: the token, and the genesis and the money of a dev node.
+// firstSteps are done through the running parts: the token, and the first state of a dev node's services.
 func (n *Node) firstSteps(ctx context.Context, o InitOptions, res *InitResult) error {
 	if err := n.firstToken(ctx, o.Dev); err != nil {
+		return err
+	}
+	if _, err := makeLogKey(n.boot.Path(LogKeyName), n.boot.Registry.Origin); err != nil {
 		return err
 	}
 	if !o.Dev {
 		return nil
 	}
-	if n.registry != nil {
-		genesis, err := n.devGenesis(ctx)
-		if err != nil {
+	for _, r := range n.engines {
+		if r.init == nil {
+			continue
+		}
+		if err := r.init(ctx, n, res); err != nil {
 			return err
 		}
-		res.SignerKey, res.Genesis = n.boot.Path(SignerName), genesis
 	}
-	return n.fundDev(ctx, res)
+	return nil
 }
 
 func (n *Node) firstToken(ctx context.Context, dev bool) error {
@@ -136,11 +163,11 @@ func (n *Node) firstToken(ctx context.Context, dev bool) error {
 		spec.Sub, spec.TTL = "dev", devTTL
 	}
 	spec.TTL = min(spec.TTL, n.boot.Auth.MaxTTL.D())
-	t, err := n.mint(ctx, self("init"), "", spec)
+	t, err := n.MintSpec(ctx, self("init"), "", spec)
 	if err != nil {
 		return err
 	}
-	return writePrivate(n.boot.Path(TokenName), []byte(t.Token+"\n"))
+	return tokens.WritePrivate(n.boot.Path(TokenName), []byte(t.Token+"\n"))
 }
 
 // self is this process as an actor.
@@ -171,9 +198,70 @@ func (n *Node) offline(ctx context.Context, work func(context.Context) error) (e
 	n.drainEngines(base)
 	n.endEngines(base)
 	n.store.CloseLanes()
-	if n.sup.Drain("store", storeWithin, n.grace()) > 0 || n.inside.Load() > 0 {
+	if n.sup.Drain("store", storeWithin, n.grace()) > 0 || n.liveTasks.Load() > 0 {
 		return errors.Join(err, errors.New("a task did not stop"))
 	}
-	n.closeEngines()
+	n.closeEngines(base)
 	return errors.Join(err, n.store.Close())
+}
+
+// writeUnits puts the units of this binary on this directory into it, for an administrator to copy, and names the service.
+func writeUnits(cfg *config.Config) (string, error) {
+	binary, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	owner, err := user.Current()
+	if err != nil {
+		return "", err
+	}
+	for _, u := range []struct{ name, text string }{
+		{systemd.UnitName, systemd.Unit(binary, cfg.Node.DataDir, owner.Username)},
+		{systemd.HTTPSocketName, systemd.HTTPSocket(cfg.Server.Bind)},
+		{systemd.AdminSocketName, systemd.AdminSocket(cfg.SocketPath(), owner.Username)},
+	} {
+		if err := os.WriteFile(filepath.Join(cfg.Node.DataDir, u.name), []byte(u.text), 0o600); err != nil {
+			return "", err
+		}
+	}
+	return cfg.Path(systemd.UnitName), nil
+}
+
+// MintOffline makes a token with the keys of a stopped node, which must not run: store.ErrLocked. A reader of the
+// node secret may mint anything.
+func MintOffline(ctx context.Context, cfg *config.Config, build Build, r nodeapi.MintRequest) (t nodeapi.Token, err error) {
+	if err := config.Validate(cfg); err != nil {
+		return t, err
+	}
+	if cfg.Amnesia.Enabled {
+		return t, errForgets
+	}
+	n, err := verbNode(cfg, build)
+	if err != nil {
+		return t, err
+	}
+	err = n.offline(ctx, func(ctx context.Context) error {
+		t, err = n.Mint(ctx, self("offline"), "", r)
+		return err
+	})
+	return t, err
+}
+
+// UnfinishedName marks a directory that an init fills, and one that was killed has left half filled. It is locked while the init lives.
+const UnfinishedName = "init.unfinished"
+
+// errUnfinished says that a directory is not a node yet.
+var errUnfinished = errors.New("an init of this directory was interrupted")
+
+// finished refuses a directory that a killed init has left.
+func finished(cfg *config.Config) error {
+	if !cfg.Amnesia.Enabled && exists(cfg.Path(UnfinishedName)) {
+		return fmt.Errorf("%s: %w", cfg.Node.DataDir, errUnfinished)
+	}
+	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }

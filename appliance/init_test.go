@@ -1,16 +1,32 @@
 package appliance
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"ronbox/appliance/config"
+	"ronbox/appliance/flow"
+	"ronbox/appliance/host"
+	"ronbox/engines"
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/tables"
+	"ronbox/httpapi/client"
+	nodeapi "ronbox/httpapi/node"
+	"ronbox/store"
 )
 
 // Of several inits on one directory one wins, and the others take nothing of what it made.
@@ -71,6 +87,7 @@ func TestFailedInitLeavesNothing(t *testing.T) {
 // An init that was killed leaves a mark: nobody serves what it made, and the next one begins anew, unless something else lies there or
 // the first one lives.
 func TestKilledInit(t *testing.T) {
+	t.Parallel()
 	for doc, lost := range map[string][]string{
 		"at once":             {SecretName, config.FileName, DatabaseName, TokenName, "registry"},
 		"before the database": {DatabaseName, TokenName, "registry"},
@@ -124,7 +141,254 @@ func TestInitRefusesWhatIsThere(t *testing.T) {
 	}
 	file := newConfig(t)
 	must(t, os.WriteFile(file.Node.DataDir, nil, 0o600))
-	if _, err := Init(t.Context(), file, InitOptions{}); ExitCode(err) != ExitConfig {
-		t.Errorf("init on a file: %v, exit %d", err, ExitCode(err))
+	if _, err := Init(t.Context(), file, InitOptions{}); classify(err).code != ExitConfig {
+		t.Errorf("init on a file: %v, exit %d", err, classify(err).code)
+	}
+}
+
+// Init writes units that name the binary and the directory.
+func TestInitWritesUnits(t *testing.T) {
+	cfg := newConfig(t)
+	res, err := Init(t.Context(), cfg, InitOptions{Systemd: true})
+	must(t, err)
+	text, err := os.ReadFile(res.Unit)
+	binary, _ := os.Executable()
+	if err != nil || !strings.Contains(string(text), binary) || !strings.Contains(string(text), cfg.Node.DataDir) {
+		t.Errorf("%s, %v", text, err)
+	}
+	if _, err := os.Stat(cfg.Path("ronbox-http.socket")); errors.Is(err, os.ErrNotExist) {
+		t.Error("no socket unit")
+	}
+}
+
+// A verb that works beside no node leaves nothing running, and says which directory holds none.
+func TestOfflineVerbEnds(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	cfg, _ := devConfig(t)
+	cfg.OTel.Exporter, cfg.OTel.Endpoint = "otlp", "http://127.0.0.1:1"
+	m := nodeapi.MintRequest{Sub: "x", Scopes: []string{"registry.propose"}}
+	if _, err := MintOffline(t.Context(), cfg, Build{}, m); err != nil {
+		t.Error(err)
+	}
+	if _, err := MintOffline(t.Context(), newConfig(t), Build{}, m); classify(err).code != ExitConfig || !strings.Contains(err.Error(), "no database in") {
+		t.Errorf("where there is no node: %v, exit %d", err, classify(err).code)
+	}
+}
+
+// Between opening the file and having recovered, probes are answered on the bound sockets and nothing else is; the file
+// has not been written to.
+func TestSocketsBeforeRecovery(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := &rig{t: t, cfg: cfg, log: &logs{}}
+	r.Node = wired(t, cfg, Options{}, r.log)
+	r.sup = flow.NewSupervisor(context.WithoutCancel(t.Context()), r.catalog, flow.Hooks{})
+	defer r.sup.Close()
+	if e := r.open(t.Context()); e.kind != evOpened {
+		t.Fatalf("%+v\n%s", e, r.log)
+	}
+	if r.store.Info() != nil {
+		t.Error("the file was prepared before the sockets were bound")
+	}
+	for path, want := range map[string]int{
+		"/healthz": 200, "/readyz": 503, "/version": 200, "/metrics": 200, "/registry/head": 503, "/registry/1": 503,
+	} {
+		if resp := r.raw(http.MethodGet, path, ""); resp.StatusCode != want {
+			t.Errorf("%s is %d, want %d", path, resp.StatusCode, want)
+		}
+	}
+	if got := r.Version().Formats["ledger"]; got != tables.Format {
+		t.Errorf("the ledger's tables have format %d", got)
+	}
+	r.step(event{kind: evOpened})
+	r.step(event{kind: evDrain})
+	if e := r.Node.stop(context.WithoutCancel(t.Context())); e.kind != evClosed {
+		t.Errorf("%+v", e)
+	}
+}
+
+// A stop signal that meets the boot in the middle of a commit, of which nobody knows then whether it was made, is no failed start.
+func TestStopInTheMiddleOfTheBoot(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	n := wired(t, newConfig(t), Options{}, io.Discard)
+	unknown := fmt.Errorf("declare the assets: %w", &ledger.UnavailableError{Unknown: true, Cause: store.ErrUnknown})
+	if e := n.bootFailed(ctx, unknown); e.kind != evFailed {
+		t.Errorf("without a signal: %+v", e)
+	}
+	stop()
+	if e := n.bootFailed(ctx, unknown); e.kind != evDrain {
+		t.Errorf("%+v", e)
+	}
+}
+
+// clogged is a log pipe that nobody reads until it is freed.
+type clogged struct {
+	free chan struct{}
+	once sync.Once
+}
+
+func (c *clogged) Write(p []byte) (int, error) {
+	<-c.free
+	return len(p), nil
+}
+
+// A log pipe that is full before the start holds up neither the boot nor the requests nor the stop.
+func TestFullLogPipe(t *testing.T) {
+	cfg, _ := devConfig(t)
+	pipe := &clogged{free: make(chan struct{})}
+	r := &rig{t: t, cfg: cfg, log: &logs{}, up: make(chan struct{}), exit: make(chan int, 1)}
+	r.Node = wired(t, cfg, Options{}, pipe)
+	defer pipe.once.Do(func() { close(pipe.free) })
+	ctx, stop := context.WithCancel(t.Context())
+	r.stop = stop
+	go func() { r.exit <- r.Run(ctx) }()
+	r.await("serving", func() bool { p, _ := r.Lifecycle(); return p == flow.Running })
+	r.mustPut(r.tcp(), signer(t, cfg), 2, "x")
+	r.stop()
+	if code := r.end(); code != ExitClean {
+		t.Errorf("exit %d", code)
+	}
+}
+
+// A node in memory needs no init, leaves no file but its socket, refuses what would be written to a disk and shows it, and
+// is another node each time.
+func TestAmnesia(t *testing.T) {
+	cfg := newConfig(t)
+	cfg.Amnesia.Enabled, cfg.Amnesia.AllowSwap, cfg.Amnesia.PurgeIntervalMS = true, true, 100
+	var ids []string
+	for range 2 {
+		r := launch(t, cfg)
+		r.serving()
+		if slices.Contains(r.board.Report("", "").Missing, "node.amnesia_ok") {
+			t.Error("it begins degraded")
+		}
+		c := r.socket()
+		st, err := c.Status(t.Context())
+		must(t, err)
+		ids = append(ids, st.NodeID)
+		token, err := c.Mint(t.Context(), nodeapi.MintRequest{Sub: "me", Scopes: []string{"registry.propose"}, Caveats: []string{"amnesia = on"}})
+		must(t, err)
+		if _, err := r.client(client.Options{URL: "http://" + r.Addr(), Token: token.Token}).Proposals(t.Context(), "", 10); err != nil {
+			t.Errorf("its token: %v", err)
+		}
+		_, err = c.Snapshot(t.Context(), nodeapi.SnapshotRequest{Dir: filepath.Join(cfg.Node.DataDir, "snap")}, nil)
+		if p := problem(t, err); p.Status < 400 || p.Reason != "amnesia" {
+			t.Errorf("a snapshot: %+v", p)
+		}
+		if _, err := c.CheckDB(t.Context(), func(nodeapi.CheckLine) {}); problem(t, err).Reason != "amnesia" {
+			t.Errorf("a check: %v", err)
+		}
+		r.await("purges", func() bool { return r.metric("amnesia_purge_total") >= 2 })
+		if r.metric("amnesia_mode", "status", "on") != 1 || r.metric("amnesia_mode", "status", "off") != 0 {
+			t.Error("the metrics do not tell the mode")
+		}
+		r.await("the refusal to be forgotten", func() bool {
+			return !slices.Contains(r.board.Report("", "").Missing, "node.amnesia_ok")
+		})
+		if left := files(t, cfg.Node.DataDir); !slices.Equal(left, []string{"admin.sock"}) {
+			t.Errorf("files: %v", left)
+		}
+		r.halt()
+	}
+	if ids[0] == ids[1] || ids[0] == "" {
+		t.Errorf("node ids %v", ids)
+	}
+}
+
+// files lists what is in dir and below.
+func files(t *testing.T, dir string) (out []string) {
+	t.Helper()
+	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			rel, _ := filepath.Rel(dir, path)
+			out = append(out, rel)
+		}
+		return err
+	}))
+	return out
+}
+
+// What someone wanted written to a disk shows until the next purge.
+func TestAmnesiaShowsRefusals(t *testing.T) {
+	cfg := newConfig(t)
+	cfg.Amnesia.Enabled = true
+	n := wired(t, cfg, Options{}, &logs{})
+	defer n.closeEngines(t.Context())
+	must(t, n.purgeCaches(t.Context()))
+	if _, err := n.Snapshot(t.Context(), engines.Actor{}, "", nodeapi.SnapshotRequest{Dir: "/x"}, nil); err == nil {
+		t.Error("a snapshot was taken")
+	}
+	if r := n.board.Report("node", ""); !slices.Contains(r.Missing, "node.amnesia_ok") {
+		t.Errorf("%+v", r)
+	}
+	must(t, n.purgeCaches(t.Context()))
+	if r := n.board.Report("node", ""); slices.Contains(r.Missing, "node.amnesia_ok") {
+		t.Errorf("after a purge: %+v", r)
+	}
+}
+
+// Each condition alone lets a node in memory start; without any it names what can be done.
+func TestAmnesiaStartConditions(t *testing.T) {
+	no := errors.New("not allowed")
+	disk, zram := []host.SwapArea{{Name: "/dev/sda2"}}, []host.SwapArea{{Name: "/dev/zram0"}}
+	for _, tt := range []struct {
+		doc     string
+		allowed bool
+		areas   []host.SwapArea
+		err     error
+		group   int64
+		lock    error
+		want    bool
+	}{
+		{"no swap", false, nil, nil, 0, no, true},
+		{"compressed memory only", false, zram, nil, 0, no, true},
+		{"none for the control group", false, disk, nil, noSwap, no, true},
+		{"memory is locked", false, disk, nil, 0, nil, true},
+		{"whoever runs it does not mind", true, disk, nil, 0, no, true},
+		{"swap", false, disk, nil, 0, no, false},
+		{"nobody can tell", false, nil, no, 0, no, false},
+	} {
+		t.Run(tt.doc, func(t *testing.T) {
+			err := unswappable(tt.allowed,
+				func() ([]host.SwapArea, error) { return tt.areas, tt.err },
+				func() (host.Limits, error) { return host.Limits{Group: host.Group{Swap: tt.group}}, nil },
+				func() error { return tt.lock })
+			if (err == nil) != tt.want {
+				t.Errorf("%v", err)
+			}
+			if err != nil && (classify(err).code != ExitConfig || !strings.Contains(classify(err).next, "swapoff")) {
+				t.Errorf("%v: exit %d, next %q", err, classify(err).code, classify(err).next)
+			}
+		})
+	}
+}
+
+// A node with a disk is not in memory: its secret is a file and nothing is purged.
+func TestNoAmnesia(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	if r.purgeEvery() != 0 || r.metric("amnesia_mode", "status", "off") != 1 {
+		t.Error("a node with a disk forgets")
+	}
+	if _, err := os.Stat(cfg.Path(SecretName)); err != nil {
+		t.Error(err)
+	}
+	if resp := r.raw(http.MethodGet, "/readyz", ""); resp.StatusCode != http.StatusOK {
+		t.Errorf("readyz %d", resp.StatusCode)
+	}
+	r.halt()
+}
+
+// There is nothing to make for a node in memory, and nothing to mint with beside it.
+func TestAmnesiaNeedsNoInit(t *testing.T) {
+	cfg := newConfig(t)
+	cfg.Amnesia.Enabled = true
+	if _, err := Init(t.Context(), cfg, InitOptions{}); classify(err).code != ExitConfig {
+		t.Errorf("init: %v", err)
+	}
+	if _, err := MintOffline(t.Context(), cfg, Build{}, nodeapi.MintRequest{Sub: "x", Scopes: []string{"a.b"}}); classify(err).code != ExitConfig {
+		t.Errorf("mint: %v", err)
+	}
+	if _, err := os.Stat(cfg.Node.DataDir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("left a directory: %v", err)
 	}
 }

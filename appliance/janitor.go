@@ -3,111 +3,98 @@ package appliance
 import (
 	"context"
 	"time"
-
-	"ronbox/httpapi/auth"
-	"ronbox/store"
 )
 
-// How often the janitor looks at what has no period of its own.
+// Periods of the jobs that no configuration sets.
 const (
 	sweepEvery  = time.Minute
 	rotateEvery = time.Minute
 )
 
-// chore is something that the janitor does now and then.
-type chore struct {
+// job is something that the janitor does now and then.
+type job struct {
 	name  string
 	every func() time.Duration // 0: not now
 	do    func(ctx context.Context) error
 	last  time.Time // when it was begun; owned by the janitor
 }
 
-// due says whether it is time again.
-func (c *chore) due(now time.Time) bool {
-	every := c.every()
-	return every > 0 && now.Sub(c.last) >= every
+// due reports whether it is time again.
+func (j *job) due(now time.Time) bool {
+	every := j.every()
+	return every > 0 && now.Sub(j.last) >= every
 }
 
-// chores are all there is to do, in the order of their haste.
-func (n *Node) chores(now time.Time) []*chore {
-	fixed := func(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
-	return []*chore{
-		{name: "purge", every: n.purgeEvery, do: n.purgeCaches, last: now},
-		{name: "assets", every: fixed(sweepEvery), do: n.declareAssets, last: now},
-		{name: "auth_sweep", every: fixed(sweepEvery), do: n.sweepAuth},
-		{name: "key_rotation", every: fixed(rotateEvery), do: n.rotateDue},
-		{name: "snapshot", every: func() time.Duration { return n.conf().Store.SnapshotEvery.D() }, do: n.scheduledSnapshot,
-			last: n.lastSnapshot(now)},
+// fixed is a period that no configuration changes.
+func fixed(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
+
+// jobs are all there are, the most urgent first.
+func (n *Node) jobs(now time.Time) []*job {
+	out := []*job{{name: "purge", every: n.purgeEvery, do: n.purgeCaches, last: now}}
+	for _, r := range n.engines {
+		if r.jobs != nil {
+			out = append(out, r.jobs(n, now)...)
+		}
 	}
+	return append(out,
+		&job{name: "auth_sweep", every: fixed(sweepEvery), do: n.Sweep},
+		&job{name: "key_rotation", every: fixed(rotateEvery), do: func(ctx context.Context) error { return n.RotateDue(ctx, self("janitor")) }},
+		&job{name: "snapshot", every: func() time.Duration { return n.conf().Store.SnapshotEvery.D() }, do: n.scheduledSnapshot, last: n.lastSnapshot(now)},
+	)
 }
 
-// runJanitor does what is due, one chore after the other. One that fails is logged and done again when it is due again.
+// runJanitor does the jobs that are due, one after the other. One that fails is logged and done again when it is due again.
 func (n *Node) runJanitor(ctx context.Context) error {
-	defer n.chime.Stop()
-	all := n.chores(n.now())
+	defer n.janitorTick.Stop()
+	all := n.jobs(n.now())
 	for {
-		n.chime.Set(n.pace())
-		for _, c := range all {
-			if now := n.now(); ctx.Err() == nil && c.due(now) {
-				c.last = now
-				n.doChore(ctx, c)
+		n.janitorTick.Set(n.pace())
+		for _, j := range all {
+			if now := n.now(); ctx.Err() == nil && j.due(now) {
+				j.last = now
+				n.doJob(ctx, j)
 			}
 		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-n.chime.C():
+		case <-n.janitorTick.C():
 		}
 	}
 }
 
-// pace is how often the janitor looks: as often as what has to be purged wants it.
+// pace is how often the janitor looks: at least as often as caches are purged.
 func (n *Node) pace() time.Duration {
 	if every := n.purgeEvery(); every > 0 {
-		return min(every, chimeEach)
+		return min(every, tickEvery)
 	}
-	return chimeEach
+	return tickEvery
 }
 
-func (n *Node) doChore(ctx context.Context, c *chore) {
-	err := c.do(ctx)
+func (n *Node) doJob(ctx context.Context, j *job) {
+	err := j.do(ctx)
 	if err == nil || ctx.Err() != nil {
 		return
 	}
-	n.log.Warn("chore_failed", "chore", c.name, "reason", err.Error(), "next", "it is done again when it is due again")
+	n.log.Warn("job_failed", "job", j.name, "reason", err.Error(), "next", "it is done again when it is due again")
 }
 
-// sweepAuth removes tokens and revocations that have expired, a thousand at a time, and ends overlaps of keys.
-func (n *Node) sweepAuth(ctx context.Context) error {
-	sweep, due := sweepAuth{Skew: int64(auth.MaxSkew)}, false
-	if err := n.store.View(ctx, func(r store.Reader) error {
-		due = sweep.due(r, n.now())
-		return nil
-	}); err != nil || !due {
-		return err
+// purgeEvery is the pause between two purges of the caches; none is needed where there is a disk.
+func (n *Node) purgeEvery() time.Duration {
+	if !n.boot.Amnesia.Enabled {
+		return 0
 	}
-	for {
-		out, err := store.Commit(ctx, n.store, store.Bulk, sweep, func(s swept) { n.keys.apply(s.authChange) })
-		if err != nil {
-			return err
-		}
-		n.log.Debug("auth_swept", "tokens", out.tokens, "revocations", out.revocations, "keys", out.retired)
-		if !out.more {
-			return nil
-		}
-	}
+	return time.Duration(n.conf().Amnesia.PurgeIntervalMS) * time.Millisecond
 }
 
-// rotateDue puts a new token key in the place of one that is as old as the configuration allows.
-func (n *Node) rotateDue(ctx context.Context) error {
-	limit, all, err := n.conf().Auth.Rotate.D(), []keyed(nil), error(nil)
-	if err = n.store.View(ctx, func(r store.Reader) error { all = readKids(r); return nil }); err != nil {
-		return err
+// purgeCaches empties the caches, and clears the probe of attempts to write to a disk.
+func (n *Node) purgeCaches(context.Context) error {
+	for _, r := range n.engines {
+		if r.cache != "" {
+			r.Purge()
+			n.metrics.Counter("amnesia_purge_total", ownService, "kind", r.cache)(1)
+		}
 	}
-	i := active(all)
-	if i >= 0 && n.now().Sub(time.Unix(0, all[i].CreatedAt)) < limit {
-		return nil
-	}
-	_, err = n.rotate(ctx, self("janitor"), "", limit)
-	return err
+	n.board.Set(ownService, keyAmnesia, nil)
+	return nil
 }

@@ -1,20 +1,25 @@
 package appliance
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"ronbox/appliance/config"
 	"ronbox/appliance/flow"
+	"ronbox/appliance/obs"
 	"ronbox/appliance/unit"
 	"ronbox/engines"
-	"ronbox/httpapi/wire"
+	nodeapi "ronbox/httpapi/node"
 	"ronbox/store"
 )
 
@@ -124,22 +129,22 @@ func TestJanitorRotatesAndSweeps(t *testing.T) {
 			t.Fatal(err)
 		}
 		first := keysOf(t, n).Active
-		if _, err := n.Mint(t.Context(), engines.Actor{Admin: true}, "", wire.MintRequest{Sub: "x", Scopes: []string{"a.b"}, TTL: "3h"}); err != nil {
+		if _, err := n.Mint(t.Context(), engines.Actor{Admin: true}, "", nodeapi.MintRequest{Sub: "x", Scopes: []string{"a.b"}, TTL: "3h"}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := n.Revoke(t.Context(), engines.Actor{Admin: true}, "", wire.RevokeRequest{TID: "01ARZ3NDEKTSV4RRFFQ69G5FAV"}); err != nil {
+		if _, err := n.Revoke(t.Context(), engines.Actor{Admin: true}, "", nodeapi.RevokeRequest{TID: "01ARZ3NDEKTSV4RRFFQ69G5FAV"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2*time.Hour + 2*time.Minute)
-		if k := stateOf(t, n, first); k != kidVerify {
+		if k := stateOf(t, n, first); k != "verify" {
 			t.Errorf("after two hours the key is %s", k)
 		}
 		time.Sleep(time.Hour + 10*time.Minute)
-		if k := stateOf(t, n, first); k != kidRetired {
+		if k := stateOf(t, n, first); k != "retired" {
 			t.Errorf("after its last token the key is %s", k)
 		}
 		list, err := n.Tokens(t.Context(), engines.Actor{}, "", 100)
-		if err != nil || slices.ContainsFunc(list.Tokens, func(i wire.TokenInfo) bool { return i.Sub == "x" }) {
+		if err != nil || slices.ContainsFunc(list.Tokens, func(i nodeapi.TokenInfo) bool { return i.Sub == "x" }) {
 			t.Errorf("%+v, %v", list, err)
 		}
 	})
@@ -150,7 +155,7 @@ func TestJanitorRotatesAndSweeps(t *testing.T) {
 	}
 }
 
-func keysOf(t *testing.T, n *Node) wire.KeyList {
+func keysOf(t *testing.T, n *Node) nodeapi.KeyList {
 	t.Helper()
 	list, err := n.Keys(t.Context())
 	must(t, err)
@@ -165,4 +170,197 @@ func stateOf(t *testing.T, n *Node, kid string) string {
 		}
 	}
 	return ""
+}
+
+// The recorder runs from the first long commit until there was none for a minute; what another has started is left to it.
+func TestLookout(t *testing.T) {
+	out, begun := recorderSwitch{flight: obs.NewFlight()}, time.Now()
+	for _, tt := range []struct {
+		at, age time.Duration
+		want    bool
+	}{
+		{0, 0, false},
+		{1, longCommit - 1, false},
+		{2, longCommit, true},
+		{3, 0, true},
+		{4, time.Hour, true},
+		{3 + calmAfter, 0, true}, // a minute is counted from the last one
+		{4 + calmAfter, longCommit - 1, false},
+		{5 + calmAfter, 0, false},
+		{6 + calmAfter, longCommit, true},
+	} {
+		must(t, out.update(begun.Add(tt.at), tt.age))
+		if got := out.flight.Recording(); got != tt.want {
+			t.Errorf("at %s, a commit of %s: it records is %v, want %v", tt.at, tt.age, got, tt.want)
+		}
+	}
+	must(t, out.flight.Start())
+	out.stop()
+	out.stop()
+	if !out.flight.Recording() {
+		t.Error("it has stopped what another has started")
+	}
+	out.flight.Stop()
+}
+
+// Another node of the process may have the recorder: it is asked for again at the next look.
+func TestLookoutBesideAnother(t *testing.T) {
+	out, other := recorderSwitch{flight: obs.NewFlight()}, obs.NewFlight()
+	must(t, other.Start())
+	if err := out.update(time.Now(), longCommit); err == nil || out.on {
+		t.Errorf("both record: %v", err)
+	}
+	other.Stop()
+	must(t, out.update(time.Now(), longCommit))
+	out.stop()
+	if out.flight.Recording() {
+		t.Error("it goes on")
+	}
+}
+
+// crawl is a command that takes until it is told.
+type crawl struct{ out chan struct{} }
+
+func (crawl) Kind() string { return "node.crawl/1" }
+
+func (c crawl) Apply(store.Reader, store.Stamp, *store.Writes) (struct{}, error) {
+	<-c.out
+	return struct{}{}, nil
+}
+
+// A node at rest records nothing; one whose commit takes long does while it runs.
+func TestLongCommitIsRecorded(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	if r.flight.Recording() {
+		t.Error("a node at rest records")
+	}
+	c, done := crawl{make(chan struct{})}, make(chan error, 1)
+	go func() {
+		_, err := store.Commit(context.WithoutCancel(t.Context()), r.store, store.Control, store.Command[struct{}](c))
+		done <- err
+	}()
+	r.await("the recorder", r.flight.Recording)
+	close(c.out)
+	must(t, <-done)
+	r.halt()
+	if r.flight.Recording() {
+		t.Error("a node that has stopped records")
+	}
+}
+
+// Whoever asks a node at rest has it record for a while, but no longer than he waits.
+func TestFlightOfANodeAtRest(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	ctx, leave := context.WithCancel(t.Context())
+	gone := make(chan error, 1)
+	go func() { gone <- r.Profile(ctx, "flight", time.Hour, io.Discard) }()
+	r.await("the recorder", r.flight.Recording)
+	var out bytes.Buffer
+	if err := r.Profile(t.Context(), "flight", time.Millisecond, &out); err != nil || out.Len() == 0 {
+		t.Errorf("beside another who waits: %d bytes, %v", out.Len(), err)
+	}
+	if !r.flight.Recording() {
+		t.Error("the one who was done has stopped it for the other")
+	}
+	leave()
+	if err := <-gone; !errors.Is(err, context.Canceled) || r.flight.Recording() {
+		t.Errorf("one who has left: %v, it records is %v", err, r.flight.Recording())
+	}
+	other := obs.NewFlight()
+	must(t, other.Start())
+	defer other.Stop()
+	if err := r.socket().Profile(t.Context(), "flight", time.Second, io.Discard); problem(t, err).Status != http.StatusConflict {
+		t.Errorf("another node of the process records: %v", err)
+	}
+	r.halt()
+}
+
+// A slow commit leaves a dump of what happened around it, and no more dumps than are kept.
+func TestSlowCommitIsKept(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	r.commitWasSlow("commit", 3*time.Second)
+	r.await("one that nothing was recorded of", func() bool { return r.slow.Len() == 0 })
+	must(t, r.flight.Start())
+	r.commitWasSlow("commit", 3*time.Second)
+	dir := cfg.Path(flightDir)
+	r.await("the dump", func() bool { return len(dumps(dir)) == 1 })
+	r.commitWasSlow("commit", 3*time.Second)
+	r.await("the next one to be looked at", func() bool { return r.slow.Len() == 0 })
+	r.commitWasSlow("commit", 3*time.Second)
+	r.await("the last one to be looked at", func() bool { return r.slow.Len() == 0 })
+	if got := dumps(dir); len(got) != 1 {
+		t.Errorf("a disk that is slow was given %d dumps to write within a moment", len(got))
+	}
+	for range flightFiles {
+		_, err := r.keepFlight(dir, slowCommit{})
+		must(t, err)
+	}
+	if got := dumps(dir); len(got) != flightFiles {
+		t.Errorf("%d dumps are kept, want %d: %v", len(got), flightFiles, got)
+	}
+	if _, err := r.keepFlight("/proc/nowhere", slowCommit{}); err == nil {
+		t.Error("a dump into a folder that cannot be")
+	}
+	r.flight.Stop()
+	r.halt()
+	if strings.Contains(r.log.String(), "flight_not_kept") {
+		t.Errorf("a node that records nothing tried to keep it\n%s", r.log)
+	}
+}
+
+func dumps(dir string) []string {
+	found, _ := filepath.Glob(filepath.Join(dir, "flight-*.trace"))
+	return found
+}
+
+func TestProfiles(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	for _, name := range []string{"heap", "allocs", "goroutine", "threadcreate", "block", "mutex", "profile", "trace", "flight"} {
+		var out bytes.Buffer
+		if err := r.socket().Profile(t.Context(), name, 200*time.Millisecond, &out); err != nil || out.Len() == 0 {
+			t.Errorf("%s: %d bytes, %v", name, out.Len(), err)
+		}
+	}
+	if !r.profiling.CompareAndSwap(false, true) {
+		t.Fatal("a profile goes on")
+	}
+	var out bytes.Buffer
+	if err := r.socket().Profile(t.Context(), "trace", time.Second, &out); problem(t, err).Status != http.StatusConflict {
+		t.Errorf("a second one: %v", err)
+	}
+	r.profiling.Store(false)
+	r.halt()
+}
+
+// A profile ends with whoever asked for it; meanwhile there is no second one.
+func TestProfileEndsWithItsCaller(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	ctx, leave := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.socket().Profile(ctx, "profile", 5*time.Minute, io.Discard) }()
+	r.await("the profile", r.profiling.Load)
+	if err := r.socket().Profile(t.Context(), "mutex", time.Second, io.Discard); problem(t, err).Status != http.StatusConflict {
+		t.Errorf("a second one: %v", err)
+	}
+	leave()
+	if err := <-ended; err == nil {
+		t.Error("who left was given a profile")
+	}
+	r.await("its end", func() bool { return !r.profiling.Load() })
+	r.halt()
+}
+
+// A commit that the committer tells of as slow reaches the flight recorder.
+func TestSlowCommitsAreTold(t *testing.T) {
+	n := wired(t, newConfig(t), Options{}, io.Discard)
+	defer n.closeEngines(t.Context())
+	n.storeOptions(n.log).Slow("commit", 3*time.Second)
+	if n.slow.Len() != 1 {
+		t.Errorf("%d slow commits wait for the recorder", n.slow.Len())
+	}
 }

@@ -2,7 +2,7 @@ package appliance
 
 import "ronbox/appliance/flow"
 
-// eventKind is what the supervisor can learn.
+// eventKind is a kind of event that moves the lifecycle.
 type eventKind int
 
 const (
@@ -23,16 +23,16 @@ const (
 
 type event struct {
 	kind eventKind
-	code int // of evFailed
+	code int // of evFailed; of evPoisoned ExitCorrupt, if that is why
 }
 
 // state is all that the lifecycle remembers.
 type state struct {
 	phase flow.Phase
-	exit  int // what Run will return, as far as is known
+	exit  int // the code that Run will return, as far as is known
 }
 
-// action is what the shell does on entering a phase.
+// action is taken by Run on entering a phase.
 type action int
 
 const (
@@ -46,13 +46,16 @@ const (
 	actEnd            // nothing is left
 )
 
-// next is the lifecycle: a pure function of where the node is and what happened. An event that means nothing where it
+// next is the lifecycle: a pure function of the state and an event. An event that means nothing where it
 // arrives leaves the state alone and asks for nothing.
 func next(s state, e event) (state, action) {
 	if terminal(s.phase) {
 		return s, actNone
 	}
 	if e.kind == evPoisoned {
+		if e.code == ExitCorrupt {
+			return state{flow.Poisoned, ExitCorrupt}, actDie
+		}
 		return state{flow.Poisoned, ExitStorage}, actDie
 	}
 	switch s.phase {

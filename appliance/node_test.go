@@ -2,220 +2,218 @@ package appliance
 
 import (
 	"bytes"
-	"fmt"
+	"encoding/json"
+	"flag"
+	"net"
+	"net/http"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"ronbox/appliance/config"
 	"ronbox/appliance/flow"
-	"ronbox/httpapi/client"
-	"ronbox/httpapi/wire"
+	"ronbox/appliance/systemd"
+	"ronbox/appliance/unit"
+	nodeapi "ronbox/httpapi/node"
 )
 
-// Init and serve are a working node: over TCP with the token it made, and over the socket.
-func TestDevNodeWorks(t *testing.T) {
-	cfg, res := devConfig(t)
-	for _, f := range []struct {
-		path string
-		mode os.FileMode
-	}{
-		{res.DataDir, 0o700}, {res.TokenFile, 0o600}, {res.SignerKey, 0o600}, {cfg.Path(SecretName), 0o600},
-		{cfg.Path(LogKeyName), 0o600}, {cfg.Path(DatabaseName), 0o600}, {filepath.Dir(res.SignerKey), 0o700},
+// Every part of the node logs into the one log, each under its name.
+func TestEveryPartLogs(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	crashed := twin(t, cfg)
+	r.halt()
+	crashed.Log.Level = "trace"
+	r = start(t, crashed)
+	r.receipt("/v1/transfer", "k", pay("alice", "bob", "1", 1))
+	r.halt()
+	seen := map[string]bool{}
+	for line := range strings.Lines(r.log.String()) {
+		var v struct{ Service, Event string }
+		must(t, json.Unmarshal([]byte(line), &v))
+		seen[v.Service+" "+v.Event] = true
+	}
+	for _, want := range []string{
+		"node serving", "store unclean_boot", "registry recovery.done", "ledger recovery.done", "wallet wallet.transfer.accepted", "wallet http.request",
 	} {
-		if info, err := os.Stat(f.path); err != nil || info.Mode().Perm() != f.mode {
-			t.Errorf("%s: %v, want mode %o", f.path, err, f.mode)
+		if !seen[want] {
+			t.Errorf("no line of %s\n%s", want, r.log)
 		}
 	}
-	r := start(t, cfg)
-	r.until("running", func(p flow.Phase) bool { return p == flow.Running })
-	tcp, key := r.tcp(), signer(t, cfg)
-	ready, err := tcp.Ready(t.Context(), "", "")
-	if err != nil || !ready.Ready || !ready.WriteReady || len(ready.Missing) > 0 {
-		t.Fatalf("readyz %+v, %v", ready, err)
-	}
-	head, err := tcp.Head(t.Context())
-	if err != nil || head.Version != 1 || head.PayloadB3 != res.Genesis {
-		t.Fatalf("head %+v, %v, want genesis %s", head, err, res.Genesis)
-	}
-	r.mustPut(tcp, key, 2, "over-tcp")
-	r.mustPut(r.socket(), key, 3, "over-socket")
-	st, err := r.socket().Status(t.Context())
-	if err != nil || st.Phase != flow.Running.String() || st.Head == nil || st.Head.Version != 3 || st.NodeID == "" || !st.WriteReady {
-		t.Errorf("status %+v, %v", st, err)
-	}
-	v, err := tcp.NodeVersion(t.Context())
-	if err != nil || v.NodeID != st.NodeID || v.Incarnation != st.Incarnation || v.Version != "test" {
-		t.Errorf("version %+v, %v", v, err)
-	}
-	r.halt()
-	if want := "recovering running draining stopping stopped"; r.log.phases() != want {
-		t.Errorf("the node went through %s, want %s", r.log.phases(), want)
-	}
-	again := start(t, cfg)
-	if head, err := again.tcp().Head(t.Context()); err != nil || head.Version != 3 {
-		t.Errorf("after a restart head is %+v, %v", head, err)
-	}
-	if !again.store.Info().Clean {
-		t.Error("a clean stop left the file unclean")
-	}
-	again.halt()
 }
 
-// A node without a genesis serves, says what it lacks, and takes one over the socket.
-func TestPlainNodeWaitsForGenesis(t *testing.T) {
-	cfg := newConfig(t)
-	res, err := Init(t.Context(), cfg, InitOptions{})
-	if err != nil || res.SignerKey != "" || res.Genesis != "" {
-		t.Fatalf("%+v, %v", res, err)
-	}
-	r := start(t, loaded(t, cfg))
-	ready, err := r.tcp().Ready(t.Context(), "", "")
-	if err != nil || !ready.Ready || !ready.Degraded || !slices.Contains(ready.Missing, "registry.genesis") {
-		t.Errorf("readyz %+v, %v", ready, err)
-	}
-	r.halt()
-}
-
-// A second node on the directory is told who has it, and harms nothing.
-func TestSecondNodeIsLockedOut(t *testing.T) {
+// A collector that does not answer shows in the log and is counted.
+func TestLostSpansAreTold(t *testing.T) {
 	cfg, _ := devConfig(t)
-	cfg.Store.LockTimeout = 0
-	first := start(t, cfg)
-	second := launch(t, loaded(t, cfg))
-	if code := second.end(); code != ExitLocked {
-		t.Errorf("exit %d, want %d", code, ExitLocked)
-	}
-	if want := fmt.Sprintf("held by process %d ", os.Getpid()); !strings.Contains(second.log.String(), want) {
-		t.Errorf("the log does not name the first process:\n%s", second.log)
-	}
-	if _, err := first.socket().Status(t.Context()); err != nil {
-		t.Errorf("the first node lost its socket: %v", err)
-	}
-	first.halt()
-}
-
-// What keeps a node from starting names its exit code.
-func TestBootFailures(t *testing.T) {
-	for _, tt := range []struct {
-		doc   string
-		spoil func(t *testing.T, cfg *config.Config)
-		want  int
-	}{
-		{"no database", func(t *testing.T, cfg *config.Config) { must(t, os.Remove(cfg.Path(DatabaseName))) }, ExitConfig},
-		{"a database cut short", func(t *testing.T, cfg *config.Config) { must(t, os.Truncate(cfg.Path(DatabaseName), 5000)) }, ExitCorrupt},
-		{"a changed log", func(t *testing.T, cfg *config.Config) { flip(t, cfg.Path(DatabaseName), `"threshold":1`) }, ExitCorrupt},
-		{"a secret that others may read", func(t *testing.T, cfg *config.Config) { must(t, os.Chmod(cfg.Path(SecretName), 0o644)) }, ExitDenied},
-		{"a secret that is none", func(t *testing.T, cfg *config.Config) {
-			must(t, os.WriteFile(cfg.Path(SecretName), []byte("x"), 0o600))
-		}, ExitConfig},
-		{"a secret that is a directory", func(t *testing.T, cfg *config.Config) {
-			must(t, os.Remove(cfg.Path(SecretName)))
-			must(t, os.Mkdir(cfg.Path(SecretName), 0o700))
-		}, ExitConfig},
-		{"a secret that links to nothing", func(t *testing.T, cfg *config.Config) {
-			must(t, os.Remove(cfg.Path(SecretName)))
-			must(t, os.Symlink("/nowhere/node.key", cfg.Path(SecretName)))
-		}, ExitConfig},
-		{"a file in the place of the socket", func(t *testing.T, cfg *config.Config) {
-			must(t, os.WriteFile(cfg.SocketPath(), nil, 0o600))
-		}, ExitConfig},
-		{"an address that no machine has", func(_ *testing.T, cfg *config.Config) { cfg.Server.Bind = "192.0.2.1:9" }, ExitConfig},
-		{"the name of another log", func(_ *testing.T, cfg *config.Config) { cfg.Registry.Origin = "elsewhere.example/log" }, ExitConfig},
-		{"the genesis of another log", func(_ *testing.T, cfg *config.Config) {
-			cfg.Registry.Bootstrap.TrustRootsHash = "b3:" + strings.Repeat("0", 64)
-		}, ExitConfig},
-	} {
-		t.Run(tt.doc, func(t *testing.T) {
-			cfg, _ := devConfig(t)
-			tt.spoil(t, cfg)
-			r := launch(t, cfg)
-			if code := r.end(); code != tt.want {
-				t.Errorf("exit %d, want %d\n%s", code, tt.want, r.log)
-			}
-			if log := r.log.String(); !strings.Contains(log, `"event":"start failed"`) || !strings.Contains(log, `"next":"`) {
-				t.Errorf("the log does not say what to do next:\n%s", log)
-			}
-			if p, _ := r.Lifecycle(); p != flow.Stopped {
-				t.Errorf("phase %v at the end", p)
-			}
-		})
+	cfg.OTel.Exporter, cfg.OTel.Endpoint = "otlp", "http://"+freeAddr(t)
+	r := start(t, cfg)
+	r.mustPut(r.socket(), signer(t, cfg), 2, "traced")
+	r.halt()
+	if lost := r.metric("queue_dropped_total", "queue", "spans"); lost == 0 || !strings.Contains(r.log.String(), "spans lost") {
+		t.Errorf("%v spans are counted as lost\n%s", lost, r.log)
 	}
 }
 
-// flip changes one bit behind each occurrence of text in a file.
-func flip(t *testing.T, path, text string) {
-	t.Helper()
-	raw, err := os.ReadFile(path)
+// A socket that the service manager has opened is the one that the node serves on.
+func TestServesOnAnInheritedSocket(t *testing.T) {
+	cfg, _ := devConfig(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	hits := 0
-	for at := 0; ; hits++ {
-		next := bytes.Index(raw[at:], []byte(text))
-		if next < 0 {
-			break
-		}
-		at += next + len(text)
-		raw[at-1] ^= 1
-	}
-	if hits == 0 {
-		t.Fatalf("%s does not hold %s", path, text)
-	}
-	must(t, os.WriteFile(path, raw, 0o600))
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// A port that is taken ends the start, and the file is let go in order.
-func TestPortInUse(t *testing.T) {
-	first := start(t, first(devConfig(t)))
-	cfg, _ := devConfig(t)
-	cfg.Server.Bind = first.Addr()
-	r := launch(t, cfg)
-	if code := r.end(); code != ExitLocked {
-		t.Errorf("exit %d, want %d", code, ExitLocked)
-	}
-	first.halt()
-	cfg.Server.Bind = "127.0.0.1:0"
-	again := start(t, cfg)
-	if !again.store.Info().Clean {
-		t.Error("the failed start left the file unclean")
-	}
-	again.halt()
-}
-
-func first[A, B any](a A, _ B) A { return a }
-
-// Without node.key the node makes a new one: old tokens are void, the socket still opens the door.
-func TestLostSecret(t *testing.T) {
-	cfg, _ := devConfig(t)
-	must(t, os.Remove(cfg.Path(SecretName)))
-	r := start(t, cfg)
-	_, err := r.tcp().Propose(t.Context(), draft(2, "x"), "")
-	if p := problem(t, err); p.Status != 401 {
-		t.Errorf("an old token: %+v", p)
-	}
-	token, err := r.socket().Mint(t.Context(), wire.MintRequest{Sub: "me", Scopes: []string{"registry.propose"}, TTL: "5m"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := r.client(client.Options{URL: "http://" + r.Addr(), Token: token.Token})
-	if _, err := c.Propose(t.Context(), draft(2, "x"), ""); err != nil {
-		t.Errorf("a new token: %v", err)
-	}
-	if _, err := r.socket().Mint(t.Context(), wire.MintRequest{Sub: "me", Scopes: []string{"x.y"}, TTL: "soon"}); problem(t, err).Status != 400 {
-		t.Errorf("a ttl that is none: %v", err)
+	r := launchWith(t, cfg, Options{inherited: map[string]net.Listener{systemd.HTTPName: l}}).begin()
+	if r.Addr() != l.Addr().String() {
+		t.Errorf("it serves on %s, not on %s", r.Addr(), l.Addr())
 	}
 	r.halt()
-	for _, want := range []string{"auth.kid_added", "auth.secret_made", "auth.token_minted", "node.drain"} {
-		if rows := auditRows(t, cfg); !slices.Contains(rows, want) {
-			t.Errorf("no audit row %s in %v", want, rows)
+}
+
+// openMetrics reports whether a scrape that asks for OpenMetrics gets them.
+func (r *rig) openMetrics() bool {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, "http://"+r.Addr()+"/metrics", nil)
+	must(r.t, err)
+	req.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
+	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	must(r.t, err)
+	_ = resp.Body.Close()
+	return strings.HasPrefix(resp.Header.Get("Content-Type"), "application/openmetrics-text")
+}
+
+// quiet does what is audited, where nothing is to be audited.
+func (r *rig) verbNode() {
+	r.t.Helper()
+	if _, err := r.socket().Mint(r.t.Context(), nodeapi.MintRequest{Sub: "quiet", Scopes: []string{"registry.propose"}}); err != nil {
+		r.t.Error(err)
+	}
+}
+
+// What the configuration says of the audit chain and of the metrics holds from the start.
+func TestBootConfigurationHolds(t *testing.T) {
+	cfg, _ := devConfig(t)
+	before := len(auditRows(t, cfg))
+	cfg.Audit.Enabled, cfg.Metrics.OpenMetrics = false, true
+	r := start(t, cfg)
+	r.verbNode()
+	if !r.openMetrics() {
+		t.Error("the metrics are no OpenMetrics")
+	}
+	if spec := r.v1("GET", "/openapi.json", "", ""); !strings.Contains(spec.body, `"version":"test"`) {
+		t.Errorf("the version is not in the description of the API: %.200s", spec.body)
+	}
+	r.halt()
+	if after := len(auditRows(t, cfg)); after != before {
+		t.Errorf("%d audit rows, were %d", after, before)
+	}
+}
+
+// A call of the ledger counts as stalled from when the configuration says.
+func TestStallAfterIsTheConfigured(t *testing.T) {
+	cfg, _ := devConfig(t)
+	cfg.Ledger.StallAfter = unit.Duration(321 * time.Millisecond)
+	r := start(t, cfg)
+	release := r.holdStore()
+	late := make(chan struct{})
+	go func() {
+		defer close(late)
+		r.v1("POST", "/v1/transfer", "k", pay("alice", "bob", "1", 1))
+	}()
+	r.await("the wallet to find its ledger stalled", func() bool {
+		return strings.Contains(r.board.Report("wallet", "").Causes["wallet.ledger_ready"], "321ms")
+	})
+	release()
+	<-late
+	r.halt()
+}
+
+var update = flag.Bool("update", false, "write golden files and generated blocks")
+
+const goldenTopology = "../testdata/golden/topology.md"
+
+// defaultTopology is that of a node with the default configuration.
+func defaultTopology(t *testing.T) *flow.Catalog {
+	t.Helper()
+	cfg := config.Default()
+	cfg.Wallet.Workers = 2 // not as many as this machine has cores
+	n, err := New(cfg, Build{}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n.Catalog()
+}
+
+// Whatever task, channel or lock the program gains or loses shows in the golden file.
+func TestTopologyGolden(t *testing.T) {
+	c := defaultTopology(t)
+	golden(t, goldenTopology, c.Markdown()+"\n```mermaid\n"+strings.TrimSpace(c.Mermaid())+"\n```\n")
+}
+
+// golden wants the file to be what the declarations make it.
+func golden(t *testing.T, path, want string) {
+	t.Helper()
+	if *update {
+		must(t, os.WriteFile(path, []byte(want), 0o644))
+	}
+	got, err := os.ReadFile(path)
+	must(t, err)
+	if string(got) != want {
+		t.Errorf("%s differs from the declarations: run the test with -update and read the diff", path)
+	}
+}
+
+// The queues, buses and cells of the services' concurrency documents are there, with their bounds; what waits above the work
+// lane fits into it.
+func TestTopologyHasTheChannels(t *testing.T) {
+	n, err := New(config.Default(), Build{}, Options{})
+	must(t, err)
+	caps := map[string]int{}
+	for _, s := range n.Catalog().Specs() {
+		caps[s.Service+"."+s.Name] = s.Cap
+	}
+	for name, want := range map[string]int{
+		"registry.proposals_tx": 512, "registry.approvals_tx": 512, "registry.committed_tx": 1024, "registry.shutdown_rx": 1,
+		"wallet.work_tx": 512, "wallet.events_tx": 1024, "wallet.shutdown_rx": 1, "ledger.ledger_bus": 1024,
+		"node.lifecycle": 1, "store.control": 64, "store.work": 2048, "store.bulk": 16,
+	} {
+		if caps[name] != want {
+			t.Errorf("%s has cap %d, want %d", name, caps[name], want)
 		}
+	}
+	waiting := caps["registry.proposals_tx"] + caps["registry.approvals_tx"] + caps["wallet.work_tx"]
+	if caps["store.work"] <= waiting {
+		t.Errorf("the work lane holds %d, less than the %d that can be waiting above it", caps["store.work"], waiting)
+	}
+}
+
+// Every producer and consumer that a declaration names exists.
+func TestTopologyNamesRealTasks(t *testing.T) {
+	n, err := New(config.Default(), Build{}, Options{})
+	must(t, err)
+	if err := n.Catalog().Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+const (
+	readme        = "../README.md"
+	topologyBegin = "<!-- topology:begin -->\n"
+	topologyEnd   = "<!-- topology:end -->"
+)
+
+// The picture in README.md has the services and what joins them.
+func TestReadmeGolden(t *testing.T) {
+	want := "```mermaid\n" + strings.TrimSpace(defaultTopology(t).Overview()) + "\n```\n"
+	text, err := os.ReadFile(readme)
+	must(t, err)
+	before, rest, begun := bytes.Cut(text, []byte(topologyBegin))
+	block, after, ended := bytes.Cut(rest, []byte(topologyEnd))
+	if !begun || !ended {
+		t.Fatalf("%s has no block between %q and %q", readme, topologyBegin, topologyEnd)
+	}
+	if *update {
+		must(t, os.WriteFile(readme, []byte(string(before)+topologyBegin+want+topologyEnd+string(after)), 0o644))
+		return
+	}
+	if string(block) != want {
+		t.Errorf("the picture in %s differs from the declarations: run the test with -update", readme)
 	}
 }

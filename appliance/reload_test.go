@@ -4,17 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"ronbox/appliance/config"
+	"ronbox/appliance/flow"
+	"ronbox/appliance/unit"
 	"ronbox/engines"
+	nodeapi "ronbox/httpapi/node"
 	"ronbox/httpapi/wire"
 )
 
@@ -29,7 +36,7 @@ func reloadable(t *testing.T) (r *rig, rewrite func(text string)) {
 	}
 	rewrite = func(text string) {
 		t.Helper()
-		must(t, os.WriteFile(cfg.Path(config.FileName), fmt.Appendf(nil, "registry.origin = %q\n%s", cfg.Registry.Origin, text), 0o600))
+		must(t, os.WriteFile(cfg.Path(config.FileName), fmt.Appendf(nil, "registry.origin = %q\nrewarder.policy_trust_keys = %q\n%s", cfg.Registry.Origin, cfg.Rewarder.TrustKeys, text), 0o600))
 	}
 	_, entries, err := load()
 	must(t, err)
@@ -44,7 +51,7 @@ func (r *rig) version() uint64 {
 }
 
 // key reads one key as the node shows it.
-func (r *rig) key(name string) wire.ConfigKey {
+func (r *rig) key(name string) nodeapi.ConfigKey {
 	r.t.Helper()
 	show, err := r.socket().Config(r.t.Context())
 	must(r.t, err)
@@ -54,7 +61,7 @@ func (r *rig) key(name string) wire.ConfigKey {
 		}
 	}
 	r.t.Fatalf("no key %s in %+v", name, show)
-	return wire.ConfigKey{}
+	return nodeapi.ConfigKey{}
 }
 
 // What changed is in force, shown with its place, and on the audit chain; a reload that changes nothing counts no version.
@@ -75,7 +82,7 @@ func TestReloadInPlace(t *testing.T) {
 	if l := r.LogLevel(); l.Level != "debug" {
 		t.Errorf("log level %+v", l)
 	}
-	token, err := c.Mint(t.Context(), wire.MintRequest{Sub: "me", Scopes: []string{"registry.propose"}})
+	token, err := c.Mint(t.Context(), nodeapi.MintRequest{Sub: "me", Scopes: []string{"registry.propose"}})
 	if left := time.Until(token.ExpiresAt); err != nil || left < 90*time.Minute {
 		t.Errorf("a token of the new default lives %v, %v", left, err)
 	}
@@ -143,6 +150,7 @@ func TestBadReload(t *testing.T) {
 
 // What cannot be applied now is tried again: a port that is taken is bound once it is free.
 func TestReloadIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	cfg, _ := devConfig(t)
@@ -246,7 +254,7 @@ func TestReloadStorm(t *testing.T) {
 // Into a full queue a newer request goes in the place of the oldest, which gets its answer.
 func TestReloadsCollapse(t *testing.T) {
 	n := wired(t, newConfig(t), Options{}, &logs{})
-	defer n.closeEngines()
+	defer n.closeEngines(t.Context())
 	const more = 3
 	var waits sync.WaitGroup
 	answers := make(chan uint64, reloadCap+more)
@@ -274,7 +282,7 @@ func TestReloadsCollapse(t *testing.T) {
 	}
 	newest := <-n.reloads.C()
 	n.collapse(newest)
-	newest.answer(wire.Reloaded{Version: 7}, nil)
+	newest.answer(nodeapi.Reloaded{Version: 7}, nil)
 	waits.Wait()
 	close(answers)
 	for v := range answers {
@@ -294,4 +302,273 @@ func TestReloadWithoutSource(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	r.halt()
+}
+
+// What a reload says to a part is in force there.
+func TestPartsAreReloaded(t *testing.T) {
+	cfg, _ := devConfig(t)
+	before := len(auditRows(t, cfg))
+	next := *cfg
+	next.Ledger.SlotMax = 1
+	next.Registry.Proposals.TTL = unit.Duration(time.Hour)
+	next.Store.MinFree = 1 << 20
+	next.Audit.Enabled, next.Metrics.OpenMetrics = false, true
+	r := launchWith(t, cfg, Options{Load: func() (*config.Config, []config.Entry, error) { return &next, nil, nil }}).begin()
+	if r.openMetrics() {
+		t.Error("the metrics are OpenMetrics before")
+	}
+	_, err := r.Reload(t.Context(), engines.Actor{}, "")
+	must(t, err)
+	if !r.openMetrics() {
+		t.Error("metrics: they are no OpenMetrics")
+	}
+	for n := uint64(1); n <= 2; n++ { // the second ends the slot of the first
+		r.receipt("/v1/transfer", "k"+string('0'+rune(n)), pay("alice", "bob", "1", n))
+	}
+	r.await("ledger: a slot to be sealed", func() bool { return r.metric("idem_entries", "tier", "sealed") > 0 })
+	r.await("store: another reserve", func() bool { return r.metric("store_disk_reserve_bytes") == 1<<20 })
+	p, err := r.socket().Propose(t.Context(), draft(2, "x"), "")
+	must(t, err)
+	expires, err := time.Parse(time.RFC3339Nano, p.ExpiresAt)
+	if left := time.Until(expires); err != nil || left > time.Hour || left < 30*time.Minute {
+		t.Errorf("registry: a proposal expires in %s, %v", left, err)
+	}
+	r.verbNode()
+	r.halt()
+	if after := len(auditRows(t, cfg)); after != before {
+		t.Errorf("audit: %d rows, were %d", after, before)
+	}
+}
+
+// asks is a request with a caller.
+func asks() *reload { return &reload{source: sourceAdmin, reply: flow.NewReply[nodeapi.Reloaded]()} }
+
+// Whoever a request has made room for hears with it that it came too late.
+func TestReloadTooLate(t *testing.T) {
+	n := wired(t, newConfig(t), Options{}, &logs{})
+	defer n.closeEngines(t.Context())
+	for _, newest := range []*reload{asks(), {source: sourceSignal}} {
+		old := asks()
+		newest.takeOver(old)
+		n.reloads.Close()
+		if err := n.askReload(newest); !errors.Is(err, flow.ErrClosed) {
+			t.Errorf("into a closed queue: %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := old.reply.Wait(ctx); !errors.Is(err, flow.ErrClosed) {
+			t.Errorf("whose place was taken: %v", err)
+		}
+	}
+}
+
+// What nobody waits for any more is not done, unless a signal asked for it too.
+func TestReloadNobodyWaitsFor(t *testing.T) {
+	cfg := newConfig(t)
+	synctest.Test(t, func(t *testing.T) {
+		reads := 0
+		n := wired(t, cfg, Options{Load: func() (*config.Config, []config.Entry, error) {
+			reads++
+			return cfg, nil, nil
+		}}, &logs{})
+		defer n.closeEngines(t.Context())
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := n.Reload(gone, engines.Actor{}, "")
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("who left hears %v", err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go func() { _ = n.runReloader(ctx) }()
+		synctest.Wait()
+		if reads != 0 {
+			t.Errorf("%d reads for nobody", reads)
+		}
+		n.Hangup()
+		_, _ = n.Reload(gone, engines.Actor{}, "")
+		synctest.Wait()
+		if reads != 1 {
+			t.Errorf("%d reads for a signal", reads)
+		}
+		stop()
+		synctest.Wait()
+	})
+}
+
+// A file that is gone is a mistake, not a wish for every default.
+func TestReloadOfAFileThatIsGone(t *testing.T) {
+	r, rewrite := reloadable(t)
+	rewrite("registry.limits.rps = 77\n")
+	if done, err := r.Reload(t.Context(), engines.Actor{}, ""); err != nil || done.Version != 2 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	path := r.cfg.Path(config.FileName)
+	must(t, os.Rename(path, path+".away"))
+	_, err := r.socket().Reload(t.Context())
+	if p := problem(t, err); p.Status != 422 || r.metric("registry_reload_fail_total", "reason", "parse") != 1 {
+		t.Errorf("%+v", p)
+	}
+	if r.version() != 2 || r.conf().Registry.Limits.RPS != 77 {
+		t.Errorf("version %d, rps %d", r.version(), r.conf().Registry.Limits.RPS)
+	}
+	must(t, os.Rename(path+".away", path))
+	if done, err := r.Reload(t.Context(), engines.Actor{}, ""); err != nil || done.Version != 2 {
+		t.Errorf("once it is back: %+v, %v", done, err)
+	}
+	r.halt()
+}
+
+// However many keys change at once, each is on the audit chain.
+func TestAuditOfManyChanges(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	const keys = 150
+	p := &pending{asked: &reload{source: sourceSignal}, next: current{version: 2, cfg: cfg}}
+	for i := range keys {
+		p.changed = append(p.changed, config.Change{Key: fmt.Sprintf("a.key%03d", i), From: "1", To: "2"})
+	}
+	r.finish(t.Context(), p)
+	r.halt()
+	seen := map[string]bool{}
+	for _, e := range auditEvents(t, cfg) {
+		if e.Event != "config.reloaded" {
+			continue
+		}
+		if e.Detail["version"] != "2" {
+			t.Errorf("a row without the version: %v", e.Detail)
+		}
+		for k := range e.Detail {
+			seen[k] = true
+		}
+	}
+	if len(seen) != keys+1 {
+		t.Errorf("%d of %d changes are on the chain", len(seen)-1, keys)
+	}
+}
+
+// freeAddr is an address that nobody listens on for the moment.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer func() { must(t, l.Close()) }()
+	return l.Addr().String()
+}
+
+// A node that moves from address to address under load answers every connection that it let in. A client too late for the old
+// address is refused there and asks at the new one; no connection is cut.
+func TestChangedBindDropsNothing(t *testing.T) {
+	cfg, _ := devConfig(t)
+	addrs := []string{freeAddr(t), freeAddr(t)}
+	cfg.Server.Bind = freeAddr(t)
+	moves := 0
+	r := launchWith(t, cfg, Options{Load: func() (*config.Config, []config.Entry, error) {
+		next := *cfg
+		next.Server.Bind = addrs[moves%len(addrs)]
+		moves++
+		return &next, nil, nil
+	}}).begin()
+	ctx, stop := context.WithCancel(t.Context())
+	var load sync.WaitGroup
+	var answered, refused atomic.Int64
+	for i := range 4 {
+		tr := &http.Transport{DisableKeepAlives: i%2 == 0}
+		load.Go(func() {
+			defer tr.CloseIdleConnections()
+			for ctx.Err() == nil {
+				switch err := ask(tr, "http://"+r.Addr()+"/registry/head"); {
+				case err == nil:
+					answered.Add(1)
+				case errors.Is(err, syscall.ECONNREFUSED):
+					refused.Add(1)
+				default:
+					t.Errorf("a request was dropped: %v", err)
+					return
+				}
+			}
+		})
+	}
+	const times = 8
+	for n := range times {
+		before := answered.Load()
+		r.await("answers", func() bool { return answered.Load() > before+20 || t.Failed() })
+		if done, err := r.Reload(t.Context(), engines.Actor{}, ""); err != nil || done.Version != uint64(n+2) || r.Addr() != addrs[n%len(addrs)] {
+			t.Fatalf("move %d: %+v, %v, on %s", n, done, err, r.Addr())
+		}
+	}
+	stop()
+	load.Wait()
+	if got := r.metric("registry_reload_success_total"); got != times {
+		t.Errorf("%v successes", got)
+	}
+	t.Logf("%d answers, %d asked at an address that was left", answered.Load(), refused.Load())
+	r.halt()
+}
+
+// ask wants a whole answer: what was asked for, or that it was too much.
+func ask(tr *http.Transport, url string) error {
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := tr.RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusTooManyRequests { // a fast machine asks for more than its share
+		return errors.New(resp.Status)
+	}
+	return nil
+}
+
+// Whichever part fails, those before it are undone in reverse order, and nothing is put in force.
+func TestPartsAllOrNothing(t *testing.T) {
+	const n = 4
+	for bad := range n + 1 {
+		var did []string
+		var parts []part
+		for i := range n {
+			note := func(what string) func() { return func() { did = append(did, fmt.Sprint(what, i)) } }
+			parts = append(parts, part{fmt.Sprint("part", i), func(context.Context, *config.Config) (swap, undo func(), err error) {
+				if i == bad {
+					return nil, nil, errors.New("no")
+				}
+				return note("swap"), note("undo"), nil
+			}})
+		}
+		swap, err := prepareAll(t.Context(), parts, config.Default())
+		var want []string
+		if bad == n {
+			swap()
+			want = []string{"swap0", "swap1", "swap2", "swap3"}
+		} else {
+			for i := bad - 1; i >= 0; i-- {
+				want = append(want, fmt.Sprint("undo", i))
+			}
+		}
+		if !slices.Equal(did, want) {
+			t.Errorf("with part %d failing: %v, want %v", bad, did, want)
+		}
+		if failed := err != nil; failed != (bad < n) || failed && err.Error() != fmt.Sprintf("part%d: no", bad) {
+			t.Errorf("with part %d failing: %v", bad, err)
+		}
+	}
+}
+
+// What was prepared when the node began to drain is undone: nothing is put in force in a node that closes its sockets.
+func TestPartsOfADrainingNode(t *testing.T) {
+	ctx, drain := context.WithCancel(t.Context())
+	undone := 0
+	parts := []part{{"last", func(context.Context, *config.Config) (swap, undo func(), err error) {
+		drain()
+		return func() {}, func() { undone++ }, nil
+	}}}
+	if _, err := prepareAll(ctx, parts, config.Default()); !errors.Is(err, context.Canceled) || undone != 1 {
+		t.Errorf("%v, undone %d times", err, undone)
+	}
 }

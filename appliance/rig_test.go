@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,14 +18,26 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
+	"go.uber.org/goleak"
 
 	"ronbox/appliance/config"
 	"ronbox/appliance/flow"
 	"ronbox/engines/registry/record"
 	"ronbox/httpapi/client"
+	edgeapi "ronbox/httpapi/edge"
+	nodeapi "ronbox/httpapi/node"
+	registryapi "ronbox/httpapi/registry"
+	walletapi "ronbox/httpapi/wallet"
 	"ronbox/httpapi/wire"
 	"ronbox/store"
 )
+
+// TestMain has more tests run side by side than there are processors: those that do so wait most of the time.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	_ = flag.Set("test.parallel", "6")
+	goleak.VerifyTestMain(m)
+}
 
 // patience bounds every wait of a test for something that takes milliseconds.
 const patience = 20 * time.Second
@@ -44,13 +58,45 @@ func newConfig(t *testing.T) *config.Config {
 	return cfg
 }
 
-// devConfig is newConfig after init --dev.
-func devConfig(t *testing.T) (*config.Config, InitResult) {
+// freshDev is newConfig after init --dev: a node unlike any other.
+func freshDev(t *testing.T) (*config.Config, InitResult) {
 	t.Helper()
 	cfg := newConfig(t)
 	res, err := Init(t.Context(), cfg, InitOptions{Dev: true})
-	if err != nil {
-		t.Fatal(err)
+	must(t, err)
+	return loaded(t, cfg), res
+}
+
+// dev is what init --dev makes, once for all tests: it syncs so often that it takes longer than most of them.
+var dev struct {
+	once  sync.Once
+	from  string // the data directory that res names
+	res   InitResult
+	files map[string][]byte // by their names there
+}
+
+// devConfig is a copy of a dev node. All copies have the same identity and the same keys; see freshDev.
+func devConfig(t *testing.T) (*config.Config, InitResult) {
+	t.Helper()
+	dev.once.Do(func() {
+		cfg, res := freshDev(t)
+		root := os.DirFS(cfg.Node.DataDir)
+		dev.from, dev.res, dev.files = cfg.Node.DataDir, res, map[string][]byte{}
+		must(t, fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() {
+				dev.files[name], err = fs.ReadFile(root, name)
+			}
+			return err
+		}))
+	})
+	cfg := newConfig(t)
+	for name, raw := range dev.files {
+		must(t, os.MkdirAll(filepath.Dir(cfg.Path(name)), 0o700))
+		must(t, os.WriteFile(cfg.Path(name), raw, 0o600))
+	}
+	res := dev.res
+	for _, path := range []*string{&res.DataDir, &res.Socket, &res.TokenFile, &res.SignerKey} {
+		*path = strings.Replace(*path, dev.from, cfg.Node.DataDir, 1)
 	}
 	return loaded(t, cfg), res
 }
@@ -114,6 +160,9 @@ type rig struct {
 	stop context.CancelFunc
 	up   chan struct{} // closed when the gate is open
 	exit chan int
+
+	mu      sync.Mutex
+	clients []*apiClient // guarded by mu
 }
 
 // launch runs a node and does not wait for it.
@@ -127,13 +176,13 @@ func launchWith(t *testing.T, cfg *config.Config, o Options) *rig {
 	t.Helper()
 	r := &rig{t: t, cfg: cfg, log: &logs{}, up: make(chan struct{}), exit: make(chan int, 1)}
 	r.Node = wired(t, cfg, o, r.log)
-	r.OnRunning(func(wire.Status) { close(r.up) })
+	r.OnRunning(func(nodeapi.Status) { close(r.up) })
 	ctx, cancel := context.WithCancel(t.Context())
 	r.stop = cancel
 	go func() { r.exit <- r.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		r.closeEngines() // a node that ends with a straggler or a failed disk leaves its caches to the end of the process
+		r.closeEngines(context.WithoutCancel(t.Context())) // a node that ends with a straggler or a failed disk leaves its caches to the end of the process
 		if t.Failed() {
 			t.Log(r.log)
 		}
@@ -225,26 +274,56 @@ func (r *rig) end() int {
 // halt drains the node and wants a clean exit.
 func (r *rig) halt() {
 	r.t.Helper()
+	r.mu.Lock()
+	for _, c := range r.clients {
+		c.Close() // or the stop lingers for its idle connections
+	}
+	r.mu.Unlock()
 	r.stop()
 	if code := r.end(); code != ExitClean {
 		r.t.Fatalf("exit %d, want 0\n%s", code, r.log)
 	}
 }
 
-func (r *rig) client(o client.Options) *client.Client {
+func (r *rig) client(o client.Options) *apiClient {
 	r.t.Helper()
 	c, err := client.New(o)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(c.Close)
-	return c
+	out := newAPIClient(c)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clients = append(r.clients, out)
+	return out
+}
+
+// The calls of each service, by a name of their own.
+type (
+	nodeAPI     = nodeapi.Client
+	registryAPI = registryapi.Client
+	walletAPI   = walletapi.Client
+	edgeAPI     = edgeapi.Client
+)
+
+// caller has the calls of all services.
+type apiClient struct {
+	*client.Client
+	nodeAPI
+	registryAPI
+	walletAPI
+	edgeAPI
+}
+
+func newAPIClient(c *client.Client) *apiClient {
+	return &apiClient{c, nodeapi.NewClient(c), registryapi.NewClient(c), walletapi.NewClient(c), edgeapi.NewClient(c)}
 }
 
 // socket is a client of the admin socket, tcp one with the token that init wrote.
-func (r *rig) socket() *client.Client { return r.client(client.Options{Socket: r.cfg.SocketPath()}) }
+func (r *rig) socket() *apiClient { return r.client(client.Options{Socket: r.cfg.SocketPath()}) }
 
-func (r *rig) tcp() *client.Client {
+func (r *rig) tcp() *apiClient {
 	r.t.Helper()
 	token, err := os.ReadFile(r.cfg.Path(TokenName))
 	if err != nil {
@@ -273,29 +352,29 @@ func draft(v uint64, id string) []byte {
 }
 
 // put proposes, signs and commits one descriptor as version v.
-func put(ctx context.Context, c *client.Client, key *record.Key, v uint64, id string) (wire.Committed, error) {
+func put(ctx context.Context, c *apiClient, key *record.Key, v uint64, id string) (registryapi.Committed, error) {
 	p, err := c.Propose(ctx, draft(v, id), "")
 	if err != nil {
-		return wire.Committed{}, err
+		return registryapi.Committed{}, err
 	}
-	payload, err := c.ProposalPayload(ctx, p.ProposalID)
+	payload, err := c.ProposalPayload(ctx, p.ID)
 	if err != nil {
-		return wire.Committed{}, err
+		return registryapi.Committed{}, err
 	}
 	parsed, err := record.ParsePayload(payload)
 	if err != nil {
-		return wire.Committed{}, err
+		return registryapi.Committed{}, err
 	}
 	a := key.Sign(parsed.B3(), time.Now())
-	if _, err := c.Approve(ctx, p.ProposalID, wire.Approval{SignerID: a.SignerID, Algo: a.Algo, Sig: a.Sig, SignedAt: a.SignedAt}); err != nil {
-		return wire.Committed{}, err
+	if _, err := c.Approve(ctx, p.ID, registryapi.Approval{SignerID: a.SignerID, Algo: a.Algo, Sig: a.Sig, SignedAt: a.SignedAt}); err != nil {
+		return registryapi.Committed{}, err
 	}
-	done, _, err := c.Commit(ctx, p.ProposalID)
+	done, _, err := c.Commit(ctx, p.ID)
 	return done, err
 }
 
 // mustPut is put that has to succeed.
-func (r *rig) mustPut(c *client.Client, key *record.Key, v uint64, id string) wire.Committed {
+func (r *rig) mustPut(c *apiClient, key *record.Key, v uint64, id string) registryapi.Committed {
 	r.t.Helper()
 	done, err := put(r.t.Context(), c, key, v, id)
 	if err != nil || done.Version != v {

@@ -5,15 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"ronbox/appliance/flow"
-	"ronbox/appliance/host"
+	"ronbox/appliance/tokens"
 	"ronbox/httpapi"
+	"ronbox/httpapi/front"
 	"ronbox/store"
 )
 
@@ -50,20 +53,20 @@ func (n *Node) Run(ctx context.Context) (exit int) {
 	}
 }
 
-// step moves the lifecycle and tells everyone.
+// step moves the lifecycle and shows the new phase.
 func (n *Node) step(e event) action {
 	was := n.state
 	after, do := next(was, e)
 	n.state = after
 	if after.phase != was.phase {
-		n.cell.Store(after.phase)
+		n.phase.Store(after.phase)
 		n.log.Info("lifecycle", "from", was.phase.String(), "to", after.phase.String())
 		n.manager.status(after.phase.String())
 	}
 	return do
 }
 
-// open takes the file, then the sockets. Nothing it does before it has the file can hurt a node that runs there.
+// open locks the file, then binds the sockets. Nothing it does before the lock can hurt a node that runs there.
 func (n *Node) open(ctx context.Context) event {
 	n.log.Info("starting", "data_dir", n.boot.Node.DataDir, "pid", os.Getpid(), "version", n.build.Version)
 	n.limits()
@@ -77,24 +80,6 @@ func (n *Node) open(ctx context.Context) event {
 		n.board.Set(ownService, keyAmnesia, nil)
 	}
 	return event{kind: evOpened}
-}
-
-// limits takes what the machine gives, and says what it gives too little of.
-func (n *Node) limits() {
-	l, err := host.ReadLimits()
-	if err != nil {
-		n.log.Warn("limits are not known", "reason", err.Error())
-	}
-	files, memory, err := host.Raise(l)
-	if err != nil {
-		n.log.Warn("limits were not raised", "reason", err.Error())
-	}
-	n.log.Debug("limits", "files", files, "memory_limit", memory, "cores", l.Cores)
-	for _, f := range host.Glance(needs(n.boot)) {
-		if f.Level != host.OK {
-			n.log.Warn("host", "check", f.Check, "seen", f.Seen, "next", f.Advice)
-		}
-	}
 }
 
 func (n *Node) openParts(ctx context.Context) error {
@@ -116,7 +101,7 @@ func (n *Node) openParts(ctx context.Context) error {
 	return nil
 }
 
-// openFile takes the file.
+// openFile locks and opens the file.
 func (n *Node) openFile(ctx context.Context) error {
 	err := n.store.Open(ctx)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -125,7 +110,7 @@ func (n *Node) openFile(ctx context.Context) error {
 	return err
 }
 
-// bootProgress tells the service manager that a long start goes on.
+// bootProgress shows the service manager that a long start goes on.
 func (n *Node) bootProgress(stage string, done, total int64) {
 	status := stage
 	if total > 0 {
@@ -141,17 +126,17 @@ func (n *Node) recover(ctx context.Context) event {
 	}
 	n.sup.Start(n.store.Tasks()...)
 	if !n.boot.Amnesia.Enabled {
-		n.removeCopies()
+		n.sweep()
 	}
 	if err := n.recoverParts(ctx); err != nil {
 		return n.bootFailed(ctx, err)
 	}
-	if err := n.declareAssets(ctx); err != nil {
+	if err := n.ensureEngines(ctx); err != nil {
 		return n.bootFailed(ctx, err)
 	}
 	n.startEngines()
-	n.settle()
-	n.sup.Start(n.counted(n.tasks()...)...)
+	n.firstSample()
+	n.sup.Start(n.countLives(n.tasks()...)...)
 	return event{kind: evRecovered}
 }
 
@@ -160,7 +145,7 @@ func (n *Node) recoverParts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := n.keys.load(ctx, n.store, secret, n.now()); err != nil {
+	if err := n.Load(ctx, secret); err != nil {
 		return err
 	}
 	return n.recoverEngines(ctx)
@@ -169,25 +154,27 @@ func (n *Node) recoverParts(ctx context.Context) error {
 // secret reads the node secret. A node without one makes it, on the audit chain first: every older token is void by it.
 func (n *Node) secret(ctx context.Context) ([]byte, error) {
 	if n.boot.Amnesia.Enabled {
-		return ramSecret()
+		return tokens.DrawSecret()
 	}
 	path := n.boot.Path(SecretName)
-	secret, err := readSecret(path)
+	secret, err := tokens.ReadSecret(path)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return secret, err
 	}
-	note := auditNote{auditEvent("auth.secret_made", self("serve"), "", nil)}
-	if _, err := store.Commit(ctx, n.store, store.Control, note); err != nil {
-		return nil, fmt.Errorf("audit node secret: %w", err)
+	if secret, err = tokens.DrawSecret(); err != nil {
+		return nil, err
+	}
+	if err := n.AddSecret(ctx, secret, tokens.AuditEvent("auth.secret_made", self("serve"), "", nil)); err != nil {
+		return nil, err
 	}
 	n.log.Warn("node secret was missing, made a new one", "file", path, "effect", "older tokens are void",
 		"next", "mint new ones with `ronbox token mint`, or stop the node and put the old file back")
-	return makeSecret(path)
+	return secret, tokens.WriteSecret(path, secret)
 }
 
-// counted has the tasks count the lives that they are in the middle of, however long ago they were told to end. Of the
-// node's own only those that are told count: the others go on to the end.
-func (n *Node) counted(ts ...flow.Task) []flow.Task {
+// countLives has the tasks count their lives that have not returned, however long ago they were cancelled. Of the node's own
+// only background tasks count: the others go on to the end.
+func (n *Node) countLives(ts ...flow.Task) []flow.Task {
 	out := slices.Clone(ts)
 	for i := range out {
 		if out[i].Service == ownService && !out[i].Background {
@@ -195,8 +182,8 @@ func (n *Node) counted(ts ...flow.Task) []flow.Task {
 		}
 		run := out[i].Run
 		out[i].Run = func(ctx context.Context) error {
-			n.inside.Add(1)
-			defer n.inside.Add(-1)
+			n.liveTasks.Add(1)
+			defer n.liveTasks.Add(-1)
 			return run(ctx)
 		}
 	}
@@ -213,7 +200,7 @@ func (n *Node) serve() {
 	}
 }
 
-// wait gives the next thing that happens to a node that serves.
+// wait returns the next event of a node that serves.
 func (n *Node) wait() event {
 	for {
 		healthy, changed := n.healthy.Load()
@@ -234,14 +221,17 @@ func (n *Node) wait() event {
 	}
 }
 
-// taskDied is told by the supervisor, which has logged it, of a task that must not end.
+// taskDied is called by the supervisor, which has logged it, for a task that must not end.
 func (n *Node) taskDied(service, task string, _ error) {
 	n.died.ask(service + "." + task)
 }
 
-// fatal tells a failed disk from a bug.
+// fatal is the event of a failed disk, or of a bug.
 func (n *Node) fatal() event {
 	if err := n.store.Err(); err != nil && !errors.Is(err, store.ErrDied) {
+		if errors.Is(err, store.ErrCorrupt) {
+			return event{kind: evPoisoned, code: ExitCorrupt}
+		}
 		return event{kind: evPoisoned}
 	}
 	return event{kind: evFailed, code: ExitInternal}
@@ -252,7 +242,7 @@ func (n *Node) bootFailed(ctx context.Context, err error) event {
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnknown)) {
 		return event{kind: evDrain}
 	}
-	v := judge(err)
+	v := classify(err)
 	n.log.Error("start failed", "reason", strings.ReplaceAll(err.Error(), "\n", "; "), "next", v.next)
 	if errors.Is(err, store.ErrPoisoned) {
 		return n.fatal()
@@ -262,3 +252,91 @@ func (n *Node) bootFailed(ctx context.Context, err error) event {
 
 // uptime is since Run began.
 func (n *Node) uptime() time.Duration { return n.now().Sub(n.started) }
+
+// Exit codes of Run.
+const (
+	ExitClean    = 0  // stopped, everything drained
+	ExitAborted  = 10 // stopped, some task had to be aborted
+	ExitCorrupt  = 65 // the data cannot be trusted
+	ExitInternal = 70 // a bug: the committer died
+	ExitStorage  = 74 // a sync failed; the next boot reads what is on disk
+	ExitLocked   = 75 // another process has the file
+	ExitDenied   = 77 // permissions
+	ExitConfig   = 78 // configuration or schema
+)
+
+var (
+	errNoDatabase = errors.New("no database")
+	errListen     = errors.New("cannot listen") // every listenError
+)
+
+// listenError marks what kept an address or the socket from being opened.
+type listenError struct{ error }
+
+func (e listenError) Unwrap() error { return e.error }
+
+func (e listenError) Is(target error) bool { return target == errListen }
+
+// outcome is the exit code of a start that failed, and the advice to the operator.
+type outcome struct {
+	code int
+	next string
+}
+
+// classify sorts err by the first row that it is.
+func classify(err error) outcome {
+	for _, s := range services() {
+		if s.outcome != nil {
+			if out, own := s.outcome(err); own {
+				return out
+			}
+		}
+	}
+	if name, ok := errors.AsType[*net.DNSError](err); ok && !name.IsNotFound {
+		return outcome{ExitInternal, "start again once names can be looked up, or give an address"}
+	}
+	for _, row := range outcomes() {
+		if errors.Is(err, row.is) {
+			return row.outcome
+		}
+	}
+	return outcome{ExitInternal, "start again; if it happens again it is a bug, to be reported with these lines"}
+}
+
+type outcomeRow struct {
+	is error
+	outcome
+}
+
+func outcomes() []outcomeRow {
+	const (
+		own     = "run as the user that owns the data directory, and let that user write there"
+		room    = "make room on the disk or raise store.max_bytes, then start again"
+		disk    = "check the disk, then start again: what was acknowledged is on it"
+		address = "correct server.bind or uds.path"
+	)
+	return []outcomeRow{
+		{store.ErrLocked, outcome{ExitLocked, "stop that process, or leave the data directory to it"}},
+		{syscall.EADDRINUSE, outcome{ExitLocked, "stop the process that listens there, or set server.bind (RONBOX_SERVER__BIND) to a free port"}},
+		{store.ErrCorrupt, outcome{ExitCorrupt, "keep the file, and restore a snapshot with `ronbox db restore`"}},
+		{tokens.ErrExposed, outcome{ExitDenied, "chmod 600 it; if someone has read it, move it away: a new one voids all tokens"}},
+		{front.ErrCertificate, outcome{ExitConfig, "correct tls.cert_path and tls.key_path, whose key the node must be able to read, and nobody else"}},
+		{fs.ErrPermission, outcome{ExitDenied, own}},
+		{syscall.EROFS, outcome{ExitDenied, own}},
+		{store.ErrSchema, outcome{ExitConfig, "use the release that wrote the file, or a newer one"}},
+		{store.ErrNetwork, outcome{ExitConfig, "move the data directory to a local disk"}},
+		{errNoDatabase, outcome{ExitConfig, "make a node with `ronbox init`, or correct --data-dir"}},
+		{errUnfinished, outcome{ExitConfig, "run `ronbox init` as before: it begins anew"}},
+		{tokens.ErrSecret, outcome{ExitConfig, "put node.key back from its backup, or move it away: a new one voids all tokens"}},
+		{errSwap, outcome{ExitConfig, "swapoff -a, or MemorySwapMax=0 or LimitMEMLOCK=infinity in the unit, or set amnesia.allow_swap"}},
+		{errForgets, outcome{ExitConfig, "start it with `ronbox serve`, it needs no init; mint over its socket while it runs"}},
+		{errListen, outcome{ExitConfig, address}},
+		{syscall.ENOTDIR, outcome{ExitConfig, "correct --data-dir"}},
+		{store.ErrDied, outcome{ExitInternal, disk}},
+		{store.ErrPoisoned, outcome{ExitStorage, disk}},
+		{store.ErrFull, outcome{ExitStorage, room}},
+		{syscall.ENOSPC, outcome{ExitStorage, room}},
+		{syscall.EDQUOT, outcome{ExitStorage, room}},
+		{syscall.EIO, outcome{ExitStorage, disk}},
+	}
+}

@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"ronbox/appliance/flow"
+	"ronbox/appliance/tokens"
 	"ronbox/httpapi"
 	"ronbox/store"
 )
 
-// Bounds of the parts of a stop. With the graces of what is aborted or cut in each part, they add up to 4 s after the
+// Bounds of the parts of a stop. With the graces of the aborted and the cut in each part, they add up to 4 s after the
 // drain.
 const (
 	storeWithin  = 1500 * time.Millisecond // the committer empties its lanes
@@ -19,7 +20,7 @@ const (
 	linesWithin  = 200 * time.Millisecond  // log lines
 	dieWithin    = 300 * time.Millisecond  // everything, once nothing can be trusted
 
-	// afterDrain is what a service manager is asked for, beside the drain: twice what the parts above take.
+	// afterDrain is the time that a service manager is asked for beside the drain: twice that of the parts above.
 	afterDrain = 8 * time.Second
 
 	// lameDuck is the least time between the gate and the closing of the sockets: a client that keeps its connection
@@ -27,7 +28,7 @@ const (
 	lameDuck = 200 * time.Millisecond
 )
 
-// drainServices refuses new work and lets what was accepted finish.
+// drainServices refuses new work and lets accepted work finish.
 func (n *Node) drainServices(ctx context.Context) event {
 	n.log.Info("draining", "reason", n.drain.reason)
 	n.manager.stopping(n.drain.reason, n.conf().Node.Predrain.D()+drainDeadline(n.conf())+afterDrain)
@@ -43,7 +44,7 @@ func (n *Node) drainServices(ctx context.Context) event {
 	if n.server.Conns() == 0 {
 		return event{kind: evDrained} // nobody is left to hear
 	}
-	if e, cut := n.until(linger.C); cut {
+	if e, cut := until(n, linger.C); cut {
 		return e
 	}
 	return event{kind: evDrained}
@@ -59,11 +60,11 @@ func (n *Node) predrain() (cause event, cut bool) {
 	n.board.Set(ownService, "predrain", errLeaving)
 	over := time.NewTimer(n.conf().Node.Predrain.D())
 	defer over.Stop()
-	return n.until(over.C)
+	return until(n, over.C)
 }
 
 // until waits for over, cut short by an abort or a fault.
-func (n *Node) until(over <-chan time.Time) (cause event, cut bool) {
+func until[T any](n *Node, over <-chan T) (cause event, cut bool) {
 	select {
 	case <-over:
 		return event{}, false
@@ -76,16 +77,16 @@ func (n *Node) until(over <-chan time.Time) (cause event, cut bool) {
 	}
 }
 
-// closeIntake shuts the gate for what would queue or commit, ends background work, and closes what the handlers fed.
+// closeIntake shuts the gate for requests that would queue or commit, ends background work, and closes the queues that handlers feed.
 func (n *Node) closeIntake() {
 	n.server.SetGate(httpapi.GateDraining)
 	n.sup.CancelBackground()
-	n.closeFed()
+	n.closeIntakes()
 }
 
 // noteDrain leaves a row on the audit chain. A store that cannot take it does not hold up the stop.
 func (n *Node) noteDrain(ctx context.Context) {
-	e := auditEvent("node.drain", n.drain.by, n.drain.corrID, nil)
+	e := tokens.AuditEvent("node.drain", n.drain.by, n.drain.corrID, nil)
 	e.Reason = n.drain.reason
 	n.note(ctx, e)
 }
@@ -94,7 +95,7 @@ func (n *Node) noteDrain(ctx context.Context) {
 func (n *Node) join(ctx context.Context, within time.Duration) event {
 	ctx, leave := context.WithTimeout(ctx, within)
 	defer leave()
-	done, cut, aborted := make(chan struct{}), event{kind: evDrained}, 0
+	done, cause, cut, aborted := make(chan struct{}), event{}, false, 0
 	wait := func(ctx context.Context, leg int) error {
 		if leg == 0 {
 			n.noteDrain(ctx)
@@ -108,33 +109,22 @@ func (n *Node) join(ctx context.Context, within time.Duration) event {
 			defer close(done)
 			return flow.Fan(ctx, 2, wait)
 		}
-		if cut = n.interrupted(done); cut.kind != evDrained {
+		if cause, cut = until(n, done); cut {
 			leave()
 			n.abortEngines(ctx, n.grace())
 		}
 		return nil
 	})
-	if aborted > 0 && cut.kind == evDrained {
+	switch {
+	case cut:
+		return cause
+	case aborted > 0:
 		return event{kind: evOverdue}
 	}
-	return cut
+	return event{kind: evDrained}
 }
 
-// interrupted waits for done, or for what comes before it.
-func (n *Node) interrupted(done <-chan struct{}) event {
-	select {
-	case <-done:
-		return event{kind: evDrained}
-	case <-n.abort.asked:
-		return event{kind: evAbort}
-	case <-n.store.Failed():
-		return n.fatal()
-	case <-n.died.asked:
-		return n.fatal()
-	}
-}
-
-// abortServices cancels what still runs.
+// abortServices cancels the tasks of every engine.
 func (n *Node) abortServices(ctx context.Context) event {
 	n.manager.stopping("abort", afterDrain)
 	n.closeIntake()
@@ -157,10 +147,10 @@ func (n *Node) stop(ctx context.Context) event {
 		straggler = true
 	}
 	end := event{kind: evClosed}
-	if straggler || n.isInside() {
+	if straggler || n.outlived() {
 		n.step(event{kind: evStraggled}) // the file stays open: a read in it may still run
 	} else {
-		end = n.closeFile()
+		end = n.closeFile(ctx)
 	}
 	if end.kind == evClosed {
 		n.log.Info("stopped", "exit", n.state.exit)
@@ -169,25 +159,30 @@ func (n *Node) stop(ctx context.Context) event {
 	return end
 }
 
-// isInside waits a moment for the tasks that were cancelled long ago, and tells whether one still is in the middle of
-// something.
-func (n *Node) isInside() bool {
-	late, tick := time.NewTimer(n.grace()), time.NewTicker(time.Millisecond)
+// outlived waits a moment for the tasks that were cancelled long ago, and reports whether one still is in the middle of something.
+func (n *Node) outlived() bool {
+	return !pollFor(n.grace(), func() bool { return n.liveTasks.Load() == 0 })
+}
+
+// pollFor asks each millisecond whether is holds, for as long as within, and reports whether it came to hold.
+func pollFor(within time.Duration, is func() bool) bool {
+	//rawchan: it ends with the wait
+	late, tick := time.NewTimer(within), time.NewTicker(time.Millisecond)
 	defer late.Stop()
 	defer tick.Stop()
-	for n.inside.Load() > 0 {
+	for !is() {
 		select {
 		case <-tick.C:
 		case <-late.C:
-			return true
+			return false
 		}
 	}
-	return false
+	return true
 }
 
 // closeFile frees the caches and lets the file go.
-func (n *Node) closeFile() event {
-	n.closeEngines()
+func (n *Node) closeFile(ctx context.Context) event {
+	n.closeEngines(ctx)
 	err := n.store.Close()
 	if err == nil || errors.Is(err, store.ErrDied) {
 		return event{kind: evClosed}
@@ -200,7 +195,7 @@ func (n *Node) closeFile() event {
 	return event{kind: evClosed}
 }
 
-// flush gives spans and log lines their moment each; what takes them and is stuck loses them.
+// flush waits a moment for spans and log lines each; a reader that is stuck loses them.
 func (n *Node) flush(ctx context.Context) {
 	if err := n.closeTracer(ctx); err != nil {
 		n.log.Warn("spans were lost", "reason", err.Error())
@@ -219,9 +214,10 @@ func (n *Node) closeTracer(ctx context.Context) error {
 }
 
 // die ends a node whose file cannot be trusted any more: nothing is written, nothing is closed but the sockets, and
-// what does not return at once is left behind.
+// a task that does not return at once is left behind.
 func (n *Node) die(ctx context.Context) {
-	n.log.Error("the store has failed", "reason", n.store.Err().Error())
+	err := n.store.Err()
+	n.log.Error("the store has failed", "reason", err.Error(), "next", classify(err).next)
 	n.server.SetGate(httpapi.GateClosed)
 	shut, cancel := context.WithTimeout(ctx, dieWithin)
 	defer cancel()

@@ -1,10 +1,13 @@
 package appliance
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,12 +19,11 @@ import (
 	"testing"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
-
 	"ronbox/appliance/config"
 	"ronbox/appliance/flow"
 	"ronbox/engines/registry/record"
 	"ronbox/httpapi/client"
+	nodeapi "ronbox/httpapi/node"
 	"ronbox/httpapi/wire"
 	"ronbox/store"
 )
@@ -49,7 +51,7 @@ func TestDrainUnderLoad(t *testing.T) {
 }
 
 // hammer asks until the node says that it drains, or is gone.
-func (r *rig) hammer(c *client.Client, key *record.Key, worker int, answered, lost *atomic.Int64, warm chan struct{}) {
+func (r *rig) hammer(c *apiClient, key *record.Key, worker int, answered, lost *atomic.Int64, warm chan struct{}) {
 	ctx := context.WithoutCancel(r.t.Context())
 	for i := 0; ; i++ {
 		var err error
@@ -122,6 +124,7 @@ func TestWhatADrainingNodeAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.until("draining", func(p flow.Phase) bool { return p == flow.Draining })
+	r.await("the gate to shut", func() bool { return r.raw("GET", "/readyz", "").StatusCode == http.StatusServiceUnavailable })
 	for _, tt := range []struct {
 		method, path string
 		status       int
@@ -153,12 +156,14 @@ func bypass(path string) bool {
 // lateWrite begins a write that gets as far as the committer, and gives what comes of it.
 func (r *rig) lateWrite() <-chan error {
 	r.t.Helper()
-	c, late, v := r.tcp(), make(chan error, 1), r.registry.Head().Head.Version+1
+	c, late, v := r.tcp(), make(chan error, 1), r.registry().Head().Head.Version+1
+	others := r.depth("work") // the checkpoint of a version just made may be among them
 	go func() {
 		_, err := c.Propose(r.t.Context(), draft(v, "late"), "")
 		late <- err
 	}()
-	r.inHand(1)
+	r.await("the write to begin", func() bool { return r.metric("inflight_requests", "route", "/registry/proposals") == 1 })
+	r.inHand(others + 1)
 	return late
 }
 
@@ -179,16 +184,7 @@ func (r *rig) inHand(n int) {
 // depth is how much waits in one of the store's lanes.
 func (r *rig) depth(lane string) int {
 	r.t.Helper()
-	all, err := r.metrics.Registry().Gather()
-	must(r.t, err)
-	for _, f := range all {
-		for _, m := range f.GetMetric() {
-			if f.GetName() == "queue_depth" && slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetValue() == lane }) {
-				return int(m.GetGauge().GetValue())
-			}
-		}
-	}
-	return 0
+	return int(r.metric("queue_depth", "service", "store", "queue", lane))
 }
 
 // raw sends one request on a connection of its own.
@@ -214,6 +210,7 @@ func (r *rig) raw(method, path, body string) *http.Response {
 
 // A drain deadline that passes aborts what is left: exit 10, and no one waits for ever.
 func TestDrainDeadline(t *testing.T) {
+	t.Parallel()
 	cfg, _ := devConfig(t)
 	must(t, cfg.Registry.DrainDeadline.UnmarshalText([]byte("200ms")))
 	r := start(t, cfg)
@@ -231,6 +228,7 @@ func TestDrainDeadline(t *testing.T) {
 
 // A second signal does not wait for the drain.
 func TestSecondSignalAborts(t *testing.T) {
+	t.Parallel()
 	cfg, _ := devConfig(t)
 	must(t, cfg.Registry.DrainDeadline.UnmarshalText([]byte("30s")))
 	must(t, cfg.Node.DrainCap.UnmarshalText([]byte("30s")))
@@ -375,5 +373,194 @@ func TestStreamsEndWithTheNode(t *testing.T) {
 	}
 	if last := <-seen; last != wire.EventShutdown {
 		t.Errorf("the last event is %s", last)
+	}
+}
+
+// A collector that hangs costs the stop its spans, not its log lines, and no more than its share of the time.
+func TestHangingCollector(t *testing.T) {
+	hung := make(chan struct{})
+	collector := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hung }))
+	defer collector.Close()
+	defer close(hung)
+	cfg, _ := devConfig(t)
+	cfg.OTel.Exporter, cfg.OTel.Endpoint = "otlp", collector.URL
+	r := start(t, cfg)
+	r.mustPut(r.socket(), signer(t, cfg), 2, "traced")
+	r.halt()
+	for _, want := range []string{"spans lost", `"event":"stopped"`} {
+		if !strings.Contains(r.log.String(), want) {
+			t.Errorf("the log does not say %q", want)
+		}
+	}
+}
+
+// A call that lasts until its caller has enough does not make a stop an unclean one.
+func TestStopEndsLongCalls(t *testing.T) {
+	t.Parallel()
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	ended := make(chan error, 1)
+	go func() { ended <- r.socket().Profile(t.Context(), "profile", 5*time.Minute, io.Discard) }()
+	r.await("the profile", r.profiling.Load)
+	r.halt()
+	if err := <-ended; err == nil {
+		t.Error("a profile that was cut short was given as a whole one")
+	}
+}
+
+// The bounds of the parts of a stop add up to what is promised for after the drain.
+func TestPartsOfAStop(t *testing.T) {
+	const graces = 5 // of the services, of calls of the ledger, of the committer, of requests inside, of the log writer
+	sum := storeWithin + serverWithin + spansWithin + linesWithin + graces*config.Default().Node.AbortGrace.D()
+	if sum > 4*time.Second || 2*sum > afterDrain {
+		t.Errorf("the parts take up to %s, a service manager waits for %s", sum, afterDrain)
+	}
+}
+
+// However much hangs, the stop ends, and after a second signal it does not wait for the drain.
+func TestStopIsBounded(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		doc   string
+		drain time.Duration
+		again bool
+	}{
+		{"a committer that hangs", time.Second, false},
+		{"the same, and a second signal", 30 * time.Second, true},
+	} {
+		t.Run(tt.doc, func(t *testing.T) {
+			t.Parallel()
+			cfg, _ := devConfig(t)
+			must(t, cfg.Registry.DrainDeadline.UnmarshalText([]byte(tt.drain.String())))
+			must(t, cfg.Node.DrainCap.UnmarshalText([]byte("30s")))
+			r := start(t, cfg)
+			release := r.holdStore()
+			defer release()
+			late := r.lateWrite()
+			hung := make(chan struct{})
+			defer close(hung)
+			r.sup.Start(r.countLives(flow.Task{Service: "registry", Name: "hung", Count: 1, Run: func(context.Context) error {
+				<-hung
+				return nil
+			}})...)
+			r.stop()
+			if tt.again {
+				r.until("draining", func(p flow.Phase) bool { return p == flow.Draining })
+				r.Abort()
+			}
+			if code := r.end(); code != ExitAborted {
+				t.Errorf("exit %d, want %d", code, ExitAborted)
+			}
+			if err := <-late; err == nil {
+				t.Error("a request that was aborted was told that it is done")
+			}
+		})
+	}
+}
+
+// A straggler that reads does not hold up the stop: the file is left open for it.
+func TestStragglerThatReads(t *testing.T) {
+	t.Parallel()
+	cfg, _ := devConfig(t)
+	must(t, cfg.Registry.DrainDeadline.UnmarshalText([]byte("200ms")))
+	r := start(t, cfg)
+	reads, over, left := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	r.sup.Start(r.countLives(flow.Task{Service: "registry", Name: "reader", Count: 1, Run: func(context.Context) error {
+		defer close(left)
+		return r.store.View(context.WithoutCancel(t.Context()), func(store.Reader) error {
+			close(reads)
+			<-over
+			return nil
+		})
+	}})...)
+	<-reads
+	r.stop()
+	if code := r.end(); code != ExitAborted {
+		t.Errorf("exit %d, want %d\n%s", code, ExitAborted, r.log)
+	}
+	close(over)
+	<-left
+	must(t, r.store.Close())
+}
+
+// While it waits for balancers to notice, the node says that it is not ready, and takes writes nevertheless.
+func TestPredrainIsUnready(t *testing.T) {
+	cfg, _ := devConfig(t)
+	must(t, cfg.Node.Predrain.UnmarshalText([]byte("5m")))
+	r := start(t, cfg)
+	r.stop()
+	r.until("draining", func(p flow.Phase) bool { return p == flow.Draining })
+	r.writable(false)
+	if resp := r.raw("GET", "/readyz", ""); resp.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("readyz is %d", resp.StatusCode)
+	}
+	ready, err := r.socket().Ready(t.Context(), "", "")
+	if err != nil || ready.Ready || !slices.Contains(ready.Missing, "node.predrain") {
+		t.Errorf("readyz %+v, %v", ready, err)
+	}
+	if _, err := r.socket().Mint(t.Context(), nodeapi.MintRequest{Sub: "me", Scopes: []string{"registry.propose"}}); err != nil {
+		t.Errorf("a write while the node only announces its stop: %v", err)
+	}
+	r.Abort()
+	if code := r.end(); code != ExitAborted {
+		t.Errorf("exit %d, want %d", code, ExitAborted)
+	}
+}
+
+// A disk that fails while the node drains ends it as one that fails before: with 74, and not when the wait is over.
+func TestPoisonedWhileDraining(t *testing.T) {
+	cfg, _ := devConfig(t)
+	must(t, cfg.Node.Predrain.UnmarshalText([]byte("5m")))
+	r := start(t, cfg)
+	r.stop()
+	r.until("draining", func(p flow.Phase) bool { return p == flow.Draining })
+	release := r.holdStore() // so that the write is there before the disk is met
+	late := r.lateWrite()
+	r.poison()
+	release()
+	brokenDisk(t, <-late)
+	if code := r.end(); code != ExitStorage {
+		t.Errorf("exit %d, want %d\n%s", code, ExitStorage, r.log)
+	}
+	if strings.Contains(r.log.String(), `"event":"stopped"`) {
+		t.Errorf("a poisoned node says that it stopped:\n%s", r.log)
+	}
+}
+
+// A page that is found damaged while the node runs ends it with 65, and with what to do: the disk has taken all writes.
+func TestDamagedWhileRunning(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	file, err := os.OpenFile(cfg.Path(DatabaseName), os.O_RDWR, 0)
+	must(t, err)
+	info, err := file.Stat()
+	must(t, err)
+	_, err = file.WriteAt(bytes.Repeat([]byte{0xff}, int(info.Size())-2*store.PageSize), 2*store.PageSize)
+	must(t, errors.Join(err, file.Close()))
+	if _, err := r.socket().Mint(t.Context(), nodeapi.MintRequest{Sub: "me", Scopes: []string{"registry.propose"}}); err == nil {
+		t.Error("a write to a damaged file succeeded")
+	}
+	if code := r.end(); code != ExitCorrupt {
+		t.Errorf("exit %d, want %d\n%s", code, ExitCorrupt, r.log)
+	}
+	if !strings.Contains(r.log.String(), "ronbox db restore") {
+		t.Errorf("no advice:\n%s", r.log)
+	}
+}
+
+// A disk that fails at the very last write is told as such.
+func TestPoisonedAtTheEnd(t *testing.T) {
+	cfg, _ := devConfig(t)
+	r := start(t, cfg)
+	release := r.holdStore()
+	r.stop()
+	r.until("stopping", func(p flow.Phase) bool { return p == flow.Draining || p == flow.Stopping })
+	r.poison()
+	release()
+	if code := r.end(); code != ExitStorage {
+		t.Errorf("exit %d, want %d\n%s", code, ExitStorage, r.log)
+	}
+	if strings.Contains(r.log.String(), `"event":"stopped"`) {
+		t.Errorf("a poisoned node says that it stopped:\n%s", r.log)
 	}
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"strconv"
@@ -14,13 +15,15 @@ import (
 	"ronbox/appliance/obs"
 	"ronbox/engines"
 	"ronbox/httpapi/auth"
+	"ronbox/httpapi/front"
 )
 
-// bound is a route under one method: the handler in its stages, and the series it counts in.
-type bound struct {
+// boundRoute is a route under one method: the handler in its stages, and the series it counts in.
+type boundRoute struct {
 	route    *Route
+	service  *service
 	method   string // also a metric label: of a closed set
-	run      handler
+	run      Handler
 	inflight atomic.Int64
 	latency  func(seconds float64)
 	byStatus statusCounter
@@ -46,23 +49,26 @@ func (s *statusCounter) inc(status int) {
 }
 
 // bind fits a route for one of its methods.
-func (s *Server) bind(r *Route, method string) *bound {
-	m, b := s.d.Metrics, &bound{route: r, method: method}
+func (s *Server) bind(r *Route, method string) *boundRoute {
+	m, b := s.d.Metrics, &boundRoute{route: r, service: s.services[r.Service], method: method}
 	b.logged = loggedOf{service: []any{"service", r.Service}, route: []any{"route", r.Pattern, "method", method}}
 	b.latency = m.Histogram("request_latency_seconds", r.Service, "route", r.Pattern, "method", method)
 	b.byStatus.resolve = func(status int) func(int) {
 		return m.Counter("http_requests_total", r.Service,
 			"route", r.Pattern, "method", method, "status", strconv.Itoa(status))
 	}
-	if r.Endpoint != "" {
+	switch {
+	case b.service.BusyRoutes:
+		b.busy = m.Counter("busy_rejections_total", r.Service, "route", r.Pattern)
+	case r.Endpoint != "":
 		b.busy = m.Counter("busy_rejections_total", r.Service, "endpoint", r.Endpoint)
 	}
 	b.run = s.fit(b)
 	return b
 }
 
-// watchInflight exposes how many calls of a route are inside, over all its methods.
-func watchInflight(m *obs.Metrics, r *Route, all []*bound) {
+// watchInflight exposes how many requests of a route are inside, over all its methods.
+func watchInflight(m *obs.Metrics, r *Route, all []*boundRoute) {
 	m.Gauge("inflight_requests", r.Service, func() (n float64) {
 		for _, b := range all {
 			n += float64(b.inflight.Load())
@@ -71,9 +77,9 @@ func watchInflight(m *obs.Metrics, r *Route, all []*bound) {
 	}, "route", r.Pattern)
 }
 
-// account is where a call is timed, counted, logged, and where its error is told.
-func account(s *Server, b *bound, next handler) handler {
-	return func(c *call) error {
+// account times, counts and logs a request, and answers its error.
+func account(s *Server, b *boundRoute, next Handler) Handler {
+	return func(c *Request) error {
 		b.inflight.Add(1)
 		defer b.inflight.Add(-1)
 		if err := s.limitIO(c); err != nil {
@@ -83,29 +89,32 @@ func account(s *Server, b *bound, next handler) handler {
 		c.base, span = s.d.Tracer.StartRequest(c.r.Context(), c.r, b.route.Service)
 		err := next(c)
 		if err == nil {
-			s.settle(c, b, span, nil)
+			s.record(c, b, span, nil)
 			return nil
 		}
-		told := s.tell(c, b, err)
-		s.settle(c, b, span, err)
-		if !told {
+		answered := s.refuse(c, b, err)
+		s.record(c, b, span, err)
+		if !answered {
 			return http.ErrAbortHandler // half an answer must not look like a whole one
 		}
 		return nil
 	}
 }
 
-// limitIO bounds how long the answer may take to write and, if there is a body, how long that may take to arrive:
+// limitIO bounds how long the answer may take to write, as a whole or in each of its windows, and, if there is a body, how long that may take to arrive:
 // also one that nobody reads, since net/http reads the rest of it. The connection of a chunked one is not used again: a
 // length beside the chunks would have been dropped unseen.
-func (s *Server) limitIO(c *call) error {
+func (s *Server) limitIO(c *Request) error {
 	if c.r.ContentLength < 0 {
 		c.Header().Set("Connection", "close")
 	}
 	control := c.control()
-	err := control.SetWriteDeadline(c.started.Add(c.budget() + c.live.write))
+	if c.route.long() {
+		c.peer.SendWindow(cmp.Or(c.route.Window, c.settings.write))
+	}
+	err := control.SetWriteDeadline(c.started.Add(c.budget() + c.settings.write))
 	if err == nil && c.r.ContentLength != 0 {
-		err = control.SetReadDeadline(c.started.Add(c.live.read))
+		err = control.SetReadDeadline(c.started.Add(c.settings.read))
 	}
 	if errors.Is(err, http.ErrNotSupported) {
 		return nil
@@ -113,8 +122,8 @@ func (s *Server) limitIO(c *call) error {
 	return err
 }
 
-// settle counts and logs a call that has been answered, and ends its span.
-func (s *Server) settle(c *call, b *bound, span obs.Span, err error) {
+// record counts and logs a request that has been answered, and ends its span.
+func (s *Server) record(c *Request, b *boundRoute, span obs.Span, err error) {
 	status := c.status
 	if status == 0 {
 		status = http.StatusOK // net/http says so for a handler that wrote nothing
@@ -125,14 +134,14 @@ func (s *Server) settle(c *call, b *bound, span obs.Span, err error) {
 		b.latency(took.Seconds())
 	}
 	if err == nil && status >= http.StatusBadRequest {
-		s.rejected(c.route.Service, reasonDegraded)
+		s.rejected(c.route.Service, ReasonDegraded)
 	}
 	s.log(c, &b.logged, status, took, err)
 	endSpan(c, span, status, err)
 }
 
 // endSpan costs nothing while tracing is off. What the caller did wrong is no failure of the node.
-func endSpan(c *call, span obs.Span, status int, err error) {
+func endSpan(c *Request, span obs.Span, status int, err error) {
 	span.Attr("corr_id", c.corrID)
 	span.Attr("http.route", c.route.Pattern)
 	span.Int("http.response.status_code", status)
@@ -142,15 +151,15 @@ func endSpan(c *call, span obs.Span, status int, err error) {
 	span.End()
 }
 
-// log says what was answered: what fails, what is refused for who asks, and what changes something; the rest at debug.
-func (s *Server) log(c *call, of *loggedOf, status int, took time.Duration, err error) {
+// log writes what was answered: what fails, what is refused to this caller, and what changes something; the rest at debug.
+func (s *Server) log(c *Request, of *loggedOf, status int, took time.Duration, err error) {
 	level := logLevel(c, status)
 	if level == hclog.Debug && !s.d.Log.IsDebug() || level == hclog.Info && !s.d.Log.IsInfo() {
 		return
 	}
 	fields := append(append(make([]any, 0, maxFields), of.service...), "corr_id", c.corrID)
 	fields = append(append(fields, of.route...), "status", status, "latency_ms", float64(took.Microseconds())/1000, "peer_addr", c.peer.String())
-	fields = whoFields(fields, &c.actor)
+	fields = actorFields(fields, &c.actor)
 	if err != nil {
 		fields = append(append(fields, "reason", c.reason, "error", err.Error()), errorFields(err)...)
 	}
@@ -158,17 +167,17 @@ func (s *Server) log(c *call, of *loggedOf, status int, took time.Duration, err 
 }
 
 // logLevel: what the node did wrong stands out, a refusal by rule is news, and a read is not.
-func logLevel(c *call, status int) hclog.Level {
+func logLevel(c *Request, status int) hclog.Level {
 	switch c.reason {
-	case reasonInternal:
+	case ReasonInternal:
 		return hclog.Error
-	case reasonStoreFailed, reasonStoreFull, reasonCommitUnsure:
+	case ReasonStoreFailed, ReasonStoreFull, ReasonCommitUnsure:
 		return hclog.Warn
 	}
 	switch {
 	case c.route.Class == ClassBypass:
 		return hclog.Debug
-	case c.route.writes(), status >= http.StatusInternalServerError,
+	case c.route.Writes(), status >= http.StatusInternalServerError,
 		status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return hclog.Info
 	}
@@ -178,8 +187,8 @@ func logLevel(c *call, status int) hclog.Level {
 // maxFields holds the keys and values of a line about an answer that is no error.
 const maxFields = 28
 
-// whoFields adds who was let in.
-func whoFields(to []any, a *engines.Actor) []any {
+// actorFields adds the caller.
+func actorFields(to []any, a *engines.Actor) []any {
 	if a.Anonymous() {
 		return to
 	}
@@ -215,4 +224,24 @@ func tokenFields(to []any, tid, kid, tenant, b3 string) []any {
 		}
 	}
 	return to
+}
+
+// rejected counts one refusal.
+func (s *Server) rejected(service, reason string) {
+	key := service + "\xff" + reason
+	f, ok := s.refusals.Load(key)
+	if !ok {
+		f, _ = s.refusals.LoadOrStore(key, s.d.Metrics.Counter("rejected_total", service, "reason", reason))
+	}
+	f.(func(int))(1)
+}
+
+// timedOut counts a request that was not read in time, or an answer that was not written in time.
+func (s *Server) timedOut(service, op string) {
+	sv := s.services[service]
+	if op == front.OpWrite {
+		sv.lateWrites(1)
+		return
+	}
+	sv.lateReads(1)
 }

@@ -1,18 +1,18 @@
-package httpapi
+package httpapi_test
 
 import (
 	"bufio"
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/julienschmidt/httprouter"
-
+	"ronbox/httpapi"
 	"ronbox/httpapi/front"
 )
 
@@ -161,26 +161,19 @@ func benchStages(b *testing.B, method, pattern string) {
 	r := newRig(b)
 	req, _ := http.NewRequest(method, pattern, nil)
 	req.Header.Set("Authorization", "Bearer good")
-	bd, _ := r.router.all[method].match(strings.Replace(pattern, ":id", proposal, 1))
-	h := bd.route.handle
-	b.Run("handler", func(b *testing.B) { benchCall(b, r, req, bd.route, h) })
-	all := stages()
-	for i := len(all) - 1; i >= 0; i-- {
-		if !all[i].on(bd.route) {
-			continue
-		}
-		h = all[i].wrap(r.Server, bd, h)
-		b.Run("+"+all[i].name, func(b *testing.B) { benchCall(b, r, req, bd.route, h) })
+	names, handlers, route := r.StagesOf(method, strings.Replace(pattern, ":id", proposal, 1))
+	for i, name := range names {
+		b.Run(name, func(b *testing.B) { benchCall(b, r, req, route, handlers[i]) })
 	}
 }
 
-func benchCall(b *testing.B, r *rig, req *http.Request, route *Route, h handler) {
-	w, peer, now := &recorder{header: http.Header{}}, &front.Peer{}, r.live.Load()
-	params := httprouter.Params{{Key: paramProposal, Value: proposal}}
+func benchCall(b *testing.B, r *rig, req *http.Request, route *httpapi.Route, h httpapi.Handler) {
+	w, peer := &recorder{header: http.Header{}}, &front.Peer{}
 	b.ReportAllocs()
 	for b.Loop() {
 		w.body.Reset()
-		c := &call{w: w, r: req, route: route, peer: peer, live: now, base: req.Context(), params: params, started: time.Now()}
+		c := r.NewRequest(w, req, route, peer)
+		c.SetParam("id", proposal)
 		if err := h(c); err != nil {
 			b.Fatal(err)
 		}
@@ -189,15 +182,76 @@ func benchCall(b *testing.B, r *rig, req *http.Request, route *Route, h handler)
 
 // BenchmarkDispatch finds the row of a path.
 func BenchmarkDispatch(b *testing.B) {
-	set := newRig(b).router.all[http.MethodGet]
+	r := newRig(b)
 	for _, path := range []string{"/registry/head", "/registry/123", "/registry/proposals/" + proposal + "/payload"} {
 		b.Run(path, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if row, _ := set.match(path); row == nil {
+				if _, ok := r.Match(http.MethodGet, path); !ok {
 					b.Fatal("no row")
 				}
 			}
+		})
+	}
+}
+
+// BenchmarkWallet is what a payment, a balance and a batch of 1,000 payments cost above the wallet: all stages, no network.
+func BenchmarkWallet(b *testing.B) {
+	rate := func(c *httpapi.Settings, _ *deps) {
+		c.Limits[serviceWallet] = httpapi.Limits{Inflight: 1024, PerPrincipal: httpapi.Rate{RPS: 1_000_000_000, Burst: 1_000_000}}
+	}
+	many := batchOf("atomic", 1000)
+	for _, bb := range []struct{ name, method, target, kind, body string }{
+		{"transfer", "POST", "/v1/transfer", httpapi.TypeJSON, someTransfer},
+		{"balance", "GET", "/v1/balance?account=alice&asset=ron", "", ""},
+		{"batch1000", "POST", "/v1/batch", httpapi.TypeJSON, many},
+		{"batch1000cbor", "POST", "/v1/batch", httpapi.TypeCBOR, toCBOR(b, many)},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			r := newRig(b, rate)
+			w := &recorder{header: http.Header{}}
+			b.ReportAllocs()
+			for b.Loop() {
+				req, _ := http.NewRequest(bb.method, bb.target, strings.NewReader(bb.body))
+				req.RequestURI = bb.target
+				req.Header = http.Header{"Authorization": {"Bearer good"}, "Idempotency-Key": {someKey}, "Content-Type": {bb.kind}}
+				clear(w.header)
+				w.body.Reset()
+				r.Router().ServeHTTP(w, req.WithContext(front.WithPeer(req.Context(), &front.Peer{})))
+			}
+			if answer := w.body.String(); strings.Contains(answer, "urn:ronbox:problem") {
+				b.Fatal(answer)
+			}
+		})
+	}
+}
+
+// BenchmarkWalletWire pays and reads over loopback on 64 connections, with a wallet that answers at once: what the stack alone
+// would bear. It holds the client's share too.
+func BenchmarkWalletWire(b *testing.B) {
+	const clients, perRound = 64, 6400
+	r := newRig(b)
+	paid := string(receiptOf(aTransfer(), someKey))
+	body := strings.Replace(someTransfer, `,"valid_until":"2100-01-01T02:00:00+02:00"`, "", 1)
+	pay := "POST /v1/transfer HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good\r\nContent-Type: application/json\r\nIdempotency-Key: " + someKey +
+		"\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body
+	look := "GET /v1/balance?account=alice&asset=ron HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good\r\n\r\n"
+	balance := r.do("GET", "/v1/balance?account=alice&asset=ron", "", writer).Body.String()
+	r.listening(b)
+	for _, bb := range []struct{ name, ask, want string }{{"transfer", pay, paid}, {"balance", look, balance}} {
+		b.Run(bb.name, func(b *testing.B) {
+			var all []*wireClient
+			for range clients {
+				all = append(all, newWireClient(b, r.Addr(), bb.ask, bb.want))
+			}
+			var total spent
+			n := 0
+			for b.Loop() {
+				round(b, all, perRound, &total)
+				n += perRound
+			}
+			b.ReportMetric(float64(n)/total.wall.Seconds(), "req/s")
+			b.ReportMetric(float64(total.cpu.Nanoseconds())/float64(n), "cpu-ns/req")
 		})
 	}
 }

@@ -1,32 +1,47 @@
-package httpapi
+package httpapi_test
 
 import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/mod/sumdb/tlog"
 
 	"ronbox/engines"
 	"ronbox/engines/registry"
+	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/record"
+	"ronbox/httpapi"
 	"ronbox/httpapi/client"
+	edgeapi "ronbox/httpapi/edge"
 	"ronbox/httpapi/front"
+	nodeapi "ronbox/httpapi/node"
+	"ronbox/httpapi/openapi"
+	registryapi "ronbox/httpapi/registry"
+	walletapi "ronbox/httpapi/wallet"
 	"ronbox/httpapi/wire"
 )
 
 // The node's own document is one that others can read.
 func TestDocumentIsValid(t *testing.T) {
-	doc, err := openapi3.NewLoader().LoadFromData(newRig(t).doc.JSON())
+	doc, err := openapi3.NewLoader().LoadFromData(newRig(t).Document().JSON())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,11 +56,11 @@ type witness struct {
 	srv *httptest.Server
 
 	mu   sync.Mutex
-	seen map[string]bool // "GET /registry/:v"; guarded by mu
+	seen map[string]bool // "GET /registry/:v"; httpapi.Guarded by mu
 }
 
 // newWitness gives a client whose every answer is held against the document.
-func newWitness(t *testing.T) (*witness, *client.Client) {
+func newWitness(t *testing.T) (*witness, *apiClient) {
 	t.Helper()
 	w := &witness{rig: newRig(t), seen: map[string]bool{}}
 	path := filepath.Join(t.TempDir(), "s")
@@ -62,11 +77,76 @@ func newWitness(t *testing.T) (*witness, *client.Client) {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	return w, c
+	return w, newAPIClient(c)
 }
 
-func (f *fakeRegistry) Signers(ctx context.Context, epoch uint64) (registry.SignersDoc, error) {
-	return registry.SignersDoc{Epoch: epoch, Version: 1, Set: &record.SignerSet{}, Artifact: []byte(`{}`)}, f.call(ctx, engines.Actor{})
+// The calls of each service, by a name of their own.
+type (
+	nodeAPI     = nodeapi.Client
+	registryAPI = registryapi.Client
+	walletAPI   = walletapi.Client
+	edgeAPI     = edgeapi.Client
+)
+
+// apiClient has the calls of all services.
+type apiClient struct {
+	*client.Client
+	nodeAPI
+	registryAPI
+	walletAPI
+	edgeAPI
+}
+
+func newAPIClient(c *client.Client) *apiClient {
+	return &apiClient{c, nodeapi.NewClient(c), registryapi.NewClient(c), walletapi.NewClient(c), edgeapi.NewClient(c)}
+}
+
+func (f *fakeRegistry) Signers(ctx context.Context, epoch uint64) (registry.Signers, error) {
+	return registry.Signers{Epoch: max(epoch, 1), Version: 1, SignerSet: (&record.SignerSet{}).Bytes(), Artifact: []byte(`{}`)}, f.call(ctx, engines.Actor{})
+}
+
+func (f *fakeRegistry) Audit(ctx context.Context, from uint64, limit int) (registry.AuditChain, error) {
+	return registry.AuditChain{Records: []jsontext.Value{jsontext.Value(`{"seq":1}`)}, Seq: from}, f.call(ctx, engines.Actor{})
+}
+
+func (f *fakeRegistry) LatestCheckpoint() (*checkpoint.Signed, error) {
+	return &checkpoint.Signed{Tree: checkpoint.Tree{Origin: "o", Size: 2}, Note: []byte("o\n2\n")}, f.call(context.Background(), engines.Actor{})
+}
+
+func (f *fakeRegistry) ArchivedCheckpoints(ctx context.Context, before uint64, limit int) ([][]byte, error) {
+	return [][]byte{[]byte("o\n1\n")}, f.call(ctx, engines.Actor{})
+}
+
+func (f *fakeRegistry) CheckpointNow(ctx context.Context) (registry.Checkpoint, error) {
+	return registry.Checkpoint{Signed: checkpoint.Signed{Tree: checkpoint.Tree{Origin: "o", Size: 2}}}, f.call(ctx, engines.Actor{})
+}
+
+func (f *fakeRegistry) Inclusion(ctx context.Context, v, size uint64) (registry.InclusionProof, error) {
+	return registry.InclusionProof{Index: v - 1, Size: 2, Hashes: make([]tlog.Hash, 1)}, f.call(ctx, engines.Actor{})
+}
+
+func (f *fakeRegistry) Consistency(ctx context.Context, from, to uint64) (registry.ConsistencyProof, error) {
+	return registry.ConsistencyProof{From: from, To: 2, Hashes: make([]tlog.Hash, 1)}, f.call(ctx, engines.Actor{})
+}
+
+func (f *fakeRegistry) ItemProof(ctx context.Context, v uint64, id string) (record.ItemProof, error) {
+	return record.ItemProof{Version: 1, ID: id, Root: record.Items{}.Root()}, f.call(ctx, engines.Actor{})
+}
+
+func (f *fakeRegistry) Tile(ctx context.Context, at logtree.At, width int, ofEntries bool) ([]byte, error) {
+	return make([]byte, 32*width), f.call(ctx, engines.Actor{})
+}
+
+func (f *fakeRegistry) HighWater(ctx context.Context) (registry.HighWater, error) {
+	return registry.HighWater{Path: "/d/highwater.note", Retention: registry.RetentionPlan{Policy: "none"}}, f.call(ctx, engines.Actor{})
+}
+
+func (f *fakeRegistry) Adopt(ctx context.Context, by engines.Actor, corrID string) error {
+	return f.call(ctx, by)
+}
+
+func (f *fakeRegistry) CatchUpFrom(ctx context.Context, by engines.Actor, path, corrID string) (registry.CaughtUp, error) {
+	return registry.CaughtUp{From: 1, To: 2, Records: 3}, f.call(ctx, by)
 }
 
 // copied is an answer that is kept as it is sent.
@@ -90,11 +170,11 @@ func (c *copied) Write(p []byte) (int, error) {
 
 func (w *witness) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	out := &copied{ResponseWriter: rw, status: http.StatusOK}
-	w.router.ServeHTTP(out, r.WithContext(front.WithPeer(r.Context(), &front.Peer{Socket: true, UID: 7})))
+	w.Router().ServeHTTP(out, r.WithContext(front.WithPeer(r.Context(), &front.Peer{Socket: true, UID: 7})))
 	w.described(r, out.status, rw.Header(), out.body.Bytes())
 	if out.status < http.StatusBadRequest {
 		w.mu.Lock()
-		w.seen[checker.Operation(r.Method, r.URL.Path)] = true
+		w.seen[w.checker().Operation(r.Method, r.URL.Path)] = true
 		w.mu.Unlock()
 	}
 }
@@ -104,7 +184,7 @@ func TestTheClientKnowsEveryOperation(t *testing.T) {
 	w, c := newWitness(t)
 	w.node.steps = 2
 	w.node.note(false)
-	w.reg.since = func(uint64, int) ([]registry.Event, error) { return nil, nil }
+	w.reg.since = func(uint64, int) ([]registry.Update, error) { return nil, nil }
 	for what, err := range calls(t.Context(), c) {
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
@@ -113,7 +193,7 @@ func TestTheClientKnowsEveryOperation(t *testing.T) {
 	w.srv.Close() // once the last handler has returned
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, op := range checker.Operations() {
+	for _, op := range w.checker().Operations() {
 		if !w.seen[op] {
 			t.Errorf("%s: no call of the client", op)
 		}
@@ -121,11 +201,11 @@ func TestTheClientKnowsEveryOperation(t *testing.T) {
 }
 
 // calls makes every call of the client once.
-func calls(ctx context.Context, c *client.Client) func(func(string, error) bool) {
+func calls(ctx context.Context, c *apiClient) func(func(string, error) bool) {
 	return func(yield func(string, error) bool) {
 		for _, some := range []map[string]func() error{
-			nodeCalls(ctx, c), readCalls(ctx, c), writeCalls(ctx, c), tokenCalls(ctx, c), fileCalls(ctx, c), streamCalls(ctx, c),
-			walletCalls(ctx, c), ledgerCalls(ctx, c),
+			nodeCalls(ctx, c), readCalls(ctx, c), writeCalls(ctx, c), tokenCalls(ctx, c), fileCalls(ctx, c), logCalls(ctx, c), streamCalls(ctx, c),
+			walletCalls(ctx, c), ledgerCalls(ctx, c), edgeCalls(ctx, c),
 		} {
 			for what, call := range some {
 				if !yield(what, call()) {
@@ -139,7 +219,7 @@ func calls(ctx context.Context, c *client.Client) func(func(string, error) bool)
 // only drops what a call answers beside its error.
 func only[T any](_ T, err error) error { return err }
 
-func nodeCalls(ctx context.Context, c *client.Client) map[string]func() error {
+func nodeCalls(ctx context.Context, c *apiClient) map[string]func() error {
 	return map[string]func() error{
 		"healthz":   func() error { return c.Healthz(ctx) },
 		"ready":     func() error { return only(c.Ready(ctx, "", "read")) },
@@ -154,12 +234,12 @@ func nodeCalls(ctx context.Context, c *client.Client) map[string]func() error {
 		"tasks":     func() error { return only(c.Tasks(ctx)) },
 		"queues":    func() error { return only(c.Queues(ctx)) },
 		"log level": func() error { return only(c.LogLevel(ctx)) },
-		"set level": func() error { return only(c.SetLogLevel(ctx, wire.LogLevel{Level: "debug"})) },
+		"set level": func() error { return only(c.SetLogLevel(ctx, nodeapi.LogLevel{Level: "debug"})) },
 		"profile":   func() error { return c.Profile(ctx, "heap", 0, io.Discard) },
 	}
 }
 
-func readCalls(ctx context.Context, c *client.Client) map[string]func() error {
+func readCalls(ctx context.Context, c *apiClient) map[string]func() error {
 	return map[string]func() error{
 		"head":             func() error { return only(c.Head(ctx)) },
 		"version":          func() error { return only(c.Version(ctx, 2, true)) },
@@ -176,53 +256,53 @@ func readCalls(ctx context.Context, c *client.Client) map[string]func() error {
 	}
 }
 
-func writeCalls(ctx context.Context, c *client.Client) map[string]func() error {
-	a := wire.Approval{SignerID: "s", Algo: "ed25519", Sig: strings.Repeat("A", 86) + "==", SignedAt: someTime}
+func writeCalls(ctx context.Context, c *apiClient) map[string]func() error {
+	a := registryapi.Approval{SignerID: "s", Algo: "ed25519", Sig: strings.Repeat("A", 86) + "==", SignedAt: someTime}
 	return map[string]func() error{
 		"propose":  func() error { return only(c.Propose(ctx, []byte(`{}`), "")) },
 		"approve":  func() error { return only(c.Approve(ctx, proposal, a)) },
 		"commit":   func() error { _, _, err := c.Commit(ctx, proposal); return err },
 		"withdraw": func() error { return c.Withdraw(ctx, proposal) },
-		"genesis":  func() error { return only(c.Genesis(ctx, []byte(`{}`), []wire.Approval{a})) },
+		"genesis":  func() error { return only(c.Genesis(ctx, []byte(`{}`), []registryapi.Approval{a})) },
 	}
 }
 
-func walletCalls(ctx context.Context, c *client.Client) map[string]func() error {
+func walletCalls(ctx context.Context, c *apiClient) map[string]func() error {
 	return map[string]func() error{
 		"issue": func() error {
-			return only(c.Issue(ctx, "k", wire.Issue{To: "a", Asset: "ron", AmountMinor: "5", Nonce: 1}))
+			return only(c.Issue(ctx, "k", walletapi.Issue{To: "a", Asset: "ron", AmountMinor: "5", Nonce: 1}))
 		},
 		"transfer": func() error { return only(c.Transfer(ctx, "k", transfer())) },
 		"burn": func() error {
-			return only(c.Burn(ctx, "k", wire.Burn{From: "a", Asset: "ron", AmountMinor: "5", Nonce: 1}))
+			return only(c.Burn(ctx, "k", walletapi.Burn{From: "a", Asset: "ron", AmountMinor: "5", Nonce: 1}))
 		},
 		"hold": func() error {
-			return only(c.Hold(ctx, "k", wire.Hold{From: "a", To: "b", Asset: "ron", AmountMinor: "5", Nonce: 1, ExpiresInS: 60}))
+			return only(c.Hold(ctx, "k", walletapi.Hold{From: "a", To: "b", Asset: "ron", AmountMinor: "5", Nonce: 1, ExpiresInS: 60}))
 		},
-		"capture": func() error { return only(c.Capture(ctx, "k", wire.Capture{Hold: txid, AmountMinor: "4"})) },
-		"release": func() error { return only(c.Release(ctx, "k", wire.Release{Hold: txid})) },
+		"capture": func() error { return only(c.Capture(ctx, "k", walletapi.Capture{Hold: txid, AmountMinor: "4"})) },
+		"release": func() error { return only(c.Release(ctx, "k", walletapi.Release{Hold: txid})) },
 		"batch": func() error {
-			return only(c.Batch(ctx, "k", wire.Batch{Mode: "atomic", Ops: []wire.BatchOp{{Op: "release", Hold: txid}}}))
+			return only(c.Batch(ctx, "k", walletapi.Batch{Mode: "atomic", Ops: []walletapi.BatchOp{{Op: "release", Hold: txid}}}))
 		},
 		"flags": func() error {
-			return only(c.SetFlags(ctx, "k", wire.FlagsChange{Account: "a", Set: []string{"frozen"}}))
+			return only(c.SetFlags(ctx, "k", walletapi.FlagsChange{Account: "a", Set: []string{"frozen"}}))
 		},
-		"declare": func() error { return only(c.DeclareAsset(ctx, "k", wire.AssetDeclare{Asset: "eur"})) },
+		"declare": func() error { return only(c.DeclareAsset(ctx, "k", walletapi.AssetDeclare{Asset: "eur"})) },
 		"balance": func() error { return only(c.Balance(ctx, "a", "ron", 3)) },
 		"account": func() error { return only(c.Account(ctx, "a")) },
 		"assets":  func() error { return only(c.Assets(ctx)) },
 		"tx":      func() error { return only(c.Tx(ctx, txid)) },
 		"history": func() error {
-			return only(c.History(ctx, client.HistoryQuery{Account: "a", Asset: "ron", Order: "asc", Limit: 5, Since: time.Unix(9, 0)}))
+			return only(c.History(ctx, walletapi.HistoryQuery{Account: "a", Asset: "ron", Order: "asc", Limit: 5, Since: time.Unix(9, 0)}))
 		},
 	}
 }
 
-func transfer() wire.Transfer {
-	return wire.Transfer{From: "alice", To: "bob", Asset: "ron", AmountMinor: "5", Nonce: 1, Memo: "lunch", ValidUntil: "2100-01-01T00:00:00Z"}
+func transfer() walletapi.Transfer {
+	return walletapi.Transfer{From: "alice", To: "bob", Asset: "ron", AmountMinor: "5", Nonce: 1, Memo: "lunch", ValidUntil: "2100-01-01T00:00:00Z"}
 }
 
-func ledgerCalls(ctx context.Context, c *client.Client) map[string]func() error {
+func ledgerCalls(ctx context.Context, c *apiClient) map[string]func() error {
 	return map[string]func() error{
 		"ledger head": func() error { return only(c.LedgerHead(ctx)) },
 		"roots":       func() error { return only(c.Roots(ctx, 1, 5)) },
@@ -232,35 +312,51 @@ func ledgerCalls(ctx context.Context, c *client.Client) map[string]func() error 
 	}
 }
 
-func tokenCalls(ctx context.Context, c *client.Client) map[string]func() error {
+func tokenCalls(ctx context.Context, c *apiClient) map[string]func() error {
 	return map[string]func() error{
-		"mint":   func() error { return only(c.Mint(ctx, wire.MintRequest{Scopes: []string{"a.b"}})) },
+		"mint":   func() error { return only(c.Mint(ctx, nodeapi.MintRequest{Scopes: []string{"a.b"}})) },
 		"tokens": func() error { return only(c.Tokens(ctx, "", 5)) },
-		"revoke": func() error { return only(c.Revoke(ctx, wire.RevokeRequest{TID: someULID})) },
-		"verify": func() error { return only(c.VerifyToken(ctx, wire.VerifyRequest{Token: "good"})) },
+		"revoke": func() error { return only(c.Revoke(ctx, nodeapi.RevokeRequest{TID: someULID})) },
+		"verify": func() error { return only(c.VerifyToken(ctx, nodeapi.VerifyRequest{Token: "good"})) },
 		"keys":   func() error { return only(c.Keys(ctx)) },
 		"rotate": func() error { return only(c.RotateKey(ctx)) },
 		"retire": func() error { return only(c.RetireKey(ctx, "k1")) },
 	}
 }
 
-func fileCalls(ctx context.Context, c *client.Client) map[string]func() error {
+func fileCalls(ctx context.Context, c *apiClient) map[string]func() error {
 	return map[string]func() error{
 		"info":     func() error { return only(c.DBInfo(ctx)) },
 		"stats":    func() error { return only(c.DBStats(ctx)) },
 		"accept":   func() error { return c.AcceptRestore(ctx) },
 		"check":    func() error { return only(c.CheckDB(ctx, nil)) },
-		"snapshot": func() error { return only(c.Snapshot(ctx, wire.SnapshotRequest{Dir: "/d"}, nil)) },
+		"snapshot": func() error { return only(c.Snapshot(ctx, nodeapi.SnapshotRequest{Dir: "/d"}, nil)) },
 		"audit":    func() error { return only(c.Audit(ctx, 1, 5)) },
 	}
 }
 
-func streamCalls(ctx context.Context, c *client.Client) map[string]func() error {
+func logCalls(ctx context.Context, c *apiClient) map[string]func() error {
+	return map[string]func() error{
+		"audit chain": func() error { return only(c.AuditChain(ctx, 1, 5)) },
+		"checkpoint":  func() error { return only(c.Checkpoint(ctx)) },
+		"checkpoints": func() error { return only(c.Checkpoints(ctx, 7)) },
+		"inclusion":   func() error { return only(c.Inclusion(ctx, 2, 2)) },
+		"consistency": func() error { return only(c.ConsistencyProof(ctx, 1, 2)) },
+		"item":        func() error { return only(c.Item(ctx, 2, "a")) },
+		"tile":        func() error { return only(c.Tile(ctx, "0/000.p/2")) },
+		"sign now":    func() error { return only(c.CheckpointNow(ctx)) },
+		"highwater":   func() error { return only(c.HighWater(ctx)) },
+		"adopt":       func() error { return only(c.Adopt(ctx)) },
+		"catch up":    func() error { return only(c.CatchUp(ctx, "/d/snap.db")) },
+	}
+}
+
+func streamCalls(ctx context.Context, c *apiClient) map[string]func() error {
 	first := func(client.Event) error { return client.ErrStop }
 	return map[string]func() error{
 		"stream": func() error { return c.Stream(ctx, client.StreamOptions{}, first) },
 		"audit stream": func() error {
-			return c.AuditStream(ctx, client.StreamOptions{LastEventID: "0"}, func(wire.AuditRow) error { return client.ErrStop })
+			return c.AuditStream(ctx, client.StreamOptions{LastEventID: "0"}, func(nodeapi.AuditRow) error { return client.ErrStop })
 		},
 	}
 }
@@ -268,13 +364,142 @@ func streamCalls(ctx context.Context, c *client.Client) map[string]func() error 
 // What the node refuses is the problem that the client gives, word for word.
 func TestTheClientGivesTheProblem(t *testing.T) {
 	w, c := newWitness(t)
-	w.node.err = &ConflictError{Reason: "it is so already"}
+	w.node.err = &nodeapi.ConflictError{Reason: "it is so already"}
 	_, err := c.RotateKey(t.Context())
 	p, ok := errors.AsType[*wire.Problem](err)
-	if !ok || p.Status != http.StatusConflict || p.Reason != reasonConflict || !strings.Contains(p.Detail, "it is so already") {
+	if !ok || p.Status != http.StatusConflict || p.Reason != httpapi.ReasonConflict || !strings.Contains(p.Detail, "it is so already") {
 		t.Errorf("err = %v", err)
 	}
 	if ok && (p.CorrID == "" || p.Instance == "") {
 		t.Errorf("problem = %+v", p)
 	}
+}
+
+// target is a path of the route with values that its parameters can have.
+func target(r *httpapi.Route) string {
+	return strings.NewReplacer(":v", "2", ":epoch", "1", ":id", proposal, ":kid", "k1", ":profile", "heap", ":name", "Head", ":txid", txid).Replace(r.Pattern)
+}
+
+// refuses asks a route and wants a 400 that names field.
+func (r *rig) refuses(t *testing.T, route *httpapi.Route, target, body, field, doc string) {
+	t.Helper()
+	w := r.socket(route.Method, target, body, nil)
+	if w.Code != http.StatusBadRequest || problemIn(t, w.Body.String()).Details["field"] != field {
+		t.Errorf("%s %s, %s: %d %s, want 400 for %s", route.Method, target, doc, w.Code, w.Body, field)
+	}
+}
+
+// What the document says of a query parameter is what the route holds it to, and there are no others.
+func TestEveryQueryParameterIsHeldToItsRow(t *testing.T) {
+	r := newRig(t)
+	for _, route := range r.Table() {
+		if route.In != nil {
+			continue // the body is looked at first
+		}
+		base := target(&route) + "?"
+		if route.Others == httpapi.QueryStrict {
+			r.refuses(t, &route, base+"unheard_of=1", "", "unheard_of", "a stranger")
+		}
+		for _, p := range route.Query {
+			r.refuses(t, &route, base+p.Name+"=1&"+p.Name+"=1", "", p.Name, "twice")
+			for _, wrong := range misfits(p) {
+				r.refuses(t, &route, base+others(&route, p)+p.Name+"="+wrong, "", p.Name, wrong)
+			}
+		}
+	}
+}
+
+// misfits are values that p cannot have.
+func misfits(p openapi.Param) []string {
+	switch {
+	case len(p.Enum) > 0:
+		return []string{"other", ""}
+	case p.Sample != nil:
+		return []string{formatUint(p.Min - 1), formatUint(p.Max + 1), "x", "01", "-1", "1.0", ""}
+	}
+	return nil
+}
+
+// others gives the parameters that must be there beside p.
+func others(route *httpapi.Route, p openapi.Param) (query string) {
+	for _, o := range route.Query {
+		if o.Required && o.Name != p.Name {
+			query += o.Name + "=" + formatUint(o.Min) + "&"
+		}
+	}
+	return query
+}
+
+// What the document says of a body is what the route reads: no other members, none twice, none null or of another type.
+func TestEveryBodyIsReadStrictly(t *testing.T) {
+	r := newRig(t)
+	for _, route := range r.Table() {
+		if route.In == nil {
+			continue
+		}
+		members := plain(t, r, reflect.TypeOf(route.In).Name())
+		names := slices.Sorted(maps.Keys(members))
+		whole := func(change, to string) string {
+			var out []string
+			for _, n := range names {
+				if n == change {
+					out = append(out, fmt.Sprintf("%q:%s", n, to))
+				} else {
+					out = append(out, fmt.Sprintf("%q:%s", n, members[n].good))
+				}
+			}
+			return "{" + strings.Join(out, ",")
+		}
+		send := func(body, field, doc string) { r.refuses(t, &route, target(&route), body, field, doc) }
+		send(whole("", "")+`,"unheard_of":1}`, "unheard_of", "a stranger")
+		for _, n := range names {
+			send(whole("", "")+fmt.Sprintf(",%q:%s}", n, members[n].good), n, n+" twice")
+			send(whole(n, "null")+"}", n, n+" null")
+			if members[n].bad != "" {
+				send(whole(n, members[n].bad)+"}", n, n+" of another type")
+			}
+		}
+	}
+}
+
+// value is JSON that a member can hold by its type, and JSON that it cannot.
+type value struct{ good, bad string }
+
+// wellSpelt are members whose spelling is looked at before what stands behind them is.
+func wellSpelt() map[string]string {
+	return map[string]string{
+		"amount_minor": `"5"`, "from": `"alice"`, "to": `"bob"`, "asset": `"ron"`, "hold": `"` + txid + `"`, "mode": `"atomic"`,
+		"valid_until": `"2100-01-01T00:00:00Z"`, "account": `"alice"`,
+	}
+}
+
+// plain gives values for the members of a body as its schema has them.
+func plain(t *testing.T, r *rig, name string) map[string]value {
+	t.Helper()
+	raw, ok := r.Document().Schema(name)
+	if !ok {
+		t.Fatalf("no schema of %s", name)
+	}
+	var s struct {
+		Properties map[string]struct {
+			Type string   `json:"type"`
+			Enum []string `json:"enum"`
+		} `json:"properties"`
+	}
+	if err := json.Unmarshal(raw, &s); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]value{}
+	for member, p := range s.Properties {
+		out[member] = map[string]value{
+			"string": {`"x"`, "1"}, "integer": {"1", `"x"`}, "boolean": {"true", `"x"`}, "array": {"[]", "1"}, "object": {"{}", "1"},
+		}[p.Type]
+		switch good := wellSpelt()[member]; {
+		case p.Type == "":
+			out[member] = value{"{}", ""}
+		case good != "":
+			out[member] = value{good, out[member].bad}
+		}
+	}
+	return out
 }

@@ -1,320 +1,294 @@
 package httpapi
 
 import (
-	"bufio"
-	"bytes"
+	"cmp"
 	"context"
-	"errors"
-	"io"
 	"net/http"
+	"slices"
 	"strings"
-	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/julienschmidt/httprouter"
+
 	"ronbox/appliance/flow"
-	"ronbox/appliance/unit"
-	"ronbox/engines/ledger"
-	"ronbox/engines/ledger/record"
-	"ronbox/engines/registry"
-	"ronbox/engines/wallet"
-	"ronbox/httpapi/client"
-	"ronbox/httpapi/wire"
+	"ronbox/httpapi/auth"
+	"ronbox/httpapi/front"
+	"ronbox/httpapi/limit"
+	"ronbox/httpapi/openapi"
 )
 
-// exportOf is what an export of records from one to another holds.
-func exportOf(from, to uint64) []byte {
-	first := record.Line{Kind: record.LineFormat, From: from}
-	out := first.Append(nil)
-	for seq := from; seq <= to; seq++ {
-		l := recordLine(seq)
-		b := record.Line{Kind: record.LineBatch, Batch: record.Batch{No: seq, First: seq, Count: 1, At: ledgerNow}}
-		out = b.Append(l.Append(out))
+// What the tests of package httpapi_test see of the inside. They are in that package because they make servers of the services,
+// which import this one.
+
+const (
+	BypassInflight = bypassInflight
+	MaxDepth       = maxDepth
+	MaxHeaders     = maxHeaders
+	MaxParams      = maxParams
+	MaxScrapes     = maxScrapes
+	MaxTarget      = maxTarget
+	ExportChunk    = exportChunk
+	TimeoutHeader  = timeoutHeader
+)
+
+var (
+	ErrBodyCut   = errBodyCut
+	ErrBodySlow  = errBodySlow
+	ErrDraining  = errDraining
+	ErrEncoding  = errEncoding
+	ErrHeaders   = errHeaders
+	ErrInflight  = errInflight
+	ErrLength    = errLength
+	ErrMediaType = errMediaType
+	ErrNested    = errNested
+	ErrNoBody    = errNoBody
+	ErrNoSchema  = errNoSchema
+	ErrPath      = errPath
+	ErrQueryLong = errQueryLong
+	ErrScrape    = errScrape
+	ErrStarting  = errStarting
+	ErrStreams   = errStreams
+	ErrTarget    = errTarget
+	ErrMethod    = error(&methodError{[]string{"GET"}})
+	ErrPanic     = error(&panicError{value: "boom"})
+	ParseQuery   = parseQuery
+	SharedRules  = sharedRules
+	InternalRule = internalRule
+	IsUUID       = isUUID
+	Bypassing    = bypassing
+	Every        = every
+	Guarded      = guarded
+	Protected    = protected
+	TakesBody    = takesBody
+	TakesSlot    = takesSlot
+	CountsCaller = countsCaller
+)
+
+func ErrRate(wait time.Duration) error { return &rateError{wait} }
+
+// Router finds and runs the route of a request.
+func (s *Server) Router() http.Handler { return s.router }
+
+// Table is every route, once.
+func (s *Server) Table() (out []Route) {
+	for method, t := range s.router.all {
+		for _, b := range t.fixed {
+			if method == b.route.Method {
+				out = append(out, *b.route)
+			}
+		}
+		for i := range t.rows {
+			if b := t.rows[i].bound; method == b.route.Method {
+				out = append(out, *b.route)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Route) int {
+		return cmp.Or(cmp.Compare(a.Pattern, b.Pattern), cmp.Compare(a.Method, b.Method))
+	})
+	return out
+}
+
+// Missing are the pseudo-routes of requests that have none.
+func (s *Server) Missing() (out []Route) {
+	for _, b := range s.router.none {
+		out = append(out, *b.route)
 	}
 	return out
 }
 
-func TestExport(t *testing.T) {
-	for query, want := range map[string][]byte{
-		"": exportOf(1, 3), "?from_seq=2": exportOf(2, 3), "?from_seq=2&to_seq=2&follow=0": exportOf(2, 2), "?to_seq=9": exportOf(1, 3),
-		"?from_seq=4": exportOf(4, 3), "?from_seq=2&to_seq=2&follow=1": exportOf(2, 2),
-	} {
-		r := newRig(t)
-		w := r.do("GET", "/v1/ledger/export"+query, "", writer)
-		if w.Code != 200 || w.Header().Get("Content-Type") != typeLines || !bytes.Equal(w.Body.Bytes(), want) {
-			t.Errorf("%s: %d %s, want %s", query, w.Code, w.Body, want)
-		}
-		if head := r.do("HEAD", "/v1/ledger/export"+query, "", writer); head.Code != 200 || head.Body.Len() != 0 {
-			t.Errorf("HEAD %s: %d %q", query, head.Code, head.Body)
-		}
+// Served reports whether a service is there.
+func (s *Server) Served(service string) bool { return s.services[service] != nil }
+
+// Services lists the names of the services.
+func (s *Server) Services() (out []string) {
+	for name := range s.services {
+		out = append(out, name)
 	}
-	r := newRig(t)
-	for query, field := range map[string]string{"to_seq=1&from_seq=2": "to_seq", "follow=yes": "follow", "from_seq=0": "from_seq", "from=1": "from"} {
-		if p := problemIn(t, r.do("GET", "/v1/ledger/export?"+query, "", writer).Body.String()); p.Code != "BAD_REQUEST" || p.Details["field"] != field {
-			t.Errorf("%s: %+v", query, p)
-		}
-	}
+	slices.Sort(out)
+	return out
 }
 
-// An export that is larger than a chunk comes whole, and one that fails ends with why.
-func TestExportInChunks(t *testing.T) {
-	r := newRig(t)
-	r.wal.seq = 700
-	if got := r.do("GET", "/v1/ledger/export", "", writer).Body.Bytes(); len(got) < 2*exportChunk || !bytes.Equal(got, exportOf(1, 700)) {
-		t.Errorf("%d bytes", len(got))
-	}
-	r.wal.broken = 600
-	got := r.do("GET", "/v1/ledger/export", "", writer).Body.Bytes()
-	rest, whole := bytes.CutPrefix(got, exportOf(1, 599))
-	if p := endIn(t, rest); !whole || p.Code != "UPSTREAM_UNAVAILABLE" || p.CorrID == "" {
-		t.Errorf("ends with %s", rest)
-	}
-	r.wal.set(wallet.ErrForbidden)
-	if w := r.do("GET", "/v1/ledger/export", "", writer); w.Code != 403 || problemIn(t, w.Body.String()).Code != "FORBIDDEN" {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
+// ServiceOf is the service that a path without a route belongs to.
+func (s *Server) ServiceOf(path string) string {
+	r, _ := http.NewRequest(http.MethodGet, "/", nil)
+	r.URL.Path = path
+	return s.router.missing(r).service.Name
 }
 
-// follower reads an export that stays, over the network.
-type follower struct {
-	t    *testing.T
-	resp *http.Response
-	in   *bufio.Reader
+// Slots are those of a limiter.
+type Slots struct{ l *limiter }
+
+func (s Slots) Acquire() bool { return s.l.acquire() }
+func (s Slots) Release()      { s.l.release() }
+func (s Slots) Taken() int64  { return s.l.n.Load() }
+func (s Slots) Limit(n int64) { s.l.max.Store(n) }
+
+func NewSlots(n int) Slots { return Slots{newLimiter(n)} }
+
+func (s *Server) Inflight(service string) Slots { return Slots{s.services[service].inflight} }
+func (s *Server) Bypass() Slots                 { return Slots{s.bypass} }
+func (s *Server) Scrapes() Slots                { return Slots{s.scrapes} }
+
+// Buckets are the rates of a service, for writes and for reads.
+func (s *Server) Buckets(service string) (writes, reads *limit.Bucket) {
+	return s.services[service].writes, s.services[service].reads
 }
 
-func (r *rig) follow(t *testing.T, ctx context.Context, query string) *follower {
-	t.Helper()
-	req, err := http.NewRequestWithContext(ctx, "GET", r.url+"/v1/ledger/export?follow=1"+query, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer good")
-	resp, err := r.client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = resp.Body.Close() })
-	return &follower{t, resp, bufio.NewReader(resp.Body)}
+// LimitsOf are the current ones of a service.
+func (s *Server) LimitsOf(service string) *Limits { return s.services[service].limits.Load() }
+
+// SetLimits changes those of a service.
+func (s *Server) SetLimits(service string, l Limits) { s.services[service].set(l) }
+
+// OpenStreams are those of a service.
+type OpenStreams struct{ *streams }
+
+func (o OpenStreams) Count() float64                             { return o.count() }
+func (o OpenStreams) Networks() int                              { return len(o.byIP) }
+func (o OpenStreams) Acquire(p *front.Peer, l StreamLimits) bool { return o.acquire(p, l) }
+func (o OpenStreams) Release(p *front.Peer)                      { o.release(p) }
+func (s *Server) OpenStreams(service string) OpenStreams {
+	return OpenStreams{s.services[service].streams}
 }
 
-// want reads lines and compares them.
-func (f *follower) want(lines []byte) {
-	f.t.Helper()
-	for _, want := range bytes.SplitAfter(lines, []byte("\n")) {
-		if len(want) == 0 {
-			continue
-		}
-		got, err := f.in.ReadBytes('\n')
-		if err != nil || !bytes.Equal(got, want) {
-			f.t.Fatalf("%s %v, want %s", got, err, want)
-		}
-	}
+// Reopen gives the server a gate that is starting.
+func (s *Server) Reopen() { s.gate = newGate() }
+
+func (s *Server) GateState() Gate             { return s.gate.load() }
+func (s *Server) Document() *openapi.Document { return s.doc.Document }
+func (s *Server) Deps() *Deps                 { return &s.d }
+func (s *Server) Expanding() chan struct{}    { return s.expanding }
+func (s *Server) Current() any                { return s.current.Load() }
+func (s *Server) Peers() *auth.PeerMap        { return s.current.Load().peers }
+func (s *Server) Now() time.Time              { return s.now() }
+
+// Bind fits a route that is in no table.
+func (s *Server) Bind(r *Route) func(http.ResponseWriter, *http.Request) {
+	b := s.bind(r, r.Method)
+	return func(w http.ResponseWriter, req *http.Request) { s.serve(w, req, b, nil) }
 }
 
-// Who follows gets what there is, then each batch as it is committed, whatever events were lost, in one piece.
-func TestExportFollows(t *testing.T) {
-	r := newRig(t).listening(t)
-	f := r.follow(t, t.Context(), "")
-	f.want(exportOf(1, 3))
-	r.wal.commit()
-	rest, _ := bytes.CutPrefix(exportOf(1, 4), exportOf(1, 3))
-	f.want(rest)
-	for range 40 { // more than the bus holds
-		r.wal.commit()
-	}
-	rest, _ = bytes.CutPrefix(exportOf(1, 44), exportOf(1, 4))
-	f.want(rest)
-	r.SetGate(GateClosed)
-	end, err := f.in.ReadBytes('\n')
-	if p := endIn(t, end); err != nil || p.Code != "RETRY_LATER" || p.Reason != reasonDraining || !p.Retryable {
-		t.Errorf("ends with %q %v", end, err)
-	}
-	if rest, err := f.in.ReadBytes('\n'); err == nil || len(rest) != 0 {
-		t.Errorf("after the end: %q %v", rest, err)
-	}
+// DrainRetry is the Retry-After of a node that drains.
+func (s *Server) DrainRetry() int {
+	return s.retryAfter(s.current.Load(), s.services[serviceNode], WaitDrain, nil)
 }
 
-// endIn is the problem of an export's last line.
-func endIn(t *testing.T, line []byte) wire.Problem {
-	t.Helper()
-	raw, ended := strings.CutPrefix(string(line), `{"problem":`)
-	if ended {
-		raw = strings.TrimSuffix(raw, "}\n")
-	}
-	return problemIn(t, raw)
+// Classify words err as a service does.
+func (s *Server) Classify(service string, err error) ErrorRule {
+	return s.classify(s.services[service], err)
 }
 
-// What refuses an export is told as such: a token that is narrowed, and records that the ledger does not reach, as after a restore.
-func TestExportRefused(t *testing.T) {
-	r := newRig(t)
-	for _, query := range []string{"from_seq=5", "from_seq=5&follow=1", "from_seq=5&to_seq=9"} {
-		for _, method := range []string{"GET", "HEAD"} {
-			w := r.do(method, "/v1/ledger/export?"+query, "", writer)
-			if w.Code != 400 || problemIn(t, w.Body.String()).Code != "BAD_REQUEST" {
-				t.Errorf("%s %s: %d %s", method, query, w.Code, w.Body)
-			}
+// Rules are those of a service.
+func (s *Server) Rules(service string) []ErrorRule { return s.services[service].Errors }
+
+// Spell is a shared rule in the words of a service.
+func (s *Server) Spell(service string, r ErrorRule) ErrorRule { return s.services[service].spell(r) }
+
+// NewRequest is a request on its way to the handler of route.
+func (s *Server) NewRequest(w http.ResponseWriter, r *http.Request, route *Route, p *front.Peer) *Request {
+	c := &Request{w: w, r: r, server: s, route: route, service: s.services[route.Service], peer: p, settings: s.current.Load(), started: time.Now()}
+	c.base = r.Context()
+	return c
+}
+
+// SetBody gives a request its body.
+func (r *Request) SetBody(body []byte) { r.body = body }
+
+// SetParam gives a request a path parameter.
+func (r *Request) SetParam(name, value string) {
+	r.params = httprouter.Params{{Key: name, Value: value}}
+}
+
+// Templates are the routes of one method.
+type Templates struct{ t *templates }
+
+func (s *Server) Templates(method string) Templates { return Templates{s.router.all[method]} }
+
+// Hits finds the route of a path, its parameters, and how many routes with parameters take it.
+func (t Templates) Hits(path string) (route *Route, params httprouter.Params, hits int) {
+	b, params := t.t.match(path, false)
+	if b == nil {
+		return nil, nil, 0
+	}
+	for i := range t.t.rows {
+		if _, ok := t.t.rows[i].take(path, strings.Split(path, "/"), false); ok {
+			hits++
 		}
 	}
-	r.d.Auth = granted{[]string{scopeExport}, grantOf("alice")}
-	for _, seq := range []uint64{3, 0} {
-		r.wal.seq = seq
-		for _, method := range []string{"GET", "HEAD"} {
-			w := r.do(method, "/v1/ledger/export?follow=1", "", writer)
-			if w.Code != 403 || problemIn(t, w.Body.String()).Code != "FORBIDDEN" {
-				t.Errorf("%s at record %d: %d %s", method, seq, w.Code, w.Body)
-			}
+	if t.t.fixed[path] != nil {
+		hits++
+	}
+	return b.route, params, hits
+}
+
+// Match finds the route of a path.
+func (s *Server) Match(method, path string) (*Route, bool) {
+	b, _ := s.router.all[method].match(path, false)
+	if b == nil {
+		return nil, false
+	}
+	return b.route, true
+}
+
+// Stages names the stages of a route.
+func Stages(r *Route) (names []string) {
+	for _, st := range stages() {
+		if st.on(r) {
+			names = append(names, st.name)
 		}
 	}
+	return names
 }
 
-// A ledger without a record has an export too, and what is committed while it is read is given once.
-func TestExportOfNothing(t *testing.T) {
-	r := newRig(t).listening(t)
-	r.wal.seq = 0
-	if w := r.do("GET", "/v1/ledger/export", "", writer); w.Code != 200 || !bytes.Equal(w.Body.Bytes(), exportOf(1, 0)) {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
-	f := r.follow(t, t.Context(), "&to_seq=1")
-	f.want(exportOf(1, 0))
-	r.wal.commit()
-	rest, _ := bytes.CutPrefix(exportOf(1, 1), exportOf(1, 0))
-	f.want(rest)
-	if rest, err := f.in.ReadBytes('\n'); !errors.Is(err, io.EOF) || len(rest) != 0 {
-		t.Errorf("after the range: %q %v", rest, err)
-	}
+// RunFeed runs what comes on sub through the loop of Follow.
+func RunFeed[T any](c *Request, src *Source[T], sub *flow.Subscription[T], sent uint64) error {
+	return (&feed[T]{Source: src, c: c, sub: sub, sent: sent}).run()
 }
 
-// An export ends with the range that was asked for, with the node, and with its client; its place is free then.
-func TestExportEnds(t *testing.T) {
-	one := func(c *Settings, _ *Deps) {
-		c.SSE = registry.SSEConfig{Ping: unit.Duration(time.Minute), MaxClients: 1, MaxPerIP: 1}
-	}
-	for doc, end := range map[string]func(r *rig, leave context.CancelFunc){
-		"range": func(r *rig, _ context.CancelFunc) { r.wal.commit() }, "client": func(_ *rig, leave context.CancelFunc) { leave() },
-		"node": func(r *rig, _ context.CancelFunc) { r.phase.Store(flow.Stopping) }, "bus": func(r *rig, _ context.CancelFunc) { r.wal.bus.Close() },
-	} {
-		r := newRig(t, one).listening(t)
-		ctx, leave := context.WithCancel(t.Context())
-		f := r.follow(t, ctx, "&to_seq=4")
-		f.want(exportOf(1, 3))
-		if w := r.do("GET", "/v1/ledger/export", "", writer); w.Code != 429 || problemIn(t, w.Body.String()).Code != "BUSY" {
-			t.Errorf("%s: a second one: %d", doc, w.Code)
-		}
-		end(r, leave)
-		waitFor(t, doc+" to end it", func() bool { return r.exports.count() == 0 })
-		leave()
-	}
+// LogHeadOf reads where the log of src is.
+func LogHeadOf[T any](ctx context.Context, src *Source[T]) (LogHead, error) { return src.Head(ctx) }
+
+// Override gives a fixed path another route.
+func (s *Server) Override(path string, r *Route) {
+	s.router.all[r.Method].fixed[path] = s.bind(r, r.Method)
 }
 
-// While nothing is committed, who follows gets an empty line as often as event streams ping, and nobody else does.
-func TestExportPings(t *testing.T) {
-	for query, want := range map[string]int{"?follow=1": 3, "": 0, "?from_seq=2&to_seq=2&follow=1": 0} {
-		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, func(c *Settings, _ *Deps) { c.SSE.Ping = unit.Duration(15 * time.Second) })
-			rec := &recorder{header: http.Header{}}
-			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
-			defer cancel()
-			commit := time.AfterFunc(2*time.Second, r.wal.commit) // the silence begins then
-			defer commit.Stop()
-			req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "/v1/ledger/export"+query, nil)
-			req.Header.Set("Authorization", "Bearer good")
-			r.router.ServeHTTP(rec, req)
-			got := 0
-			for line := range strings.Lines(rec.body.String()) {
-				if line == "\n" {
-					got++
-				}
-			}
-			if got != want {
-				t.Errorf("%s: %d empty lines in 48 s of silence, want %d:\n%s", query, got, want, rec.body.String())
-			}
-		})
-	}
+// Feed is one client of a stream.
+type Feed[T any] struct{ f *feed[T] }
+
+func NewFeed[T any](c *Request, src *Source[T], sub *flow.Subscription[T], sent uint64) Feed[T] {
+	return Feed[T]{&feed[T]{Source: src, c: c, sub: sub, sent: sent}}
 }
 
-// An export under way ends with the node too, and does not look whole then: nobody may keep the half of it as all there is.
-func TestExportEndsMidway(t *testing.T) {
-	for doc, end := range map[string]func(*rig){
-		"gate": func(r *rig) { r.SetGate(GateClosed) }, "phase": func(r *rig) { r.phase.Store(flow.Stopping) },
-	} {
-		for _, at := range []uint64{3, 600} {
-			r := newRig(t)
-			r.wal.seq = 700
-			r.wal.reached = func(seq uint64) {
-				if seq == at {
-					end(r)
-				}
-			}
-			w := r.do("GET", "/v1/ledger/export", "", writer)
-			rest, whole := bytes.CutPrefix(w.Body.Bytes(), exportOf(1, at-1))
-			if at == 3 { // nothing was sent
-				rest, whole = w.Body.Bytes(), w.Code == 503
-			}
-			if p := endIn(t, rest); !whole || p.Code != "RETRY_LATER" || p.Reason != reasonDraining || !p.Retryable || p.RetryAfter == 0 {
-				t.Errorf("%s at %d: %d, ends with %s", doc, at, w.Code, rest)
-			}
+func (f Feed[T]) Next() error   { return f.f.next() }
+func (f Feed[T]) Out() *[]byte  { return &f.f.out }
+func (f Feed[T]) Pending() bool { return f.f.sub.Stats().Pending > 0 }
+
+// AllStages names the stages in their order.
+func AllStages() (names []string) {
+	for _, st := range stages() {
+		names = append(names, st.name)
+	}
+	return names
+}
+
+// NodeRetry is the Retry-After of the node.
+const NodeRetry = nodeRetry
+
+// EndSpan ends the span of a request.
+var EndSpan = endSpan
+
+// StagesOf gives the handler of a route, and then in each of its stages, innermost first.
+func (s *Server) StagesOf(method, path string) (names []string, handlers []Handler, route *Route) {
+	b, _ := s.router.all[method].match(path, false)
+	h, all := b.route.Handle, stages()
+	names, handlers = append(names, "handler"), append(handlers, h)
+	for i := len(all) - 1; i >= 0; i-- {
+		if all[i].on(b.route) {
+			h = all[i].wrap(s, b, h)
+			names, handlers = append(names, "+"+all[i].name), append(handlers, h)
 		}
 	}
-}
-
-// A client that takes nothing is dropped after the write timeout.
-func TestExportToAStalledClient(t *testing.T) {
-	r := newRig(t, func(c *Settings, _ *Deps) { c.Server.WriteTimeout = unit.Duration(100 * time.Millisecond) }).listening(t)
-	r.wal.seq = 100_000 // 70 MB: more than any socket holds
-	c := r.dial(t)
-	if _, err := c.Write([]byte("GET /v1/ledger/export HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good\r\n\r\n")); err != nil {
-		t.Fatal(err)
-	}
-	waitFor(t, "line that is not taken", func() bool { return sum(t, r.metrics, "io_timeouts_total", "op", "write", "service", "wallet") == 1 })
-	waitFor(t, "export to be dropped", func() bool { return r.exports.count() == 0 })
-}
-
-func TestTheClientExports(t *testing.T) {
-	w, c := newWitness(t)
-	var got []byte
-	add := func(line []byte) error { got = append(append(got, line...), '\n'); return nil }
-	if err := c.ExportLedger(t.Context(), 2, 0, false, add); err != nil || !bytes.Equal(got, exportOf(2, 3)) {
-		t.Errorf("%v %s", err, got)
-	}
-	n := 0
-	err := c.ExportLedger(t.Context(), 0, 0, true, func([]byte) error {
-		if n++; n == 7 {
-			w.wal.commit()
-		}
-		if n == 9 {
-			return client.ErrStop
-		}
-		return nil
-	})
-	if err != nil || n != 9 {
-		t.Errorf("followed %d lines: %v", n, err)
-	}
-	w.wal.broken = 2
-	err = c.ExportLedger(t.Context(), 0, 0, false, add)
-	if p, ok := errors.AsType[*wire.Problem](err); !ok || p.Code != "UPSTREAM_UNAVAILABLE" || !client.Retryable(err) {
-		t.Errorf("broken: %v", err)
-	}
-}
-
-// The client gives the bytes of receipts as they are, and says what was there before.
-func TestTheClientPosts(t *testing.T) {
-	w, c := newWitness(t)
-	w.wal.replay = true
-	p, err := c.Transfer(t.Context(), "k.1", transfer())
-	if err != nil || !p.Replayed || !bytes.Equal(p.Raw, receiptOf(w.wal.order, "k.1")) || p.Receipt.TxID != txid || p.Receipt.AmountMinor != "5" {
-		t.Errorf("%v %+v", err, p)
-	}
-	w.wal.status = http.StatusMultiStatus
-	b, err := c.Batch(t.Context(), "k.2", wire.Batch{Mode: "independent", Ops: []wire.BatchOp{{Op: wire.OpRelease, Hold: txid}}})
-	if err != nil || !b.Replayed || len(b.Answer.Results) != 2 || b.Answer.Results[1].Status != 409 || len(b.Raw) == 0 {
-		t.Errorf("%v %+v", err, b)
-	}
-	w.wal.set(&wallet.OutcomeError{Unknown: true, Cause: ledger.ErrUnavailable})
-	_, err = c.Transfer(t.Context(), "k.1", transfer())
-	if p, ok := errors.AsType[*wire.Problem](err); !ok || !p.Unknown() || !client.Retryable(err) {
-		t.Errorf("unknown: %v", err)
-	}
-	if _, err = c.Transfer(t.Context(), "no key", transfer()); client.Retryable(err) {
-		t.Errorf("a wrong key: %v", err)
-	}
+	return names, handlers, b.route
 }

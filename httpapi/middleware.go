@@ -1,8 +1,19 @@
 package httpapi
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"math/rand/v2"
+	"net/http"
 	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"ronbox/httpapi/front"
 )
 
 // A stage is one ring around the handler of a route. It is fitted once, when the route is bound, so that a route pays
@@ -10,12 +21,12 @@ import (
 type stage struct {
 	name string
 	on   func(*Route) bool
-	wrap func(s *Server, b *bound, next handler) handler
+	wrap func(s *Server, b *boundRoute, next Handler) Handler
 }
 
 // stages are the rings, outermost first. The order is the contract: what counts lies outside what can fail, what
-// refuses early costs little, who may not come in takes no token of those who may, and no body is read before it is
-// known who sends it. Judging a token comes cheap to the node: who shows bad ones is held off by address.
+// refuses early costs little, a caller who may not come in takes no token of those who may, and no body is read before it is
+// known who sends it. Checking a token comes cheap to the node: an address that shows bad ones is held off.
 func stages() []stage {
 	return []stage{
 		{"corr_id", every, correlate},
@@ -25,31 +36,33 @@ func stages() []stage {
 		{"recover", every, recovered},
 		{"shape", every, checkShape},
 		{"bypass", bypassing, limitBypass},
-		{"deprecated", deprecated, announce},
 		{"gate", guarded, passGate},
 		{"deadline", guarded, limitTime},
-		{"inflight", takesPlace, limitInflight},
+		{"inflight", takesSlot, limitInflight},
 		{"auth", protected, authorize},
 		{"rate", guarded, limitRate},
-		{"caller", protected, limitCaller},
+		{"caller", countsCaller, limitCaller},
 		{"content", guarded, checkContent},
-		{"body", takesBody, readBody},
+		{"body", readsBody, readBody},
+		{"stream", streamsBody, openBody},
 		{"query", matched, checkQuery},
 	}
 }
 
-func every(*Route) bool        { return true }
-func matched(r *Route) bool    { return r.Pattern != unmatched }
-func bypassing(r *Route) bool  { return r.Class == ClassBypass }
-func deprecated(r *Route) bool { return r.Deprecated != nil }
-func guarded(r *Route) bool    { return r.Class != ClassBypass && r.Class != ClassStatic }
-func takesPlace(r *Route) bool { return guarded(r) && r.Class != ClassStream }
-func protected(r *Route) bool  { return guarded(r) && (r.Scope != "" || len(r.AnyOf) > 0) }
-func takesBody(r *Route) bool  { return guarded(r) && r.Body != NoBody }
+func every(*Route) bool          { return true }
+func matched(r *Route) bool      { return r.Pattern != unmatched }
+func bypassing(r *Route) bool    { return r.Class == ClassBypass }
+func guarded(r *Route) bool      { return r.Class != ClassBypass && r.Class != ClassStatic }
+func takesSlot(r *Route) bool    { return guarded(r) && r.Class != ClassStream }
+func protected(r *Route) bool    { return guarded(r) && (r.Scope != "" || len(r.AnyOf) > 0) }
+func countsCaller(r *Route) bool { return protected(r) && r.Writes() }
+func takesBody(r *Route) bool    { return guarded(r) && r.Body != NoBody }
+func readsBody(r *Route) bool    { return takesBody(r) && r.Body != StreamBody }
+func streamsBody(r *Route) bool  { return takesBody(r) && r.Body == StreamBody }
 
 // fit wraps the handler of b in its stages.
-func (s *Server) fit(b *bound) handler {
-	h, all := b.route.handle, stages()
+func (s *Server) fit(b *boundRoute) Handler {
+	h, all := b.route.Handle, stages()
 	for i := len(all) - 1; i >= 0; i-- {
 		if all[i].on(b.route) {
 			h = all[i].wrap(s, b, h)
@@ -58,18 +71,139 @@ func (s *Server) fit(b *bound) handler {
 	return h
 }
 
+// corrHeader is X-Corr-ID as net/http spells it.
+const corrHeader = "X-Corr-Id"
+
 // correlate keeps the caller's correlation id when it is a ULID or a UUID, else makes one, and echoes it.
-func correlate(_ *Server, _ *bound, next handler) handler {
-	return func(c *call) error {
-		if c.corrID = c.r.Header.Get(corrHeader); !isULID(c.corrID) && !isUUID(c.corrID) {
+func correlate(_ *Server, _ *boundRoute, next Handler) Handler {
+	return func(c *Request) error {
+		if c.corrID = c.r.Header.Get(corrHeader); !IsULID(c.corrID) && !isUUID(c.corrID) {
 			c.corrID = newCorrID(c.started)
 		}
-		c.set(corrHeader, c.corrID)
+		c.Set(corrHeader, c.corrID)
 		return next(c)
 	}
 }
 
-// panicError is a panic of a handler, told as an internal error and logged with its stack once.
+// newCorrID is a ULID. It identifies a request and is no secret.
+func newCorrID(now time.Time) string {
+	id := ulid.ULID{}
+	_ = id.SetTime(ulid.Timestamp(now)) // fails after the year 10889 only
+	binary.BigEndian.PutUint64(id[6:], rand.Uint64())
+	binary.BigEndian.PutUint16(id[14:], uint16(rand.Uint32()))
+	return id.String()
+}
+
+// hardHeader is one header that every answer has. Its value is shared by all answers and never changed: net/http replaces
+// it, or appends to a copy.
+type hardHeader struct {
+	name  string
+	value []string
+}
+
+// hardHeaders are those of an answer with a Content-Security-Policy, "" for the one of an answer that is no page.
+func hardHeaders(csp string) []hardHeader {
+	if csp == "" {
+		csp = "default-src 'none'; frame-ancestors 'none'"
+	}
+	return []hardHeader{
+		{"X-Content-Type-Options", one("nosniff")},
+		{"X-Frame-Options", one("DENY")},
+		{"Referrer-Policy", one("no-referrer")},
+		{"Content-Security-Policy", one(csp)},
+	}
+}
+
+// hstsYear keeps a browser with TLS for a year.
+const hstsYear = "max-age=31536000"
+
+func one(v string) []string { return []string{v}[:1:1] }
+
+// harden tells browsers to do nothing with an answer but read it, or what the route allows.
+func harden(_ *Server, b *boundRoute, next Handler) Handler {
+	fixed, hsts := hardHeaders(b.route.CSP), one(hstsYear)
+	return func(c *Request) error {
+		h := c.Header()
+		for i := range fixed {
+			h[fixed[i].name] = fixed[i].value
+		}
+		if c.settings.hsts && c.r.TLS != nil {
+			h["Strict-Transport-Security"] = hsts
+		}
+		return next(c)
+	}
+}
+
+// cors says which pages may read answers. A nil cors says none.
+type cors struct {
+	origins []string // exact, or "*" alone
+	methods string
+	headers string
+}
+
+const (
+	corsAllow  = "Access-Control-Allow-Origin"
+	corsMaxAge = "600" // seconds that a browser may remember a permission; a reload is then known everywhere
+	corsExpose = "Etag, Retry-After, X-Corr-Id, Idempotent-Replayed, RateLimit"
+)
+
+func newCORS(c front.CORS) *cors {
+	if len(c.AllowOrigins) == 0 {
+		return nil
+	}
+	return &cors{
+		origins: slices.Clone(c.AllowOrigins), methods: strings.Join(c.AllowMethods, ", "), headers: strings.Join(c.AllowHeaders, ", "),
+	}
+}
+
+// allows is the answer to a page of origin, "" for nothing.
+func (k *cors) allows(origin string) string {
+	switch {
+	case origin == "":
+		return ""
+	case slices.Contains(k.origins, "*"):
+		return "*"
+	case slices.Contains(k.origins, origin):
+		return origin
+	}
+	return ""
+}
+
+// shared reports whether a page may read the answers of a route, refusals and their Retry-After included. The metrics are open by
+// network, which is the browser's and not the page's.
+func shared(r *Route) bool { return r.Class != ClassBypass || r.Scope == "" }
+
+// share lets the pages of allowed origins read the answer. All others are denied by saying nothing. Caches must know that it
+// depends on the page.
+func share(_ *Server, b *boundRoute, next Handler) Handler {
+	expose := strings.Join(append([]string{corsExpose}, b.route.Expose...), ", ")
+	return func(c *Request) error {
+		if k := c.settings.cors; k != nil {
+			h := c.Header()
+			h.Add("Vary", "Origin")
+			if who := k.allows(c.r.Header.Get("Origin")); who != "" {
+				h.Set(corsAllow, who)
+				h.Set("Access-Control-Expose-Headers", expose)
+			}
+		}
+		return next(c)
+	}
+}
+
+// preflight answers a browser that asks ahead for a page that is allowed. It returns false when there is nothing to allow.
+func (k *cors) preflight(c *Request) bool {
+	h := c.Header()
+	if c.r.Method != http.MethodOptions || c.r.Header.Get("Access-Control-Request-Method") == "" || h.Get(corsAllow) == "" {
+		return false
+	}
+	h.Set("Access-Control-Allow-Methods", k.methods)
+	h.Set("Access-Control-Allow-Headers", k.headers)
+	h.Set("Access-Control-Max-Age", corsMaxAge)
+	c.WriteHeader(http.StatusNoContent)
+	return true
+}
+
+// panicError is a panic of a handler, answered as an internal error and logged with its stack once.
 type panicError struct {
 	value any
 	stack []byte
@@ -77,9 +211,9 @@ type panicError struct {
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
-// recovered turns a panic into an error, so that it is told, counted and logged like any other.
-func recovered(_ *Server, _ *bound, next handler) handler {
-	return func(c *call) (err error) {
+// recovered turns a panic into an error, so that it is answered, counted and logged like any other.
+func recovered(_ *Server, _ *boundRoute, next Handler) Handler {
+	return func(c *Request) (err error) {
 		defer func() {
 			if v := recover(); v != nil {
 				err = &panicError{value: v, stack: debug.Stack()}
@@ -89,20 +223,55 @@ func recovered(_ *Server, _ *bound, next handler) handler {
 	}
 }
 
-// limitBypass bounds the requests that nothing else bounds.
-func limitBypass(s *Server, _ *bound, next handler) handler { return s.bypass.around(next) }
+// Bounds of what stands before a body. The whole of it is bounded by max_header at the connection.
+const (
+	maxTarget  = 8 << 10 // bytes of path and query: far beyond any route of ours
+	maxHeaders = 64      // lines: browsers and proxies send some twenty
+)
 
-// limitInflight holds one of the service's places while the call runs.
-func limitInflight(s *Server, b *bound, next handler) handler {
-	return s.services[b.route.Service].inflight.around(next)
-}
+var (
+	errTarget  = errors.New("the request target is longer than 8 KiB")
+	errHeaders = errors.New("more than 64 header lines")
+)
 
-// passGate asks the drain gate.
-func passGate(s *Server, _ *bound, next handler) handler {
-	return func(c *call) error {
-		if err := s.gate.admit(c); err != nil {
-			return err
+// checkShape refuses requests that no client of ours sends.
+func checkShape(_ *Server, _ *boundRoute, next Handler) Handler {
+	return func(c *Request) error {
+		if len(c.r.RequestURI) > maxTarget {
+			return errTarget
+		}
+		lines := 0
+		for _, values := range c.r.Header {
+			lines += len(values)
+		}
+		if lines > maxHeaders {
+			return errHeaders
 		}
 		return next(c)
 	}
+}
+
+// limitTime gives the request the least of the route's budget and what the caller asks for. A stream lasts as long as
+// both sides want.
+func limitTime(_ *Server, b *boundRoute, next Handler) Handler {
+	return func(c *Request) error {
+		if b.route.Class != ClassStream {
+			c.deadline = c.started.Add(c.budget())
+		}
+		if err := c.shorten(); err != nil && !b.route.Hints {
+			return err
+		}
+		defer c.release()
+		return next(c)
+	}
+}
+
+// budget is how long the route's work may take.
+func (r *Request) budget() time.Duration {
+	if r.route.Reloads {
+		if d := r.service.limits.Load().Timeout; d > 0 {
+			return d
+		}
+	}
+	return r.route.Deadline
 }

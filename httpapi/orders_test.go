@@ -1,17 +1,10 @@
-package httpapi
+package httpapi_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
-	"github.com/fxamacker/cbor/v2"
-	"github.com/go-json-experiment/json"
-	"pgregory.net/rapid"
-
-	"ronbox/engines"
-	"ronbox/engines/ledger/record"
-	"ronbox/engines/wallet"
+	"ronbox/httpapi"
 )
 
 // change is one member of a body, put in another way.
@@ -71,7 +64,7 @@ func TestWrongMembersAreNamed(t *testing.T) {
 // bodyWith is members with one changed, or left out for "".
 func bodyWith(members map[string]string, name, to string) string {
 	var out []string
-	for _, n := range memberNames() {
+	for _, n := range []string{"from", "to", "asset", "amount_minor", "nonce", "expires_in_s", "hold", "memo", "valid_until", "op"} {
 		v, there := members[n]
 		if n == name {
 			v, there = to, to != ""
@@ -120,10 +113,10 @@ func TestShapesOfBodies(t *testing.T) {
 		{"accounts/flags", `{"account":"a","set":["frozen"],"clear":["frozen"]}`, "clear"}, {"accounts/flags", `{"account":"a","set":"frozen"}`, "set"},
 		{"assets", `{"asset":"RON"}`, "asset"}, {"assets", `{}`, "asset"}, {"assets", `{"asset":"ron","x":1}`, "x"},
 	} {
-		w := r.do("POST", "/v1/"+tt.path, tt.body, header{"Authorization": "Bearer good", "Content-Type": typeJSON})
+		w := r.do("POST", "/v1/"+tt.path, tt.body, header{"Authorization": "Bearer good", "Content-Type": httpapi.TypeJSON})
 		p := problemIn(t, w.Body.String())
 		field, _ := p.Details["field"].(string)
-		if w.Code != 400 || p.Code != "BAD_REQUEST" || p.Reason != reasonSchema || field != tt.field || p.Detail == "" {
+		if w.Code != 400 || p.Code != "BAD_REQUEST" || p.Reason != httpapi.ReasonSchema || field != tt.field || p.Detail == "" {
 			t.Errorf("%s %s: %d %+v, want 400 for %q", tt.path, tt.body, w.Code, p, tt.field)
 		}
 	}
@@ -149,187 +142,20 @@ func TestShapesOfCBOR(t *testing.T) {
 		{"an amount that is a number", "\xa1\x63ops\x81\xa1\x6camount_minor\x05", "ops.0.amount_minor"},
 		{"a member twice", "\xa1\x63ops\x81\xa2\x65nonce\x01\x65nonce\x01", "ops.0.nonce"}, {"no operations", "\xa2\x64mode\x66atomic\x63ops\x80", "ops"},
 	} {
-		w := r.do("POST", "/v1/batch", tt.body, header{"Authorization": "Bearer good", "Content-Type": typeCBOR})
+		w := r.do("POST", "/v1/batch", tt.body, header{"Authorization": "Bearer good", "Content-Type": httpapi.TypeCBOR})
 		p := problemIn(t, w.Body.String())
 		field, _ := p.Details["field"].(string)
-		if w.Code != 400 || p.Code != "BAD_REQUEST" || p.Reason != reasonSchema || field != tt.field {
+		if w.Code != 400 || p.Code != "BAD_REQUEST" || p.Reason != httpapi.ReasonSchema || field != tt.field {
 			t.Errorf("%s: %d %+v, want 400 for %q", tt.doc, w.Code, p, tt.field)
 		}
 	}
-	if w := r.do("POST", "/v1/batch", "\xa2\x64mode\x66atomic\x63ops\x81"+rel, header{"Authorization": "Bearer good", "Content-Type": typeCBOR}); w.Code != 200 {
+	if w := r.do("POST", "/v1/batch", "\xa2\x64mode\x66atomic\x63ops\x81"+rel, header{"Authorization": "Bearer good", "Content-Type": httpapi.TypeCBOR}); w.Code != 200 {
 		t.Errorf("a good one: %d %s", w.Code, w.Body)
 	}
-	if w := r.do("POST", "/v1/batch", "\xb9\x00\x02\x78\x04mode\x78\x06atomic\x63ops\x98\x01"+rel, header{"Authorization": "Bearer good", "Content-Type": typeCBOR}); w.Code != 200 {
+	if w := r.do("POST", "/v1/batch", "\xb9\x00\x02\x78\x04mode\x78\x06atomic\x63ops\x98\x01"+rel, header{"Authorization": "Bearer good", "Content-Type": httpapi.TypeCBOR}); w.Code != 200 {
 		t.Errorf("one with longer lengths than need be: %d %s", w.Code, w.Body)
 	}
-	if w := r.do("POST", "/v1/transfer", toCBOR(t, someTransfer), header{"Authorization": "Bearer good", "Content-Type": typeCBOR}); w.Code != 415 {
+	if w := r.do("POST", "/v1/transfer", toCBOR(t, someTransfer), header{"Authorization": "Bearer good", "Content-Type": httpapi.TypeCBOR}); w.Code != 415 {
 		t.Errorf("CBOR to a route that takes none: %d", w.Code)
 	}
-}
-
-// drawOrder makes an operation of a batch, good ones mostly.
-func drawOrder(t *rapid.T) map[string]any {
-	op := rapid.SampledFrom([]string{"issue", "transfer", "burn", "hold", "capture", "release", "flags"}).Draw(t, "op")
-	must, may := shapeOf(opOf([]byte(op)))
-	out := map[string]any{"op": op}
-	for i, name := range memberNames() {
-		m := members(1 << i)
-		if m == memberOp || must&m == 0 && (may&m == 0 || rapid.Bool().Draw(t, name+" left out")) {
-			continue
-		}
-		switch m {
-		case memberNonce, memberExpires:
-			out[name] = rapid.Uint64Range(0, 1<<53).Draw(t, name) % rapid.SampledFrom([]uint64{1, 100, 1 << 53}).Draw(t, "of")
-		case memberHold:
-			out[name] = rapid.SampledFrom([]string{txid, "tx_x"}).Draw(t, name)
-		case memberAmount:
-			out[name] = rapid.StringMatching(`[0-9]{1,3}|[1-9][0-9]{20,38}`).Draw(t, name)
-		case memberValidUntil:
-			out[name] = "2100-01-01T00:00:00Z"
-		default:
-			out[name] = rapid.StringMatching(`[a-z]{1,3}`).Draw(t, name)
-		}
-	}
-	return out
-}
-
-// A batch means the same in both encodings, or is refused in the same words.
-func TestBothEncodingsAgree(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		doc := map[string]any{
-			"mode": rapid.SampledFrom([]string{"atomic", "independent", "x"}).Draw(t, "mode"),
-			"ops":  rapid.SliceOfN(rapid.Custom(drawOrder), 0, 3).Draw(t, "ops"),
-		}
-		text, err := json.Marshal(doc, json.Deterministic(true))
-		if err != nil {
-			t.Fatal(err)
-		}
-		enc, err := cbor.EncOptions{Sort: cbor.SortBytewiseLexical}.EncMode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		bin, err := enc.Marshal(doc)
-		if err != nil {
-			t.Fatal(err)
-		}
-		a, errA := readBatch(newJSONReader(text))
-		b, errB := readBatch(newCBORReader(bin))
-		if (errA == nil) != (errB == nil) || errA == nil && !sameBatch(a, b) {
-			t.Fatalf("%s: %+v %v, as CBOR %+v %v", text, a, errA, b, errB)
-		}
-	})
-}
-
-func sameBatch(a, b batch) bool {
-	if a.atomic != b.atomic || len(a.ops) != len(b.ops) {
-		return false
-	}
-	for i := range a.ops {
-		if a.ops[i] != b.ops[i] {
-			return false
-		}
-	}
-	return true
-}
-
-// sound fails the test for an order that no body may become.
-func sound(t *testing.T, o wallet.Request) {
-	t.Helper()
-	if must, _ := shapeOf(o.Op); must == 0 {
-		t.Fatalf("op %s", o.Op)
-	} else if must&memberAmount != 0 && (o.Amount.IsZero() || o.Nonce == 0 || engines.CheckAsset(o.Asset) != nil) {
-		t.Fatalf("%+v", o)
-	}
-	for _, account := range []string{o.From, o.To} {
-		if account != "" && engines.CheckAccount(account) != nil {
-			t.Fatalf("account %q", account)
-		}
-	}
-	if o.From != "" && o.From == o.To || len(o.Memo) > record.MaxMemo || o.ExpiresIn < 0 || o.ExpiresIn > maxExpiresIn*1e9 {
-		t.Fatalf("%+v", o)
-	}
-}
-
-// refusedWell fails the test for an error that is not told by name.
-func refusedWell(t *testing.T, err error) {
-	t.Helper()
-	var body *BodyError
-	var size *BatchSizeError
-	if err != nil && !errors.As(err, &body) && !errors.As(err, &size) {
-		t.Fatalf("%T %v", err, err)
-	}
-}
-
-// Whatever is sent, what is read is sound, and a reader of whole documents would have taken it too.
-func FuzzOrderJSON(f *testing.F) {
-	for _, s := range []string{someTransfer, batchOf("atomic", 2), `{"mode":"atomic","ops":[{"op":"release","hold":"` + txid + `"}]}`, `{"from":null}`, "{", `{"a":{}}`, ""} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, body []byte) {
-		one := orderReader{in: newJSONReader(body)}
-		o, err := one.single(record.OpTransfer)
-		refusedWell(t, err)
-		b, errB := readBatch(newJSONReader(body))
-		refusedWell(t, errB)
-		var v map[string]any
-		if (err == nil || errB == nil) && json.Unmarshal(body, &v) != nil {
-			t.Fatalf("taken: %q", body)
-		}
-		if err == nil {
-			sound(t, o)
-		}
-		if errB == nil {
-			for _, o := range b.ops {
-				sound(t, o)
-			}
-		}
-	})
-}
-
-func FuzzBatchCBOR(f *testing.F) {
-	for _, s := range []string{batchOf("atomic", 2), `{"mode":"independent","ops":[{"op":"release","hold":"` + txid + `"}]}`, `{"mode":"x","ops":[]}`} {
-		f.Add([]byte(toCBOR(f, s)))
-	}
-	f.Add([]byte("\xbf\xff"))
-	f.Add([]byte("\xa1\x63ops\x9b\xff\xff\xff\xff\xff\xff\xff\xff"))
-	strict, err := cbor.DecOptions{DupMapKey: cbor.DupMapKeyEnforcedAPF, IndefLength: cbor.IndefLengthForbidden, TagsMd: cbor.TagsForbidden}.DecMode()
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Fuzz(func(t *testing.T, body []byte) {
-		b, err := readBatch(newCBORReader(body))
-		refusedWell(t, err)
-		if err != nil {
-			return
-		}
-		var doc struct {
-			Mode string
-			Ops  []map[string]any
-		}
-		if err := strict.Unmarshal(body, &doc); err != nil || len(doc.Ops) != len(b.ops) {
-			t.Fatalf("taken: %x: %v", body, err)
-		}
-		for _, o := range b.ops {
-			sound(t, o)
-		}
-	})
-}
-
-// A key that is taken is one that the ledger takes, in quotes as without.
-func FuzzIdempotencyKey(f *testing.F) {
-	for _, s := range []string{"a", `"a"`, "", `""`, `"`, "a b", "ü", strings.Repeat("k", 65), `"a\"b"`} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, v string) {
-		key, ok := parseIdemKey(v)
-		if !ok {
-			return
-		}
-		if record.CheckIdem(key) != nil || v != key && v != `"`+key+`"` {
-			t.Fatalf("%q is taken as %q", v, key)
-		}
-		if again, ok := parseIdemKey(`"` + key + `"`); !ok || again != key {
-			t.Fatalf("%q in quotes: %q", key, again)
-		}
-	})
 }

@@ -8,21 +8,48 @@ import (
 	"strconv"
 
 	"ronbox/appliance/obs"
+	"ronbox/httpapi/openapi"
 	"ronbox/httpapi/wire"
 )
 
+// ownRoutes are the probes and the document, which the frame serves itself.
+func (s *Server) ownRoutes() []Route {
+	own := func(r *Route) { r.Method, r.Service, r.Deadline = http.MethodGet, serviceNode, DefaultDeadline }
+	return Routes(own,
+		Route{Pattern: "/healthz", Class: ClassBypass, Handle: getHealthz,
+			Summary: "Whether the process answers", Answers: AnswersRaw("text/plain", "ok")},
+		Route{Pattern: "/readyz", Class: ClassBypass, Handle: s.getReadyz, Query: []openapi.Param{
+			{Name: "service", Doc: "judge this service alone, over all its keys"},
+			{Name: "plane", Doc: "judge reads or writes alone", Enum: []string{"read", "write"}},
+		}, Summary: "Whether the node can take requests, and what it lacks",
+			Answers: slices.Concat(Answers(http.StatusOK, wire.Ready{}), Answers(http.StatusServiceUnavailable, wire.Ready{}))},
+		Route{Pattern: "/version", Class: ClassBypass, Handle: s.getVersionInfo,
+			Summary: "What runs here", Answers: Answers(http.StatusOK, wire.VersionInfo{})},
+		Route{Pattern: "/metrics", Class: ClassBypass, Handle: s.getMetrics(),
+			Scope:   scopeMetrics, // of a peer whom metrics_allow does not let in
+			Summary: "All series, for Prometheus", Answers: slices.Concat(AnswersRaw("text/plain", "text exposition format"),
+				AnswersRaw("application/openmetrics-text", "on request, where configured"),
+				AnswersRaw("application/vnd.google.protobuf", "on request, where native histograms are")),
+			Problems: []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable}},
+		Route{Pattern: patternDocument, Class: ClassStatic, Handle: s.getDocument,
+			Summary: "This document", Headers: IfNoneMatch(), Answers: Tagged(nil)},
+		Route{Pattern: "/schema/:name", Class: ClassStatic, Handle: s.getSchema, Problems: []int{http.StatusNotFound},
+			Summary: "The JSON Schema of one body", Headers: IfNoneMatch(), Answers: Tagged(nil)},
+	)
+}
+
 // getHealthz serves GET /healthz: the process answers.
-func getHealthz(c *call) error {
-	c.set("Content-Type", typeText)
-	c.set("Cache-Control", cacheNone)
+func getHealthz(c *Request) error {
+	c.Set("Content-Type", typeText)
+	c.Set("Cache-Control", CacheNone)
 	_, _ = c.Write([]byte("ok\n"))
 	return nil
 }
 
 // getReadyz serves GET /readyz?service=&plane=.
-func (s *Server) getReadyz(c *call) error {
-	service, plane := c.query.Get("service"), c.query.Get("plane")
-	if c.query.Has("plane") && plane != "read" && plane != "write" {
+func (s *Server) getReadyz(c *Request) error {
+	service, plane := c.Query().Get("service"), c.Query().Get("plane")
+	if c.Query().Has("plane") && plane != "read" && plane != "write" {
 		return &QueryError{"plane", "must be read or write"}
 	}
 	r := s.d.Board.Report(service, plane)
@@ -31,21 +58,21 @@ func (s *Server) getReadyz(c *call) error {
 	}
 	s.applyGate(c, &r, plane)
 	body := readyBody(r)
-	if s.d.Registry != nil {
-		head := s.d.Registry.Head()
-		body.Incarnation, body.Version, body.HeadB3 = head.Incarnation, head.Head.Version, head.Head.Hash.String()
-	} else {
-		body.Incarnation = s.d.Node.Version().Incarnation
+	body.Incarnation = s.d.Info().Incarnation
+	for _, sv := range s.services {
+		if sv.Ready != nil {
+			sv.Ready(&body)
+		}
 	}
 	if r.Ready {
-		return respond(c, http.StatusOK, body)
+		return c.Respond(http.StatusOK, body)
 	}
 	c.Header().Set("Retry-After", strconv.Itoa(r.RetryAfter))
-	return respond(c, http.StatusServiceUnavailable, body)
+	return c.Respond(http.StatusServiceUnavailable, body)
 }
 
 // applyGate makes a report say what the gate does, whatever the probes still say.
-func (s *Server) applyGate(c *call, r *obs.Report, plane string) {
+func (s *Server) applyGate(c *Request, r *obs.Report, plane string) {
 	g := s.gate.load()
 	if g == GateOpen {
 		return
@@ -55,9 +82,9 @@ func (s *Server) applyGate(c *call, r *obs.Report, plane string) {
 	r.ReadReady = r.ReadReady && g == GateDraining
 	r.Ready = r.Ready && plane == "read" && g == GateDraining
 	if g != GateStarting {
-		r.RetryAfter = s.retryAfter(c.live, serviceNode, waitDrain, nil)
+		r.RetryAfter = s.retryAfter(c.settings, s.services[serviceNode], WaitDrain, nil)
 	} else if r.RetryAfter == 0 {
-		r.RetryAfter = degradedRetry
+		r.RetryAfter = nodeRetry
 	}
 }
 
@@ -73,10 +100,8 @@ func readyBody(r obs.Report) wire.Ready {
 }
 
 // getVersionInfo serves GET /version.
-func (s *Server) getVersionInfo(c *call) error {
-	v := s.d.Node.Version()
-	v.Deprecations = append(deprecations(s.routes), v.Deprecations...)
-	return respond(c, http.StatusOK, v)
+func (s *Server) getVersionInfo(c *Request) error {
+	return c.Respond(http.StatusOK, s.d.Info())
 }
 
 // maxScrapes is how many may read all series at one time: each walks every one of them.
@@ -84,41 +109,20 @@ const maxScrapes = 4
 
 var errScrape = errors.New("the series could not be collected in time")
 
-// getMetrics serves GET /metrics to who may scrape. Who may not takes no place.
-func (s *Server) getMetrics() handler {
+// getMetrics serves GET /metrics to a peer who may scrape. One who may not takes no slot.
+func (s *Server) getMetrics() Handler {
 	all := s.d.Metrics.Handler()
-	scrape := s.scrapes.around(func(c *call) error {
-		w := &scrapeWriter{call: c}
-		if all.ServeHTTP(w, c.r); w.failed {
+	scrape := s.scrapes.around(func(c *Request) error {
+		w := &failureFilter{Request: c}
+		if all.ServeHTTP(w, c.r); w.failed != 0 {
 			return errScrape
 		}
 		return nil
 	})
-	return func(c *call) error {
+	return func(c *Request) error {
 		if err := s.mayScrape(c); err != nil {
 			return err
 		}
 		return scrape(c)
 	}
-}
-
-// scrapeWriter holds back what the library says of its own failures, which are told in the one form instead.
-type scrapeWriter struct {
-	*call
-	failed bool
-}
-
-// WriteHeader notes a failure, and passes on what is none.
-func (w *scrapeWriter) WriteHeader(status int) {
-	if w.failed = status >= http.StatusBadRequest; !w.failed {
-		w.call.WriteHeader(status)
-	}
-}
-
-// Write drops the text of a failure.
-func (w *scrapeWriter) Write(b []byte) (int, error) {
-	if w.failed {
-		return len(b), nil
-	}
-	return w.call.Write(b)
 }

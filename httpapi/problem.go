@@ -3,333 +3,397 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"ronbox/appliance/flow"
-	"ronbox/appliance/obs"
 	"ronbox/engines"
-	"ronbox/engines/registry"
-	"ronbox/engines/registry/record"
 	"ronbox/httpapi/auth"
+	"ronbox/httpapi/front"
 	"ronbox/httpapi/inflate"
+	"ronbox/httpapi/wire"
 	"ronbox/store"
 )
 
-// The reasons, one vocabulary for all services; also the label of rejected_total.
+// The reasons that services share, one vocabulary; also the label of rejected_total. A service adds its own in its rules.
 const (
-	reasonMalformed    = "malformed"
-	reasonSchema       = "schema" // of a body
-	reasonBadHeader    = "bad_header"
-	reasonUnauth       = "unauth"
-	reasonForbidden    = "forbidden"
-	reasonNotFound     = "not_found"
-	reasonMethod       = "method"
-	reasonTimeout      = "timeout"
-	reasonConflict     = "conflict"
-	reasonExpired      = "expired"
-	reasonPruned       = "pruned"
-	reasonLength       = "length_required"
-	reasonBodyCap      = "body_cap"
-	reasonHardLimit    = "hard_limit"
-	reasonMediaType    = "unsupported_type"
-	reasonChain        = "chain_mismatch"
-	reasonSkew         = "version_skew"
-	reasonDuplicate    = "duplicate_approval"
-	reasonSignature    = "invalid_sig"
-	reasonRevoked      = "revoked_key"
-	reasonQuorum       = "quorum"
-	reasonClock        = "clock_skew"
-	reasonRatioCap     = "ratio_cap"
-	reasonInflateCap   = "decompress_cap"
-	reasonReload       = "reload_refused"
-	reasonAmnesia      = "amnesia"
-	reasonBusy         = "busy"
-	reasonRate         = "rate_limit"
-	reasonInflight     = "inflight"
-	reasonStreams      = "conn_cap"
-	reasonCanceled     = "canceled"
-	reasonDraining     = "draining"
-	reasonDegraded     = "degraded"
-	reasonRestored     = "restored"
-	reasonStoreFailed  = "store_failed"
-	reasonStoreFull    = "store_full"
-	reasonCommitUnsure = "commit_unknown"
-	reasonInternal     = "internal"
-	reasonLimits       = "limits_exceeded"
+	ReasonMalformed    = "malformed"
+	ReasonSchema       = "schema" // of a body
+	ReasonBadHeader    = "bad_header"
+	ReasonUnauth       = "unauth"
+	ReasonForbidden    = "forbidden"
+	ReasonNotFound     = "not_found"
+	ReasonMethod       = "method"
+	ReasonTimeout      = "timeout"
+	ReasonConflict     = "conflict"
+	ReasonPrecondition = "precondition"
+	ReasonRange        = "range"
+	ReasonLength       = "length_required"
+	ReasonBodyCap      = "body_cap"
+	ReasonMediaType    = "unsupported_type"
+	ReasonRatioCap     = "ratio_cap"
+	ReasonInflateCap   = "decompress_cap"
+	ReasonAmnesia      = "amnesia"
+	ReasonBusy         = "busy"
+	ReasonRate         = "rate_limit"
+	ReasonInflight     = "inflight"
+	ReasonStreams      = "conn_cap"
+	ReasonCanceled     = "canceled"
+	ReasonDraining     = "draining"
+	ReasonDegraded     = "degraded"
+	ReasonRestored     = "restored"
+	ReasonStoreFailed  = "store_failed"
+	ReasonStoreFull    = "store_full"
+	ReasonCommitUnsure = "commit_unknown"
+	ReasonInternal     = "internal"
 )
 
-// Hints that several rows share.
-const (
-	hintForbidden = "what was sent does not allow this; `ronbox token inspect` shows what a token allows"
-	hintDrain     = "nothing was done; the node is on its way down"
-	hintRate      = "nothing was begun; send it again after Retry-After"
-	hintLate      = "the deadline passed before it was begun: nothing was written"
-)
-
-// wait says which Retry-After goes with a row.
-type wait int
+// HintForbidden says how to see what a token allows.
+const HintForbidden = "what was sent does not allow this; `ronbox token inspect` shows what a token allows"
 
 const (
-	waitNone     wait = iota
-	waitBusy          // 1 or 2 s, so that the refused do not come back together
-	waitDegraded      // 5 s, of the wallet 2 s
-	waitToken         // until the bucket that refused has a token, at least 1 s
-	waitDrain         // what is left of the drain, and 5 s to start again
+	hintDrain = "nothing was done; the node is on its way down"
+	hintRate  = "nothing was begun; send it again after Retry-After"
+	hintLate  = "the deadline passed before it was begun: nothing was written"
 )
 
-// details is what a problem says beyond its reason.
-type details = map[string]any
+// Wait says which Retry-After goes with a rule.
+type Wait int
 
-// A row tells one kind of error. Here, and for the wallet in walletproblem.go, an error becomes a status, and nowhere else.
-type row struct {
-	is     func(error) bool
-	coded  bool // status, reason, code and retry are the wallet's to say, by the error
-	status int
-	reason string
-	code   string // registry's and the node's spelling, or the wallet's of what it alone refuses
-	title  string
-	retry  bool
-	wait   wait
-	hint   string // told instead of the error's own text, which is then for the log only
-	more   func(error) details
-	say    func(error) string // the detail text; nil: the error's own
+const (
+	WaitNone     Wait = iota
+	WaitBusy          // 1 or 2 s, so that the refused do not come back together
+	WaitDegraded      // as long as Service.RetryAfter says
+	WaitToken         // until the bucket that refused has a token, at least 1 s
+	WaitDrain         // what is left of the drain, and 5 s to start again
+)
+
+// nodeRetry is the Retry-After, in seconds, of a node that cannot do something for now.
+const nodeRetry = 5
+
+// Details is what a problem says beyond its reason.
+type Details = map[string]any
+
+// Outcome is what a program reads of a refusal.
+type Outcome struct {
+	Status int
+	Reason string
+	Code   string // Reason as the service spells it
+	Retry  bool   // the same request may succeed later as it stands
 }
 
-// problemRows are tried in order; the first that knows an error tells it. An error that none knows is internal.
-func problemRows() []row {
-	out := walletRows() // first: they say more than the causes they hold
-	out = append(out, requestRows()...)
-	out = append(out, accessRows()...)
-	out = append(out, nodeRows()...)
-	out = append(out, recordRows()...)
-	out = append(out, registryRows()...)
-	out = append(out, storeRows()...)
-	return append(out, waitingRows()...)
+// ErrorRule words one kind of error. In rules an error becomes a status, and nowhere else.
+type ErrorRule struct {
+	Is func(error) bool
+	Outcome
+	Classify func(error) Outcome // instead of Outcome, nil: that
+	Title    string
+	Wait     Wait
+	Hint     string // answered instead of the error's own text, which is then for the log only
+	Details  func(error) Details
+	Text     func(error) string // the detail text; nil: the error's own
 }
 
-// internalRow tells a bug.
-func internalRow() row {
-	return row{status: http.StatusInternalServerError, reason: reasonInternal, code: "Internal",
-		title: "Internal error", hint: "the node's log has the cause under this corr_id"}
-}
+// When, As and Say give a rule that differs in the errors it is for, in reason and code, or in its hint.
+func (r ErrorRule) When(is func(error) bool) ErrorRule         { r.Is = is; return r }
+func (r ErrorRule) As(reason string) ErrorRule                 { r.Reason = reason; return r }
+func (r ErrorRule) Say(hint string) ErrorRule                  { r.Hint = hint; return r }
+func (r ErrorRule) Called(code, title string) ErrorRule        { r.Code, r.Title = code, title; return r }
+func (r ErrorRule) With(details func(error) Details) ErrorRule { r.Details = details; return r }
 
-// requestRows are faults of the request itself.
-func requestRows() []row {
-	bad := row{status: http.StatusBadRequest, reason: reasonMalformed, code: "Malformed", title: "Malformed request"}
-	return []row{
-		bad.when(as[*BodyError]).because(reasonSchema).with(field(func(e *BodyError) string { return e.Field })),
-		bad.when(as[*QueryError]).with(field(func(e *QueryError) string { return e.Param })),
-		bad.when(either(is(errNoBody), is(errPath))),
-		bad.when(is(errTxID)).with(func(error) details { return details{"field": paramTx} }),
-		bad.when(is(errBodyCut)),
-		bad.when(is(errNested)),
-		bad.when(is(inflate.ErrStream)).told("the body is not what its Content-Encoding says"),
-		bad.when(is(inflate.ErrRatio)).because(reasonRatioCap).told("the body inflates by too much; send it as it is"),
-		bad.when(is(inflate.ErrTooLarge)).because(reasonInflateCap).told("the inflated body is too large"),
-		bad.when(either(is(auth.ErrSpec), is(engines.ErrAmount), is(engines.ErrAccount), is(engines.ErrAsset))),
-		bad.when(as[*HeaderError]).because(reasonBadHeader).with(field(func(e *HeaderError) string { return e.Header })),
-		{is: is(errTarget), status: http.StatusRequestURITooLong, reason: reasonMalformed, code: "Malformed", title: "URI too long"},
-		{is: is(errHeaders), status: http.StatusRequestHeaderFieldsTooLarge, reason: reasonBadHeader, code: "Malformed",
-			title: "Too many headers"},
-		{is: is(errLength), status: http.StatusLengthRequired, reason: reasonLength, code: "LengthRequired",
-			title: "Length required"},
-		{is: is(errBodyCap), status: http.StatusRequestEntityTooLarge, reason: reasonBodyCap, code: "PayloadTooLarge",
-			title: "Body too large"},
-		{is: either(is(errMediaType), is(errEncoding), is(inflate.ErrEncoding)), status: http.StatusUnsupportedMediaType,
-			reason: reasonMediaType, code: "UnsupportedType", title: "Unsupported media type"},
-		{is: is(errBodySlow), status: http.StatusRequestTimeout, reason: reasonTimeout, code: "Timeout",
-			title: "Request too slow", retry: true, more: outcome("none")},
-	}
-}
+// Is reports whether an error is or wraps target.
+func Is(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }
 
-// accessRows are about who asks for what, and when.
-func accessRows() []row {
-	absent := row{status: http.StatusNotFound, reason: reasonNotFound, code: "NotFound", title: "Not found"}
-	full := row{status: http.StatusTooManyRequests, code: "Busy", title: "Too many requests", retry: true, wait: waitBusy}
-	return []row{
-		absent.when(either(is(errNoRoute), is(errNoSchema), is(ErrNoSuch))),
-		{is: as[*methodError], status: http.StatusMethodNotAllowed, reason: reasonMethod, code: "MethodNotAllowed",
-			title: "Method not allowed"},
-		{is: is(auth.ErrUnauthenticated), status: http.StatusUnauthorized, reason: reasonUnauth, code: "Unauthorized",
-			title: "Not authenticated",
-			hint:  "send a token in force as 'Authorization: Bearer …'; `ronbox token mint` makes one"},
-		{is: either(as[*auth.DeniedError], as[*engines.GrantError]), status: http.StatusForbidden, reason: reasonForbidden,
-			code: "Forbidden", title: "Not allowed", hint: hintForbidden, more: indexed(nil)},
-		{is: either(as[*rateError], as[*auth.LimitedError]), status: http.StatusTooManyRequests, reason: reasonRate, code: "Busy",
-			title: "Too many requests", retry: true, wait: waitToken, hint: hintRate},
-		full.when(is(errInflight)).because(reasonInflight),
-		full.when(is(errStreams)).because(reasonStreams),
-		{is: is(errDraining), status: http.StatusServiceUnavailable, reason: reasonDraining, code: "Draining",
-			title: "Node is draining", retry: true, wait: waitDrain, hint: hintDrain},
-		{is: is(errStarting), status: http.StatusServiceUnavailable, reason: reasonDegraded, code: "NotReady",
-			title: "Not ready", retry: true, wait: waitDegraded, more: func(error) details { return details{"cause": "starting"} }},
-		{is: is(errScrape), status: http.StatusServiceUnavailable, reason: reasonDegraded, code: "NotReady",
-			title: "Not ready", retry: true, wait: waitDegraded},
-	}
-}
-
-// nodeRows are what the node itself refuses.
-func nodeRows() []row {
-	clash := row{status: http.StatusConflict, reason: reasonConflict, code: "Conflict", title: "Not in this state"}
-	return []row{
-		clash.when(as[*ConflictError]),
-		clash.when(is(obs.ErrNotRecording)).told("the flight recorder is off"),
-		{is: as[*ReloadError], status: http.StatusUnprocessableEntity, reason: reasonReload, code: "ReloadRefused",
-			title: "Configuration refused", more: detail(func(e *ReloadError) details {
-				return details{"cause": e.Reason, "keys": slices.Concat([]string{}, e.Keys)}
-			})},
-	}
-}
-
-// recordRows are what the signed formats refuse.
-func recordRows() []row {
-	bad := row{status: http.StatusUnprocessableEntity}
-	return []row{
-		{is: is(record.ErrMalformed), status: http.StatusBadRequest, reason: reasonMalformed, code: "Malformed",
-			title: "Malformed request", more: field(func(e *record.FieldError) string { return e.Field }), say: fieldText},
-		{is: is(record.ErrHardLimit), status: http.StatusRequestEntityTooLarge, reason: reasonHardLimit,
-			code: "HardLimitExceeded", title: "Beyond a fixed limit"},
-		{is: is(record.ErrChainMismatch), status: http.StatusConflict, reason: reasonChain, code: "ChainMismatch",
-			title: "Does not build on HEAD"},
-		{is: is(record.ErrVersionSkew), status: http.StatusConflict, reason: reasonSkew, code: "VersionSkew",
-			title: "Version out of turn"},
-		bad.when(is(record.ErrInvalidSig)).because(reasonSignature).called("InvalidSig", "Invalid signature"),
-		bad.when(is(record.ErrRevokedKey)).because(reasonRevoked).called("RevokedKey", "Key is not active").
-			with(detail(func(e *record.RevokedKeyError) details {
-				return details{"signer_id": e.SignerID, "status": e.Status}
-			})),
-		bad.when(is(record.ErrQuorum)).because(reasonQuorum).called("QuorumFailed", "Quorum not reached").
-			with(detail(func(e *record.QuorumError) details { return details{"have": e.Have, "need": e.Need} })),
-		bad.when(is(record.ErrClockSkew)).because(reasonClock).called("ClockSkew", "Clock skew"),
-	}
-}
-
-// registryRows are what the registry refuses.
-func registryRows() []row {
-	return []row{
-		{is: is(registry.ErrNotFound), status: http.StatusNotFound, reason: reasonNotFound, code: "NotFound",
-			title: "Not found"},
-		{is: is(registry.ErrExpired), status: http.StatusGone, reason: reasonExpired, code: "Expired",
-			title: "Proposal has expired"},
-		{is: is(registry.ErrPruned), status: http.StatusGone, reason: reasonPruned, code: "Pruned",
-			title: "Version was pruned"},
-		{is: as[*registry.DuplicateApprovalError], status: http.StatusConflict, reason: reasonDuplicate,
-			code: "DuplicateApproval", title: "Approved before",
-			more: detail(func(e *registry.DuplicateApprovalError) details { return details{"identical": e.Identical} })},
-		{is: is(registry.ErrConflict), status: http.StatusConflict, reason: reasonConflict, code: "Conflict",
-			title: "Not in this state",
-			more:  detail(func(e *registry.StateError) details { return details{"state": e.State} })},
-		{is: is(registry.ErrForbidden), status: http.StatusForbidden, reason: reasonForbidden, code: "Forbidden",
-			title: "Not allowed", hint: hintForbidden},
-		{is: is(registry.ErrRange), status: http.StatusBadRequest, reason: reasonMalformed, code: "Malformed",
-			title: "Range not served"},
-		{is: as[*registry.PendingLimitError], status: http.StatusTooManyRequests, reason: reasonBusy, code: "Busy",
-			title: "Too many proposals", retry: true, wait: waitBusy,
-			more: detail(func(e *registry.PendingLimitError) details { return details{"limit": e.Limit, "max": e.Max} })},
-		{is: as[*registry.NotReadyError], status: http.StatusServiceUnavailable, reason: reasonDegraded, code: "NotReady",
-			title: "Not ready", retry: true, wait: waitDegraded,
-			more: detail(func(e *registry.NotReadyError) details { return details{"cause": e.Cause} })},
-		{is: as[*registry.TimeoutError], status: http.StatusGatewayTimeout, reason: reasonTimeout, code: "Timeout",
-			title: "Deadline passed", retry: true, more: outcome("none")},
-	}
-}
-
-// storeRows are what the file refuses. ErrPoisoned stands before ErrUnknown, which it may be too.
-func storeRows() []row {
-	return []row{
-		{is: is(store.ErrPoisoned), status: http.StatusServiceUnavailable, reason: reasonStoreFailed, code: "StoreFailed",
-			title: "Storage failed", retry: true, wait: waitDegraded,
-			hint: "the node stops and starts again from disk; the same request is safe to repeat", more: outcome("unknown")},
-		{is: is(store.ErrFull), status: http.StatusInsufficientStorage, reason: reasonStoreFull, code: "StoreFull",
-			title: "Storage is full", retry: true, wait: waitDegraded,
-			hint: "nothing was written; reads go on"},
-		{is: is(store.ErrSlow), status: http.StatusServiceUnavailable, reason: reasonDegraded, code: "StorageBusy",
-			title: "Storage is slow", retry: true, wait: waitDegraded, hint: "nothing was written"},
-		{is: is(store.ErrRestored), status: http.StatusServiceUnavailable, reason: reasonRestored, code: "NotReady",
-			title: "Restored, not yet accepted", retry: true, wait: waitDegraded,
-			hint: "reads go on; `ronbox db accept-restore` lets writes in",
-			more: func(error) details { return details{"cause": reasonRestored} }},
-		{is: is(store.ErrAmnesia), status: http.StatusServiceUnavailable, reason: reasonAmnesia, code: "NotReady",
-			title: "Not in memory mode", hint: "the file lives in memory, by amnesia.enabled, and leaves nothing on a disk"},
-		{is: is(store.ErrTimeout), status: http.StatusGatewayTimeout, reason: reasonTimeout, code: "Timeout",
-			title: "Deadline passed", retry: true, hint: hintLate, more: outcome("none")},
-	}
-}
-
-// waitingRows are how the wait for an answer can end without one.
-func waitingRows() []row {
-	return []row{
-		{is: is(flow.ErrBusy), status: http.StatusTooManyRequests, reason: reasonBusy, code: "Busy",
-			title: "Queue is full", retry: true, wait: waitBusy, hint: "nothing was enqueued; send it again later"},
-		{is: is(flow.ErrUnknown), status: http.StatusGatewayTimeout, reason: reasonCommitUnsure, code: "Timeout",
-			title: "Outcome unknown", retry: true,
-			hint: "it may have taken effect; repeat the same request to learn", more: outcome("unknown")},
-		{is: is(flow.ErrClosed), status: http.StatusServiceUnavailable, reason: reasonDraining, code: "Draining",
-			title: "Node is draining", retry: true, wait: waitDrain, hint: hintDrain},
-		{is: is(context.DeadlineExceeded), status: http.StatusGatewayTimeout, reason: reasonTimeout, code: "Timeout",
-			title: "Deadline passed", retry: true, hint: hintLate, more: outcome("none")},
-		{is: either(is(flow.ErrCanceled), is(flow.ErrAborted), is(context.Canceled)), status: http.StatusServiceUnavailable,
-			reason: reasonCanceled, code: "Canceled", title: "Cancelled", retry: true, wait: waitDegraded,
-			hint: "it was given up before anything was done", more: outcome("none")},
-	}
-}
-
-func (r row) when(is func(error) bool) row      { r.is = is; return r }
-func (r row) because(reason string) row         { r.reason = reason; return r }
-func (r row) told(hint string) row              { r.hint = hint; return r }
-func (r row) called(code, title string) row     { r.code, r.title = code, title; return r }
-func (r row) with(more func(error) details) row { r.more = more; return r }
-func is(target error) func(error) bool          { return func(err error) bool { return errors.Is(err, target) } }
-func outcome(what string) func(error) details {
-	return func(error) details { return details{"outcome": what} }
-}
-func either(fs ...func(error) bool) func(error) bool {
-	return func(err error) bool {
-		for _, f := range fs {
-			if f(err) {
-				return true
-			}
-		}
-		return false
-	}
-}
-
-// as tells whether err is or wraps a T.
-func as[T error](err error) bool {
+// IsA reports whether err is or wraps a T.
+func IsA[T error](err error) bool {
 	_, ok := errors.AsType[T](err)
 	return ok
 }
 
-// fieldText is a FieldError without what title and reason say already.
-func fieldText(err error) string {
-	var e *record.FieldError
-	if !errors.As(err, &e) {
-		return err.Error()
+// Any reports whether one of several does.
+func Any(fs ...func(error) bool) func(error) bool {
+	return func(err error) bool {
+		return slices.ContainsFunc(fs, func(f func(error) bool) bool { return f(err) })
 	}
-	if e.Field == "" {
-		return e.Reason
-	}
-	return e.Field + ": " + e.Reason
 }
 
-// detail reads a T's own members, where there is one.
-func detail[T error](read func(T) details) func(error) details {
-	return func(err error) details {
-		e, ok := errors.AsType[T](err)
-		if !ok {
-			return nil
+// Detail reads a T's own members, where there is one.
+func Detail[T error](read func(T) Details) func(error) Details {
+	return func(err error) Details {
+		if e, ok := errors.AsType[T](err); ok {
+			return read(e)
 		}
-		return read(e)
+		return nil
 	}
 }
 
-// field names the member, parameter or header that is wrong.
-func field[T error](name func(T) string) func(error) details {
-	return detail(func(e T) details {
+// Field names the member, parameter or header that is wrong.
+func Field[T error](name func(T) string) func(error) Details {
+	return Detail(func(e T) Details {
 		if n := name(e); n != "" {
-			return details{"field": n}
+			return Details{"field": n}
 		}
 		return nil
 	})
+}
+
+// Told is the same details whatever the error.
+func Told(d Details) func(error) Details { return func(error) Details { return d } }
+
+var (
+	outcomeNone    = Told(Details{"outcome": "none"})
+	outcomeUnknown = Told(Details{"outcome": "unknown"})
+)
+
+// sharedRules are tried in order after those of the service; the first that knows an error words it. An error that none knows is
+// internal.
+func sharedRules() []ErrorRule {
+	return slices.Concat(requestRules(), accessRules(), storeRules(), waitingRules())
+}
+
+// internalRule words a bug.
+func internalRule() ErrorRule {
+	return ErrorRule{Outcome: Outcome{http.StatusInternalServerError, ReasonInternal, "Internal", false},
+		Title: "Internal error", Hint: "the node's log has the cause under this corr_id"}
+}
+
+// requestRules are faults of the request itself.
+func requestRules() []ErrorRule {
+	bad := ErrorRule{Outcome: Outcome{http.StatusBadRequest, ReasonMalformed, "Malformed", false}, Title: "Malformed request"}
+	return []ErrorRule{
+		bad.When(IsA[*BodyError]).As(ReasonSchema).With(Field(func(e *BodyError) string { return e.Field })),
+		bad.When(IsA[*QueryError]).With(Field(func(e *QueryError) string { return e.Param })),
+		bad.When(Any(Is(errNoBody), Is(errPath))),
+		bad.When(IsA[*PathError]).With(Field(func(e *PathError) string { return e.Param })),
+		bad.When(Is(errBodyCut)),
+		bad.When(Is(errNested)),
+		bad.When(Is(inflate.ErrStream)).Say("the body is not what its Content-Encoding says"),
+		bad.When(Is(inflate.ErrRatio)).As(ReasonRatioCap).Say("the body inflates by too much; send it as it is"),
+		bad.When(Is(inflate.ErrTooLarge)).As(ReasonInflateCap).Say("the inflated body is too large"),
+		bad.When(Any(Is(auth.ErrSpec), Is(engines.ErrAmount), Is(engines.ErrAccount), Is(engines.ErrAsset))),
+		bad.When(IsA[*HeaderError]).As(ReasonBadHeader).With(Field(func(e *HeaderError) string { return e.Header })),
+		{Is: Is(errTarget), Outcome: Outcome{http.StatusRequestURITooLong, ReasonMalformed, "Malformed", false}, Title: "URI too long"},
+		{Is: Is(errHeaders), Outcome: Outcome{http.StatusRequestHeaderFieldsTooLarge, ReasonBadHeader, "Malformed", false},
+			Title: "Too many headers"},
+		{Is: Is(errLength), Outcome: Outcome{http.StatusLengthRequired, ReasonLength, "LengthRequired", false}, Title: "Length required"},
+		{Is: Is(ErrBodyTooLarge), Outcome: Outcome{http.StatusRequestEntityTooLarge, ReasonBodyCap, "PayloadTooLarge", false},
+			Title: "Body too large"},
+		{Is: Any(Is(errMediaType), Is(errEncoding), Is(inflate.ErrEncoding), IsA[*mediaError]),
+			Outcome: Outcome{http.StatusUnsupportedMediaType, ReasonMediaType, "UnsupportedType", false}, Title: "Unsupported media type"},
+		{Is: Is(errBodySlow), Outcome: Outcome{http.StatusRequestTimeout, ReasonTimeout, "Timeout", true},
+			Title: "Request too slow", Details: outcomeNone},
+		{Is: Is(ErrPrecondition), Outcome: Outcome{http.StatusPreconditionFailed, ReasonPrecondition, "PreconditionFailed", false},
+			Title: "Precondition failed"},
+		{Is: Is(ErrRange), Outcome: Outcome{http.StatusRequestedRangeNotSatisfiable, ReasonRange, "RangeNotSatisfiable", false},
+			Title: "Range not satisfiable"},
+	}
+}
+
+// accessRules are about the caller, and the state of the node.
+func accessRules() []ErrorRule {
+	full := ErrorRule{Outcome: Outcome{http.StatusTooManyRequests, ReasonBusy, "Busy", true}, Title: "Too many requests", Wait: WaitBusy}
+	lacks := ErrorRule{Outcome: Outcome{http.StatusServiceUnavailable, ReasonDegraded, "NotReady", true}, Title: "Not ready", Wait: WaitDegraded}
+	return []ErrorRule{
+		{Is: Any(Is(ErrNoRoute), Is(errNoSchema), Is(ErrNoSuch)), Outcome: Outcome{http.StatusNotFound, ReasonNotFound, "NotFound", false},
+			Title: "Not found"},
+		{Is: IsA[*methodError], Outcome: Outcome{http.StatusMethodNotAllowed, ReasonMethod, "MethodNotAllowed", false},
+			Title: "Method not allowed"},
+		{Is: Is(auth.ErrUnauthenticated), Outcome: Outcome{http.StatusUnauthorized, ReasonUnauth, "Unauthorized", false},
+			Title: "Not authenticated",
+			Hint:  "send a token in force as 'Authorization: Bearer …'; `ronbox token mint` makes one"},
+		{Is: Any(IsA[*auth.DeniedError], IsA[*engines.GrantError]), Outcome: Outcome{http.StatusForbidden, ReasonForbidden, "Forbidden", false},
+			Title: "Not allowed", Text: DeniedText, Details: DeniedDetails},
+		{Is: Any(IsA[*rateError], IsA[*auth.LimitedError]), Outcome: Outcome{http.StatusTooManyRequests, ReasonRate, "Busy", true},
+			Title: "Too many requests", Wait: WaitToken, Hint: hintRate},
+		full.When(Is(errInflight)).As(ReasonInflight),
+		full.When(Is(errStreams)).As(ReasonStreams),
+		{Is: Is(errDraining), Outcome: Outcome{http.StatusServiceUnavailable, ReasonDraining, "Draining", true},
+			Title: "Node is draining", Wait: WaitDrain, Hint: hintDrain},
+		lacks.When(Is(errStarting)).With(Told(Details{"cause": "starting"})),
+		lacks.When(Is(errScrape)),
+	}
+}
+
+// storeRules are what the file refuses. ErrPoisoned stands before ErrUnknown, which it may be too.
+func storeRules() []ErrorRule {
+	lacks := ErrorRule{Outcome: Outcome{http.StatusServiceUnavailable, ReasonDegraded, "NotReady", true}, Wait: WaitDegraded}
+	return []ErrorRule{
+		lacks.When(Is(store.ErrPoisoned)).As(ReasonStoreFailed).Called("StoreFailed", "Storage failed").With(outcomeUnknown).
+			Say("the node stops and starts again from disk; the same request is safe to repeat"),
+		{Is: Is(store.ErrFull), Outcome: Outcome{http.StatusInsufficientStorage, ReasonStoreFull, "StoreFull", true},
+			Title: "Storage is full", Wait: WaitDegraded, Hint: "nothing was written; reads go on"},
+		lacks.When(Is(store.ErrSlow)).Called("StorageBusy", "Storage is slow").Say("nothing was written"),
+		lacks.When(Is(store.ErrRestored)).As(ReasonRestored).Called("NotReady", "Restored, not yet accepted").
+			With(Told(Details{"cause": ReasonRestored})).Say("reads go on; `ronbox db accept-restore` lets writes in"),
+		{Is: Is(store.ErrAmnesia), Outcome: Outcome{http.StatusServiceUnavailable, ReasonAmnesia, "NotReady", false},
+			Title: "Not in memory mode", Hint: "the file lives in memory, by amnesia.enabled, and leaves nothing on a disk"},
+		{Is: Is(store.ErrTimeout), Outcome: Outcome{http.StatusGatewayTimeout, ReasonTimeout, "Timeout", true},
+			Title: "Deadline passed", Hint: hintLate, Details: outcomeNone},
+	}
+}
+
+// waitingRules are how the wait for an answer can end without one.
+func waitingRules() []ErrorRule {
+	return []ErrorRule{
+		{Is: Is(flow.ErrBusy), Outcome: Outcome{http.StatusTooManyRequests, ReasonBusy, "Busy", true},
+			Title: "Queue is full", Wait: WaitBusy, Hint: "nothing was enqueued; send it again later"},
+		{Is: Is(flow.ErrUnknown), Outcome: Outcome{http.StatusGatewayTimeout, ReasonCommitUnsure, "Timeout", true},
+			Title: "Outcome unknown", Hint: "it may have taken effect; repeat the same request to learn", Details: outcomeUnknown},
+		{Is: Is(flow.ErrClosed), Outcome: Outcome{http.StatusServiceUnavailable, ReasonDraining, "Draining", true},
+			Title: "Node is draining", Wait: WaitDrain, Hint: hintDrain},
+		{Is: Is(context.DeadlineExceeded), Outcome: Outcome{http.StatusGatewayTimeout, ReasonTimeout, "Timeout", true},
+			Title: "Deadline passed", Hint: hintLate, Details: outcomeNone},
+		{Is: Any(Is(flow.ErrCanceled), Is(flow.ErrAborted), Is(context.Canceled)),
+			Outcome: Outcome{http.StatusServiceUnavailable, ReasonCanceled, "Canceled", true},
+			Title:   "Cancelled", Wait: WaitDegraded, Hint: "it was given up before anything was done", Details: outcomeNone},
+	}
+}
+
+// ErrNoSuch is what an engine returns for a name that stands for nothing: 404.
+var ErrNoSuch = errors.New("there is no such thing here")
+
+// classify finds the rule that knows err, in the words of a service.
+func (s *Server) classify(sv *service, err error) ErrorRule {
+	for i := range sv.Errors {
+		if r := sv.Errors[i]; r.Is(err) {
+			if r.Classify != nil {
+				r.Outcome = r.Classify(err)
+			}
+			return r
+		}
+	}
+	r := internalRule()
+	for i := range s.rules {
+		if s.rules[i].Is(err) {
+			r = s.rules[i]
+			break
+		}
+	}
+	return sv.spell(r)
+}
+
+// spell is a shared rule in the words of the service.
+func (s *service) spell(r ErrorRule) ErrorRule {
+	if s.Code != nil {
+		r.Code = s.Code(r.Reason)
+	}
+	if s.LateStatus != 0 {
+		if r.Status == http.StatusGatewayTimeout {
+			r.Status = s.LateStatus
+		}
+		if r.Status == http.StatusServiceUnavailable && r.Wait == WaitNone {
+			r.Wait = WaitDegraded
+		}
+	}
+	return r
+}
+
+// refuse answers the request with the problem that err is, and counts it. It returns false when an answer had begun.
+func (s *Server) refuse(c *Request, b *boundRoute, err error) bool {
+	r := s.classify(b.service, err)
+	c.reason = r.Reason
+	s.rejected(b.service.Name, r.Reason)
+	if b.service.Refused != nil {
+		b.service.Refused(r.Reason)
+	}
+	if errors.Is(err, errBodySlow) {
+		s.timedOut(b.service.Name, front.OpRead)
+	}
+	if r.Status == http.StatusTooManyRequests && b.busy != nil {
+		b.busy(1)
+	}
+	if c.status != 0 {
+		return false
+	}
+	s.writeProblem(c, r, err)
+	return true
+}
+
+func (s *Server) writeProblem(c *Request, r ErrorRule, err error) {
+	p := s.problem(c, r, err)
+	body, merr := encode(p)
+	if merr != nil { // plain strings and numbers only: cannot happen
+		body = []byte(`{"status":500}`)
+	}
+	h := c.Header()
+	problemHeaders(h, p, len(body))
+	if r.Reason == ReasonDraining {
+		h.Set("Connection", "close")
+	}
+	if m, ok := errors.AsType[*methodError](err); ok {
+		h.Set("Allow", strings.Join(m.allow, ", "))
+	}
+	if errors.Is(err, errEncoding) {
+		h.Set("Accept-Encoding", "gzip, zstd")
+	}
+	c.WriteHeader(r.Status)
+	_, _ = c.Write(body) // the client has left, or reads it
+}
+
+// problemHeaders are those that the body calls for.
+func problemHeaders(h http.Header, p *wire.Problem, size int) {
+	h.Set("Content-Type", wire.ProblemType)
+	h.Set("Cache-Control", CacheNone)
+	h.Set("Content-Length", strconv.Itoa(size))
+	if p.Status != http.StatusRequestedRangeNotSatisfiable { // there it says of which content the length is
+		h.Del("Etag")
+	}
+	if p.RetryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(p.RetryAfter))
+	}
+	if p.Status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", `Bearer realm="ronbox"`)
+	}
+}
+
+func problemType(service, reason string) string {
+	return "urn:ronbox:problem:" + service + ":" + reason
+}
+
+func (s *Server) problem(c *Request, r ErrorRule, err error) *wire.Problem {
+	p := &wire.Problem{
+		Type: problemType(c.service.Name, r.Reason), Title: r.Title, Status: r.Status,
+		Detail: r.Hint, Instance: instance(c.corrID), Code: r.Code, Reason: r.Reason, Service: c.service.Name,
+		Retryable: r.Retry, CorrID: c.corrID, RetryAfter: s.retryAfter(c.settings, c.service, r.Wait, err),
+	}
+	switch {
+	case r.Hint != "":
+	case r.Text != nil:
+		p.Detail = r.Text(err)
+	default:
+		p.Detail = err.Error()
+	}
+	if r.Details != nil {
+		p.Details = r.Details(err)
+	}
+	return p
+}
+
+// instance is the correlation id as a URN.
+func instance(corrID string) string {
+	if isUUID(corrID) {
+		return "urn:uuid:" + strings.ToLower(corrID)
+	}
+	return "urn:ulid:" + corrID
+}
+
+// retryAfter is in seconds, 0 for none.
+func (s *Server) retryAfter(l *settings, sv *service, w Wait, err error) int {
+	switch w {
+	case WaitBusy:
+		return 1 + rand.IntN(2)
+	case WaitDegraded:
+		return sv.RetryAfter
+	case WaitDrain:
+		left := l.drainCap - s.gate.draining(s.now())
+		return int(max(left, 0).Round(time.Second)/time.Second) + nodeRetry
+	case WaitToken:
+		return max(1, int((tokenWait(err)+time.Second-1)/time.Second))
+	case WaitNone:
+	}
+	return 0
 }

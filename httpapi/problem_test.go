@@ -1,6 +1,7 @@
-package httpapi
+package httpapi_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,8 +9,10 @@ import (
 	"go/parser"
 	"go/token"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,10 +21,14 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/engines"
+	ledgerrecord "ronbox/engines/ledger/record"
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/record"
+	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/inflate"
+	nodeapi "ronbox/httpapi/node"
+	"ronbox/httpapi/wire"
 	"ronbox/store"
 )
 
@@ -35,47 +42,49 @@ type problemCase struct {
 
 func problemCases() []problemCase {
 	return []problemCase{
-		{&BodyError{"payload", "is missing"}, 400, "schema", "Malformed", false},
-		{&QueryError{"from", "is missing"}, 400, "malformed", "Malformed", false},
-		{&HeaderError{"Deadline", "is not a time"}, 400, "bad_header", "Malformed", false},
-		{errNoBody, 400, "malformed", "Malformed", false},
-		{errBodyCut, 400, "malformed", "Malformed", false},
-		{errPath, 400, "malformed", "Malformed", false},
-		{errNested, 400, "malformed", "Malformed", false},
+		{&httpapi.BodyError{"payload", "is missing"}, 400, "schema", "Malformed", false},
+		{&httpapi.QueryError{"from", "is missing"}, 400, "malformed", "Malformed", false},
+		{&httpapi.HeaderError{"Deadline", "is not a time"}, 400, "bad_header", "Malformed", false},
+		{httpapi.ErrNoBody, 400, "malformed", "Malformed", false},
+		{httpapi.ErrBodyCut, 400, "malformed", "Malformed", false},
+		{httpapi.ErrPath, 400, "malformed", "Malformed", false},
+		{httpapi.ErrNested, 400, "malformed", "Malformed", false},
 		{inflate.ErrStream, 400, "malformed", "Malformed", false},
 		{inflate.ErrRatio, 400, "ratio_cap", "Malformed", false},
 		{inflate.ErrTooLarge, 400, "decompress_cap", "Malformed", false},
 		{inflate.ErrEncoding, 415, "unsupported_type", "UnsupportedType", false},
-		{errEncoding, 415, "unsupported_type", "UnsupportedType", false},
-		{errTarget, 414, "malformed", "Malformed", false},
-		{errHeaders, 431, "bad_header", "Malformed", false},
-		{&rateError{wait: time.Second}, 429, "rate_limit", "Busy", true},
+		{httpapi.ErrEncoding, 415, "unsupported_type", "UnsupportedType", false},
+		{httpapi.ErrTarget, 414, "malformed", "Malformed", false},
+		{httpapi.ErrHeaders, 431, "bad_header", "Malformed", false},
+		{httpapi.ErrRate(time.Second), 429, "rate_limit", "Busy", true},
 		{&auth.LimitedError{RetryAfter: time.Second, Stage: "ip"}, 429, "rate_limit", "Busy", true},
 		{&engines.GrantError{Caveat: "account", Reason: "is another"}, 403, "forbidden", "Forbidden", false},
-		{errNoSchema, 404, "not_found", "NotFound", false},
-		{ErrNoSuch, 404, "not_found", "NotFound", false},
-		{&ConflictError{"busy with another"}, 409, "conflict", "Conflict", false},
+		{httpapi.ErrPrecondition, 412, "precondition", "PreconditionFailed", false},
+		{httpapi.ErrRange, 416, "range", "RangeNotSatisfiable", false},
+		{httpapi.ErrNoSchema, 404, "not_found", "NotFound", false},
+		{httpapi.ErrNoSuch, 404, "not_found", "NotFound", false},
+		{&nodeapi.ConflictError{Reason: "busy with another"}, 409, "conflict", "Conflict", false},
 		{obs.ErrNotRecording, 409, "conflict", "Conflict", false},
-		{&ReloadError{Reason: "restart", Keys: []string{"store.max_bytes"}}, 422, "reload_refused", "ReloadRefused", false},
+		{&nodeapi.ReloadError{Reason: "restart", Keys: []string{"store.max_bytes"}}, 422, "reload_refused", "ReloadRefused", false},
 		{store.ErrAmnesia, 503, "amnesia", "NotReady", false},
 		{engines.ErrAmount, 400, "malformed", "Malformed", false},
 		{engines.ErrAccount, 400, "malformed", "Malformed", false},
 		{engines.ErrAsset, 400, "malformed", "Malformed", false},
 		{auth.ErrSpec, 400, "malformed", "Malformed", false},
-		{errLength, 411, "length_required", "LengthRequired", false},
-		{errBodyCap, 413, "body_cap", "PayloadTooLarge", false},
-		{errMediaType, 415, "unsupported_type", "UnsupportedType", false},
-		{errBodySlow, 408, "timeout", "Timeout", true},
-		{errNoRoute, 404, "not_found", "NotFound", false},
-		{&methodError{[]string{"GET"}}, 405, "method", "MethodNotAllowed", false},
+		{httpapi.ErrLength, 411, "length_required", "LengthRequired", false},
+		{httpapi.ErrBodyTooLarge, 413, "body_cap", "PayloadTooLarge", false},
+		{httpapi.ErrMediaType, 415, "unsupported_type", "UnsupportedType", false},
+		{httpapi.ErrBodySlow, 408, "timeout", "Timeout", true},
+		{httpapi.ErrNoRoute, 404, "not_found", "NotFound", false},
+		{httpapi.ErrMethod, 405, "method", "MethodNotAllowed", false},
 		{auth.ErrUnauthenticated, 401, "unauth", "Unauthorized", false},
 		{&auth.InvalidError{}, 401, "unauth", "Unauthorized", false},
 		{&auth.DeniedError{}, 403, "forbidden", "Forbidden", false},
-		{errInflight, 429, "inflight", "Busy", true},
-		{errStreams, 429, "conn_cap", "Busy", true},
-		{errDraining, 503, "draining", "Draining", true},
-		{errStarting, 503, "degraded", "NotReady", true},
-		{errScrape, 503, "degraded", "NotReady", true},
+		{httpapi.ErrInflight, 429, "inflight", "Busy", true},
+		{httpapi.ErrStreams, 429, "conn_cap", "Busy", true},
+		{httpapi.ErrDraining, 503, "draining", "Draining", true},
+		{httpapi.ErrStarting, 503, "degraded", "NotReady", true},
+		{httpapi.ErrScrape, 503, "degraded", "NotReady", true},
 		{record.ErrMalformed, 400, "malformed", "Malformed", false},
 		{&record.FieldError{Field: "items.0.id", Reason: "is empty"}, 400, "malformed", "Malformed", false},
 		{record.ErrHardLimit, 413, "hard_limit", "HardLimitExceeded", false},
@@ -95,7 +104,7 @@ func problemCases() []problemCase {
 		{registry.ErrForbidden, 403, "forbidden", "Forbidden", false},
 		{registry.ErrRange, 400, "malformed", "Malformed", false},
 		{&registry.DuplicateApprovalError{SignerID: "a", Identical: true}, 409, "duplicate_approval", "DuplicateApproval", false},
-		{&registry.PendingLimitError{Limit: "proposals.max_pending", Max: 256}, 429, "busy", "Busy", true},
+		{&registry.PendingLimitError{Limit: "proposals.max_pending", Max: 256}, 409, "pending_limit", "PendingLimit", false},
 		{&registry.NotReadyError{Cause: "no_genesis"}, 503, "degraded", "NotReady", true},
 		{&registry.TimeoutError{Op: "commit"}, 504, "timeout", "Timeout", true},
 		{store.ErrPoisoned, 503, "store_failed", "StoreFailed", true},
@@ -114,12 +123,15 @@ func problemCases() []problemCase {
 		{store.ErrInternal, 500, "internal", "Internal", false},
 		{store.ErrCorrupt, 500, "internal", "Internal", false},
 		{store.ErrDied, 500, "internal", "Internal", false},
-		{&panicError{value: "boom"}, 500, "internal", "Internal", false},
+		{httpapi.ErrPanic, 500, "internal", "Internal", false},
 		{errors.New("what is this"), 500, "internal", "Internal", false},
 	}
 }
 
 func TestEveryErrorIsToldAndCountedOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nothing runs beside it: left to the run without -short")
+	}
 	r := newRig(t)
 	r.undescribed = true
 	for _, tt := range problemCases() {
@@ -127,15 +139,18 @@ func TestEveryErrorIsToldAndCountedOnce(t *testing.T) {
 		if tt.status == http.StatusTooManyRequests {
 			busy = 1
 		}
+		service, endpoint, route := serviceRegistry, "commit", "/registry/commit/:id"
+		if ofNode(tt.err) {
+			service, endpoint, route = serviceNode, "admin", "/admin/v1/config/reload"
+		}
 		counts := []counted{
-			{"rejected_total", []string{"reason", tt.reason, "service", "registry"}, 1},
+			{"rejected_total", []string{"reason", tt.reason, "service", service}, 1},
 			{"rejected_total", nil, 1},
-			{"busy_rejections_total", []string{"endpoint", "commit"}, busy},
-			{"http_requests_total", []string{"route", "/registry/commit/:id", "status", strconv.Itoa(tt.status)}, 1},
+			{"busy_rejections_total", []string{"endpoint", endpoint}, busy},
+			{"http_requests_total", []string{"route", route, "status", strconv.Itoa(tt.status)}, 1},
 		}
 		before := r.counts(t, counts)
-		r.reg.set(fmt.Errorf("commit %s: %w", proposal, tt.err))
-		w := r.do(http.MethodPost, "/registry/commit/"+proposal, "", writer)
+		w := r.fails(fmt.Errorf("commit %s: %w", proposal, tt.err))
 		p := problemIn(t, w.Body.String())
 		if w.Code != tt.status || p.Status != tt.status || p.Reason != tt.reason || p.Code != tt.code || p.Retryable != tt.retry {
 			t.Errorf("%v: %d %+v, want %d %s %s retry %v", tt.err, w.Code, p, tt.status, tt.reason, tt.code, tt.retry)
@@ -143,7 +158,7 @@ func TestEveryErrorIsToldAndCountedOnce(t *testing.T) {
 		if w.Header().Get("Retry-After") != "" && !p.Retryable {
 			t.Errorf("%v: says when to come back, and that there is no use in it", tt.err)
 		}
-		if p.Service != "registry" || p.Type != "urn:ronbox:problem:registry:"+tt.reason || p.CorrID != w.Header().Get("X-Corr-ID") {
+		if p.Service != service || p.Type != "urn:ronbox:problem:"+service+":"+tt.reason || p.CorrID != w.Header().Get("X-Corr-ID") {
 			t.Errorf("%v: told as %+v", tt.err, p)
 		}
 		for i, after := range r.counts(t, counts) {
@@ -177,7 +192,7 @@ func TestRetryAfterFollowsTheReason(t *testing.T) {
 	}{
 		{flow.ErrBusy, 1, 2}, {&registry.NotReadyError{Cause: "loading"}, 5, 5}, {store.ErrPoisoned, 5, 5},
 		{flow.ErrClosed, 10, 10}, {registry.ErrNotFound, 0, 0},
-		{&rateError{wait: time.Millisecond}, 1, 1}, {&rateError{wait: 2500 * time.Millisecond}, 3, 3}, {&auth.LimitedError{RetryAfter: 7 * time.Second}, 7, 7},
+		{httpapi.ErrRate(time.Millisecond), 1, 1}, {httpapi.ErrRate(2500 * time.Millisecond), 3, 3}, {&auth.LimitedError{RetryAfter: 7 * time.Second}, 7, 7},
 	} {
 		r := newRig(t)
 		r.reg.set(tt.err)
@@ -196,7 +211,7 @@ func TestDetailsSayWhatTheCallerCanUse(t *testing.T) {
 		want       any
 		hidesCause bool
 	}{
-		{&BodyError{"payload.version", "x"}, "field", "payload.version", false},
+		{&httpapi.BodyError{"payload.version", "x"}, "field", "payload.version", false},
 		{&record.FieldError{Field: "items.0.id"}, "field", "items.0.id", false},
 		{&record.QuorumError{Have: 1, Need: 2}, "need", 2.0, false},
 		{&record.RevokedKeyError{Status: "retired"}, "status", "retired", false},
@@ -206,11 +221,9 @@ func TestDetailsSayWhatTheCallerCanUse(t *testing.T) {
 		{&store.PoisonError{Cause: errors.New("EIO")}, "outcome", "unknown", true},
 		{&registry.TimeoutError{Op: "commit"}, "outcome", "none", false},
 		{&auth.DeniedError{Reasons: []string{"scope"}}, "", nil, true},
-		{&ReloadError{Reason: "restart", Detail: "store.max_bytes needs a restart"}, "cause", "restart", false},
+		{&nodeapi.ReloadError{Reason: "restart", Detail: "store.max_bytes needs a restart"}, "cause", "restart", false},
 	} {
-		r := newRig(t)
-		r.reg.set(tt.err)
-		p := problemIn(t, r.do(http.MethodPost, "/registry/commit/"+proposal, "", writer).Body.String())
+		p := problemIn(t, newRig(t).fails(tt.err).Body.String())
 		if tt.key != "" && p.Details[tt.key] != tt.want {
 			t.Errorf("%v: details = %v, want %s = %v", tt.err, p.Details, tt.key, tt.want)
 		}
@@ -227,7 +240,7 @@ func TestFieldsAreToldPlainly(t *testing.T) {
 	}{
 		{&record.FieldError{Field: "origin", Reason: "must be x"}, "origin: must be x"},
 		{&record.FieldError{Reason: "is empty"}, "is empty"},
-		{&BodyError{"payload.version", "is missing"}, "payload.version: is missing"},
+		{&httpapi.BodyError{"payload.version", "is missing"}, "payload.version: is missing"},
 	} {
 		r := newRig(t)
 		r.reg.set(fmt.Errorf("propose: %w", tt.err))
@@ -254,6 +267,7 @@ var notTold = map[string]string{
 	"wallet.IndexError":             "is what it holds",
 	"ledger.OpError":                "internal: the wallet checks before",
 	"ledger.ErrUnavailable":         "is wallet.OutcomeError",
+	"ledger.ErrRestored":            "is store.ErrRestored",
 	"registry.GuardError":           "is record.ErrChainMismatch",
 	"store.ErrBusy":                 "is flow.ErrBusy",
 	"store.ErrClosed":               "is flow.ErrClosed",
@@ -270,11 +284,12 @@ var notTold = map[string]string{
 	"store.CommandError":            "is ErrInternal",
 	"auth.InvalidError":             "is ErrUnauthenticated",
 	"registry.GenesisMismatchError": "at boot",
+	"record.ErrSnapshot":            "of a kept set: the file is corrupt",
 }
 
 func TestEveryErrorOfTheEnginesHasARow(t *testing.T) {
 	var src []byte
-	for _, name := range []string{"problem.go", "walletproblem.go"} {
+	for _, name := range []string{"problem.go", "node/service.go", "registry/service.go", "wallet/problem.go"} {
 		part, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -293,7 +308,7 @@ func TestEveryErrorOfTheEnginesHasARow(t *testing.T) {
 		for _, n := range names {
 			full := pkg + "." + n
 			if _, ok := notTold[full]; !ok && !strings.Contains(string(src), full) {
-				t.Errorf("%s has no row in problem.go", full)
+				t.Errorf("%s has no rule", full)
 			}
 		}
 	}
@@ -339,12 +354,125 @@ func exportedErrors(t *testing.T, dir string) []string {
 	return out
 }
 
+// ofNode reports whether an error is one that the operator's routes alone word.
+func ofNode(err error) bool {
+	return httpapi.IsA[*nodeapi.ConflictError](err) || httpapi.IsA[*nodeapi.ReloadError](err) || errors.Is(err, obs.ErrNotRecording)
+}
+
+// fails asks a route that fails with err.
+func (r *rig) fails(err error) *httptest.ResponseRecorder {
+	if ofNode(err) {
+		r.node.err = err
+		return r.socket(http.MethodPost, "/admin/v1/config/reload", "", nil)
+	}
+	r.reg.set(err)
+	return r.do(http.MethodPost, "/registry/commit/"+proposal, "", writer)
+}
+
 // A flood of refusals makes no garbage by being told apart.
 func TestClassifyAllocatesNothing(t *testing.T) {
 	r := newRig(t)
-	for _, err := range []error{&rateError{time.Second}, errInflight, errNoRoute} {
-		if n := testing.AllocsPerRun(100, func() { _ = r.classify(serviceRegistry, err) }); n != 0 {
+	for _, err := range []error{httpapi.ErrRate(time.Second), httpapi.ErrInflight, httpapi.ErrNoRoute} {
+		if n := testing.AllocsPerRun(100, func() { _ = r.Classify(serviceRegistry, err) }); n != 0 {
 			t.Errorf("%v: %v allocations", err, n)
 		}
+	}
+}
+
+const codesFile = "../testdata/golden/codes.md"
+
+const codesHead = `# Problem codes
+What a refusal says of itself, as callers meet it. ` + "`reason`" + ` is the label of ` + "`rejected_total`" + ` too; what is retryable may succeed later as
+the same request, with the same Idempotency-Key. Made by ` + "`make golden`" + ` from the answers themselves.
+`
+
+// codeRow is one kind of refusal as it was answered.
+type codeRow struct {
+	code, reason, when string
+	status             int
+	retry              bool
+}
+
+func rowOf(p *wire.Problem) codeRow {
+	return codeRow{p.Code, p.Reason, p.Title, p.Status, p.Retryable}
+}
+
+// walletCodes are the answers of the wallet to every case there is, and to every rule of the ledger.
+func walletCodes(t *testing.T) (out []codeRow) {
+	cases := slices.Concat(badCases(), deniedCases(), limitCases(), conflictCases(), laterCases(), gravestCases())
+	for code := ledgerrecord.IdemConflict; code.Known(); code++ {
+		cases = append(cases, toldCase{ask: payWith(refusedBy(code))})
+	}
+	r := newRig(t)
+	for _, tt := range cases {
+		r.renew()
+		p := problemIn(t, tt.ask(r).Body.String())
+		out = append(out, rowOf(&p))
+	}
+	return out
+}
+
+// otherCodes are the answers of the registry and the node.
+func otherCodes(t *testing.T) (out []codeRow) {
+	r := newRig(t)
+	r.undescribed = true
+	for _, tt := range problemCases() {
+		p := problemIn(t, r.fails(tt.err).Body.String())
+		out = append(out, rowOf(&p))
+	}
+	return out
+}
+
+// edgeCodes are the answers of the edge, beside those that it shares with the others.
+func edgeCodes(t *testing.T) (out []codeRow) {
+	r := newRig(t)
+	r.undescribed = true
+	for _, tt := range edgeCases() {
+		r.edge.err = tt.err
+		p := problemIn(t, r.do(http.MethodGet, "/edge/assets/"+fakeAsset, "", nil).Body.String())
+		out = append(out, rowOf(&p))
+	}
+	return out
+}
+
+func codesTable(title string, rows []codeRow) string {
+	slices.SortFunc(rows, func(a, b codeRow) int {
+		return cmp.Or(cmp.Compare(a.code, b.code), cmp.Compare(a.status, b.status), cmp.Compare(a.reason, b.reason), cmp.Compare(a.when, b.when))
+	})
+	var out strings.Builder
+	fmt.Fprintf(&out, "\n## %s\n| code | status | reason | retryable | when |\n|---|---|---|---|---|\n", title)
+	for _, r := range slices.Compact(rows) {
+		fmt.Fprintf(&out, "| `%s` | %d | `%s` | %s | %s |\n", r.code, r.status, r.reason, map[bool]string{true: "yes", false: "no"}[r.retry], r.when)
+	}
+	return out.String()
+}
+
+// The table of codes is what callers are told, every kind of refusal that there is is in it, and no spelling of the one
+// part is one of the other.
+func TestCodesGolden(t *testing.T) {
+	wallet, other := walletCodes(t), otherCodes(t)
+	titles := map[string]bool{}
+	for _, r := range slices.Concat(wallet, other) {
+		titles[r.when] = true
+	}
+	for _, r := range append(httpapi.SharedRules(), httpapi.InternalRule()) {
+		if !titles[r.Title] {
+			t.Errorf("%q: no case meets it", r.Title)
+		}
+	}
+	for _, r := range wallet {
+		if strings.ToUpper(r.code) != r.code {
+			t.Errorf("%s is no code of the wallet", r.code)
+		}
+	}
+	got := codesHead + codesTable("The wallet and the ledger: every route under /v1", wallet) + codesTable("The registry and the node", other) +
+		codesTable("The edge: every route under /edge", edgeCodes(t))
+	if *update {
+		if err := os.WriteFile(codesFile, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want, err := os.ReadFile(codesFile); err != nil || string(want) != got {
+		t.Errorf("%s is not what is answered (%v): run `make golden` and read the diff", codesFile, err)
 	}
 }

@@ -1,27 +1,51 @@
-package httpapi
+package httpapi_test
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/goleak"
 
+	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
-	"ronbox/appliance/unit"
 	"ronbox/engines"
 	"ronbox/engines/registry"
 	"ronbox/engines/registry/record"
+	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
+	edgeapi "ronbox/httpapi/edge"
 	"ronbox/httpapi/front"
+	indexapi "ronbox/httpapi/index"
+	nodeapi "ronbox/httpapi/node"
+	"ronbox/httpapi/openapi/openapitest"
+	registryapi "ronbox/httpapi/registry"
+	rewarderapi "ronbox/httpapi/rewarder"
+	walletapi "ronbox/httpapi/wallet"
+	"ronbox/httpapi/wire"
 	"ronbox/store"
 )
 
@@ -38,7 +62,7 @@ const (
 
 // fakeRegistry answers from its fields; err, when set, is what every call gets.
 type fakeRegistry struct {
-	RegistryReader
+	registryapi.Reader
 	mu     sync.Mutex
 	head   registry.HeadView
 	err    error
@@ -46,8 +70,8 @@ type fakeRegistry struct {
 	wait   bool // until the context ends
 	calls  int
 	actor  engines.Actor
-	since  func(after uint64, limit int) ([]registry.Event, error)
-	bus    *flow.Broadcast[registry.Event]
+	since  func(after uint64, limit int) ([]registry.Update, error)
+	bus    *flow.Broadcast[registry.Update]
 }
 
 func (f *fakeRegistry) call(ctx context.Context, by engines.Actor) error {
@@ -71,9 +95,10 @@ func (f *fakeRegistry) moveHead(v uint64) {
 }
 
 func headView(v uint64) registry.HeadView {
+	hash, _ := b3.Parse(someB3)
 	return registry.HeadView{
-		Head: record.Head{Version: v}, MinVersion: 1, Incarnation: "01INCARNATION",
-		JSON: []byte(headJSON(v) + "\n"), ETag: `"b3:` + formatUint(v) + `"`,
+		Head: record.Head{Version: v, PayloadB3: hash, CommittedAt: someTime, Hash: hash, Epoch: 1}, MinVersion: 1, Incarnation: "01INCARNATION",
+		Document: registry.Document{JSON: []byte(headJSON(v) + "\n"), ETag: `"b3:` + formatUint(v) + `"`},
 	}
 }
 
@@ -94,12 +119,12 @@ func (f *fakeRegistry) Head() *registry.HeadView {
 	return &h
 }
 
-func (f *fakeRegistry) Version(ctx context.Context, v uint64, items bool) (registry.VersionDoc, error) {
+func (f *fakeRegistry) Version(ctx context.Context, v uint64, items bool) (registry.Document, error) {
 	body := versionJSON(v, "")
 	if items {
 		body = versionJSON(v, `"items":[],`)
 	}
-	return registry.VersionDoc{Version: v, Body: []byte(body), ETag: `"v` + formatUint(v) + `"`}, f.call(ctx, engines.Actor{})
+	return registry.Document{JSON: []byte(body), ETag: `"v` + formatUint(v) + `"`}, f.call(ctx, engines.Actor{})
 }
 
 func (f *fakeRegistry) PayloadBytes(ctx context.Context, v uint64) ([]byte, error) {
@@ -115,7 +140,7 @@ func (f *fakeRegistry) Status(ctx context.Context, v uint64) (registry.VersionSt
 }
 
 func (f *fakeRegistry) Diff(ctx context.Context, _, _ uint64) (registry.Diff, error) {
-	return registry.Diff{Put: []record.Item{{ID: "a", Bytes: []byte(`{"id":"a"}`)}}, Remove: []string{"b"}}, f.call(ctx, engines.Actor{})
+	return registry.Diff{Put: []jsontext.Value{jsontext.Value(`{"id":"a"}`)}, Remove: []string{"b"}}, f.call(ctx, engines.Actor{})
 }
 
 func (f *fakeRegistry) Proposals(ctx context.Context, cursor string, limit int) (registry.ProposalList, error) {
@@ -130,7 +155,8 @@ func (f *fakeRegistry) Proposal(ctx context.Context, id string) (registry.Propos
 
 func pending(id string) registry.Proposal {
 	return registry.Proposal{
-		ID: id, State: registry.StatePending, Kind: "update", Mode: "full", CreatedAt: someTime, ExpiresAt: someTime, ItemsRoot: someRoot,
+		Version: 2,
+		ID:      id, State: registry.StatePending, Kind: "update", Mode: "full", CreatedAt: someTime, ExpiresAt: someTime, ItemsRoot: someRoot,
 	}
 }
 
@@ -143,7 +169,7 @@ func (f *fakeRegistry) Propose(ctx context.Context, by engines.Actor, _ []byte, 
 }
 
 func (f *fakeRegistry) Approve(ctx context.Context, by engines.Actor, _ string, _ record.Approval, _ string) (registry.Approved, error) {
-	return registry.Approved{Approvals: 1, Quorum: registry.Quorum{M: 1, N: 2}}, f.call(ctx, by)
+	return registry.Approved{Status: "accepted", Approvals: 1, Quorum: registry.Quorum{M: 1, N: 2}}, f.call(ctx, by)
 }
 
 func (f *fakeRegistry) Commit(ctx context.Context, by engines.Actor, _, _ string) (registry.Committed, error) {
@@ -158,12 +184,17 @@ func (f *fakeRegistry) Genesis(ctx context.Context, by engines.Actor, _ []byte, 
 	return registry.Committed{Version: 1, CommittedAt: someTime}, f.call(ctx, by)
 }
 
-func (f *fakeRegistry) Subscribe(consumer string) *flow.Subscription[registry.Event] {
+func (f *fakeRegistry) Subscribe(consumer string) *flow.Subscription[registry.Update] {
 	return f.bus.Subscribe(consumer)
 }
 
-func (f *fakeRegistry) Since(_ context.Context, after uint64, limit int) ([]registry.Event, error) {
+func (f *fakeRegistry) Since(_ context.Context, after uint64, limit int) ([]registry.Update, error) {
 	return f.since(after, limit)
+}
+
+// allScopes are those of the operations of the wallet.
+func allScopes() []string {
+	return []string{"wallet.issue", "wallet.transfer", "wallet.burn", "wallet.hold", "wallet.capture", "wallet.release", "wallet.admin"}
 }
 
 // fakeAuth lets in the token "good", and "good NAME@TENANT" as that one, knows "bad", and nothing else.
@@ -172,11 +203,11 @@ type fakeAuth struct{}
 func (fakeAuth) Check(token string, r auth.Request) (engines.Actor, error) {
 	if who, ok := strings.CutPrefix(token, "good "); ok {
 		name, tenant, _ := strings.Cut(who, "@")
-		return engines.Actor{CapID: "tid", Principal: name, Tenant: tenant, Scopes: append(batchScopes(), r.Scope)}, nil
+		return engines.Actor{CapID: "tid", Principal: name, Tenant: tenant, Scopes: append(allScopes(), r.Scope)}, nil
 	}
 	switch token {
 	case "good":
-		return engines.Actor{CapID: "tid", Principal: "alice", Scopes: append(batchScopes(), r.Scope)}, nil
+		return engines.Actor{CapID: "tid", Principal: "alice", Scopes: append(allScopes(), r.Scope)}, nil
 	case "bad":
 		return engines.Actor{}, &auth.DeniedError{Scope: r.Scope, Reasons: []string{"scope"}}
 	}
@@ -184,10 +215,11 @@ func (fakeAuth) Check(token string, r auth.Request) (engines.Actor, error) {
 }
 
 type rig struct {
-	*Server
+	*httpapi.Server
 	t       testing.TB
 	reg     *fakeRegistry
 	wal     *fakeWallet
+	edge    *fakeEdge
 	node    *fakeNode
 	metrics *obs.Metrics
 	phase   *flow.Watch[flow.Phase]
@@ -198,12 +230,68 @@ type rig struct {
 	undescribed bool // answers are of errors that no such route can meet, so the document does not have them
 }
 
+const (
+	serviceNode     = "node"
+	serviceRegistry = "registry"
+	serviceWallet   = "wallet"
+	serviceEdge     = "edge"
+
+	adminPrefix  = "/admin/v1/"
+	walletPrefix = "/v1/"
+
+	scopeRead   = "wallet.read"
+	scopeExport = "ledger.export"
+	scopeDrain  = "node.drain"
+	scopeToken  = "node.token"
+)
+
+func someStreams() httpapi.StreamLimits {
+	return httpapi.StreamLimits{Max: 256, PerNetwork: 8, Replay: 1000, Ping: time.Minute}
+}
+
+// setStreams gives the streams of every service the same limits.
+func setStreams(c *httpapi.Settings, l httpapi.StreamLimits) {
+	for name, limits := range c.Limits {
+		limits.Streams = l
+		c.Limits[name] = limits
+	}
+}
+
+// deps are the neighbours of a server, and the engines behind its services; nil: off.
+type deps struct {
+	httpapi.Deps
+	Node     nodeapi.Engine
+	Registry registryapi.Engine
+	Wallet   walletapi.Engine
+	Edge     edgeapi.Engine
+	Packs    edgeapi.Packs
+	rest     bool // with the services that these tests ask nothing of
+}
+
+func (d *deps) services() (out []httpapi.Service) {
+	if d.Registry != nil {
+		out = append(out, registryapi.New(d.Registry))
+	}
+	if d.Wallet != nil {
+		out = append(out, walletapi.New(d.Wallet))
+	}
+	if d.Edge != nil {
+		out = append(out, edgeapi.New(d.Edge, d.Packs))
+	}
+	if d.rest {
+		out = append(out, indexapi.New(nil, &indexapi.Limits{}), rewarderapi.New(nil))
+	}
+	return append(out, nodeapi.New(d.Node))
+}
+
 // testSettings let uid 7 do everything over the socket, and limit no rate.
-func testSettings() Settings {
-	cfg := Settings{
+func testSettings() httpapi.Settings {
+	cfg := httpapi.Settings{
 		Server: front.DefaultConfig(), TLS: front.DefaultTLSConfig(), UDS: front.DefaultUDSConfig(),
-		Limits:   map[string]Limits{serviceRegistry: {Inflight: 1024}, serviceWallet: {Inflight: 1024}},
-		SSE:      registry.SSEConfig{Ping: unit.Duration(time.Minute), MaxClients: 256, MaxPerIP: 8, ReplayMax: 1000},
+		Limits: map[string]httpapi.Limits{
+			serviceRegistry: {Inflight: 1024, Streams: someStreams()}, serviceWallet: {Inflight: 1024, Streams: someStreams()},
+			serviceEdge: {Inflight: 512}, serviceNode: {Streams: someStreams()},
+		},
 		DrainCap: 5 * time.Second,
 	}
 	cfg.Server.Bind = "127.0.0.1:0"
@@ -211,33 +299,43 @@ func testSettings() Settings {
 	return cfg
 }
 
+// tableOf are the routes below a prefix, of a class unless that is negative.
+func (r *rig) tableOf(prefix string, class httpapi.Class) (out []httpapi.Route) {
+	for _, route := range r.Table() {
+		if strings.HasPrefix(route.Pattern, prefix) && (class < 0 || route.Class == class) {
+			out = append(out, route)
+		}
+	}
+	return out
+}
+
 // newRig makes a server with an open gate that listens nowhere.
-func newRig(t testing.TB, change ...func(*Settings, *Deps)) *rig {
+func newRig(t testing.TB, change ...func(*httpapi.Settings, *deps)) *rig {
 	t.Helper()
 	m := obs.NewMetrics()
 	cat := flow.NewCatalog(m, nil)
-	reg := &fakeRegistry{head: headView(3), bus: flow.NewBroadcast[registry.Event](cat, flow.Spec{
+	reg := &fakeRegistry{head: headView(3), bus: flow.NewBroadcast[registry.Update](cat, flow.Spec{
 		Service: "registry", Name: "committed_tx", Cap: 8, Policy: flow.DropOldest,
 		Producers: []string{"pipeline"}, Consumers: []string{"http"},
 	})}
 	phase := flow.NewWatch(cat, flow.Spec{
 		Service: "node", Name: "lifecycle", Cap: 1, Policy: flow.LastWins, Producers: []string{"supervisor"}, Consumers: []string{"http"},
 	}, flow.Running)
-	node, wal := newFakeNode(cat), newFakeWallet(cat)
-	d := Deps{
-		Version: "v0", Catalog: cat, Metrics: m, Board: obs.NewBoard(m), Auth: fakeAuth{}, Node: node, Registry: reg, Wallet: wal,
-		Lifecycle: phase,
-	}
+	node, wal, edg := newFakeNode(cat), newFakeWallet(cat), &fakeEdge{}
+	d := deps{Node: node, Registry: reg, Wallet: wal, Edge: edg, Packs: edg, Deps: httpapi.Deps{
+		Version: "v0", Catalog: cat, Metrics: m, Board: obs.NewBoard(m), Auth: fakeAuth{}, Lifecycle: phase,
+		Info: func() wire.VersionInfo { return node.Version() },
+	}}
 	cfg := testSettings()
 	for _, f := range change {
 		f(&cfg, &d)
 	}
-	s, err := New(cfg, d)
+	s, err := httpapi.New(cfg, d.Deps, d.services()...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.SetGate(GateOpen)
-	return &rig{Server: s, t: t, reg: reg, wal: wal, node: node, metrics: m, phase: phase}
+	s.SetGate(httpapi.GateOpen)
+	return &rig{Server: s, t: t, reg: reg, wal: wal, edge: edg, node: node, metrics: m, phase: phase}
 }
 
 // listening starts the rig's tasks, joined at the end of the test.
@@ -299,8 +397,8 @@ func (r *rig) as(p *front.Peer, method, target, content string, h header) *httpt
 }
 
 // ask sends the route a request without a body, changed to what a test wants of it.
-func (r *rig) ask(p *front.Peer, route *Route, change func(*http.Request)) *httptest.ResponseRecorder {
-	req := httptest.NewRequest(route.Method, route.target(), nil)
+func (r *rig) ask(p *front.Peer, route *httpapi.Route, change func(*http.Request)) *httptest.ResponseRecorder {
+	req := httptest.NewRequest(route.Method, target(route), nil)
 	keyed(req)
 	if change != nil {
 		change(req)
@@ -314,15 +412,18 @@ const someKey = "key-1"
 // keyed gives the writes of the wallet their key.
 func keyed(req *http.Request) {
 	if req.Method == http.MethodPost && strings.HasPrefix(req.URL.Path, walletPrefix) {
-		req.Header.Set(idemHeader, someKey)
+		req.Header.Set("Idempotency-Key", someKey)
 	}
 }
 
 // answer runs req as a request of p, and looks at the answer.
 func (r *rig) answer(p *front.Peer, req *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	r.router.ServeHTTP(w, req.WithContext(front.WithPeer(req.Context(), p)))
-	body := w.Body.Bytes()
+	r.Router().ServeHTTP(w, req.WithContext(front.WithPeer(req.Context(), p)))
+	body, err := decoded(w.Header().Get("Content-Encoding"), w.Body.Bytes())
+	if err != nil {
+		r.t.Errorf("%s: %v", req.URL, err)
+	}
 	if req.Method == http.MethodHead {
 		body = nil // as net/http sends it
 	}
@@ -343,3 +444,186 @@ func (r *rig) dial(t testing.TB) net.Conn {
 }
 
 var writer = header{"Authorization": "Bearer good"}
+
+// withTLS has a rig serve TLS, with a certificate that vouches for itself.
+func withTLS(t testing.TB) func(*httpapi.Settings, *deps) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{"node.test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for path, b := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: raw}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(b), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func(c *httpapi.Settings, _ *deps) {
+		c.TLS.Enabled, c.TLS.CertPath, c.TLS.KeyPath = true, cert, key
+	}
+}
+
+// trusting lets clients of tests take that certificate.
+func trusting() *tls.Config { return &tls.Config{InsecureSkipVerify: true} }
+
+// open opens a bare connection, through TLS if the rig speaks that.
+func (r *rig) open(t testing.TB) net.Conn {
+	t.Helper()
+	c := r.dial(t)
+	if r.URL() == "https://"+r.Addr() {
+		c = tls.Client(c, trusting())
+	}
+	return c
+}
+
+// overBoth runs a test of a listening rig over TCP and over TLS, side by side.
+func overBoth(t *testing.T, change func(*httpapi.Settings, *deps), test func(t *testing.T, r *rig)) {
+	t.Run("plain", func(t *testing.T) {
+		t.Parallel()
+		test(t, newRig(t, change).listening(t))
+	})
+	t.Run("TLS", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, change, withTLS(t)).listening(t)
+		r.url = "https://" + r.Addr()
+		r.client.Transport.(describedTransport).RoundTripper.(*http.Transport).TLSClientConfig = trusting()
+		test(t, r)
+	})
+}
+
+// readStatus reads one answer's status, 0 when the connection just ends.
+func readStatus(t *testing.T, c net.Conn) int {
+	t.Helper()
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
+		return 0
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, resp.Body)
+	_ = resp.Body.Close()
+	return resp.StatusCode
+}
+
+// waitFor polls what another goroutine is about to do.
+func waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	poll, end := time.NewTicker(time.Millisecond), time.After(time.Minute)
+	defer poll.Stop()
+	for !ok() {
+		select {
+		case <-poll.C:
+		case <-end:
+			t.Fatalf("no %s in a minute", what)
+		}
+	}
+}
+
+// checker holds answers against the document of a rig that nothing was changed of.
+var checker struct {
+	sync.Once
+	*openapitest.Checker
+}
+
+// described fails the test unless the document describes the answer. Every answer that a test gets through the rig
+// passes here.
+func (r *rig) described(req *http.Request, status int, h http.Header, body []byte) {
+	r.t.Helper()
+	if !r.undescribed {
+		r.checker().Response(r.t, req, status, h, body)
+	}
+}
+
+func (r *rig) checker() *openapitest.Checker {
+	checker.Do(func() { checker.Checker = openapitest.New(r.t, newRig(r.t).Document().JSON()) })
+	return checker.Checker
+}
+
+// describedTransport looks at the answers that come over the network, once their bodies are read or left.
+type describedTransport struct {
+	http.RoundTripper
+	rig *rig
+}
+
+func (d describedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := d.RoundTripper.RoundTrip(req)
+	if err == nil {
+		resp.Body = &describedBody{ReadCloser: resp.Body, done: func(body []byte) {
+			d.rig.described(req, resp.StatusCode, resp.Header, body)
+		}}
+	}
+	return resp, err
+}
+
+// describedBody keeps what is read. What is left unread is not looked at.
+type describedBody struct {
+	io.ReadCloser
+	seen  bytes.Buffer
+	ended bool
+	done  func([]byte)
+	once  sync.Once
+}
+
+func (b *describedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.seen.Write(p[:n])
+	b.ended = b.ended || err == io.EOF
+	return n, err
+}
+
+func (b *describedBody) Close() error {
+	err := b.ReadCloser.Close()
+	b.once.Do(func() {
+		if b.ended {
+			b.done(b.seen.Bytes())
+		}
+	})
+	return err
+}
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+const goldenDocument = "../testdata/golden/openapi.json"
+
+// Whatever the surface gains or loses shows in the golden file.
+func TestDocumentGolden(t *testing.T) {
+	r := newRig(t, func(_ *httpapi.Settings, d *deps) { d.rest = true })
+	want := jsontext.Value(r.Document().JSON()).Clone()
+	if err := want.Indent(jsontext.WithIndent(" ")); err != nil {
+		t.Fatal(err)
+	}
+	want = append(want, '\n')
+	if *update {
+		if err := os.WriteFile(goldenDocument, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(goldenDocument)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs from the table: run the test with -update and read the diff", goldenDocument)
+	}
+}
+
+// Each operation of the document has a row, and each row an operation.
+func TestEveryRouteIsDescribed(t *testing.T) {
+	r := newRig(t)
+	if got, want := len(r.checker().Operations()), len(r.Table()); got != want {
+		t.Errorf("%d operations for %d routes", got, want)
+	}
+}

@@ -3,56 +3,54 @@ package httpapi
 import (
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/julienschmidt/httprouter"
 )
 
-var (
-	errNoRoute = errors.New("no such route")
-	errTxID    = errors.New(`txid: must be "tx_" and the 26 characters of a ULID, in capitals`)
-	errPath    = errors.New("the path has an empty or a dotted segment, or a byte that no path has")
-)
+// ErrNoRoute refuses a path that no route has, for what only looks like one.
+var ErrNoRoute = errors.New("no such route")
 
-// oddPath tells a path that means another one to whoever cleans it. Nothing is cleaned here.
-func oddPath(path string) bool {
-	return strings.Contains(path, "//") || strings.Contains(path+"/", "/../") || strings.Contains(path+"/", "/./") ||
-		strings.ContainsAny(path, "\\\x00")
-}
+var errPath = errors.New("the path has an empty or a dotted segment, or a byte that no path has")
+
+// PathError says which path parameter keeps a path from being a route's. It never repeats the value.
+type PathError struct{ Param, Reason string }
+
+func (e *PathError) Error() string { return e.Param + ": " + e.Reason }
 
 // methodError says that the path is there, under other methods.
 type methodError struct{ allow []string }
 
 func (e *methodError) Error() string { return "method not allowed" }
 
-// The prefixes under which httprouter cannot hold the rows of one method, since fixed names stand beside parameters:
-// each is one row there, and what is below it is matched by hand.
-const (
-	registryPrefix = "/registry/"
-	adminPrefix    = "/admin/v1/"
-	walletPrefix   = "/v1/"
-	catchAll       = "*path"
+// oddPath reports whether a path means another one to a program that cleans it. Nothing is cleaned here.
+func oddPath(path string) bool {
+	return strings.Contains(path, "//") || strings.Contains(path+"/", "/../") || strings.Contains(path+"/", "/./") ||
+		strings.ContainsAny(path, "\\\x00")
+}
 
-	unmatched = "unmatched" // the label of what has no row
+const (
+	unmatched   = "unmatched" // the label of a request that has no route
+	otherMethod = "other"
 )
 
-// router finds the row of a request. Nothing is cleaned or redirected: a path is a row's, or there is none.
+// router finds the route of a request. Nothing is cleaned or redirected: a path is a route's, or there is none.
 type router struct {
 	s    *Server
 	tree *httprouter.Router
-	all  map[string]*templates // by method: every row
-	none map[string]*bound     // by service and method: what has no row
+	all  map[string]*templates  // by method: every route
+	none map[string]*boundRoute // by service and method: what has no route
 }
 
-// newRouter registers every row under its methods.
+// newRouter registers every route under its methods. httprouter cannot hold fixed names beside parameters, as below the prefixes of
+// the services: each prefix is one entry there, and what is below it is matched by templates.
 func (s *Server) newRouter(routes []Route) *router {
 	t := httprouter.New()
 	t.RedirectTrailingSlash, t.RedirectFixedPath = false, false
 	t.HandleOPTIONS, t.HandleMethodNotAllowed = false, false
-	rt := &router{s: s, tree: t, all: map[string]*templates{}, none: map[string]*bound{}}
+	rt := &router{s: s, tree: t, all: map[string]*templates{}, none: map[string]*boundRoute{}}
 	for i := range routes {
-		var all []*bound
+		var all []*boundRoute
 		for _, m := range routes[i].methods() {
 			b := s.bind(&routes[i], m)
 			all = append(all, b)
@@ -65,12 +63,14 @@ func (s *Server) newRouter(routes []Route) *router {
 	return rt
 }
 
-// ServeHTTP finds the row and runs it: at once where the path is one without parameters, as that of HEAD, which is asked
-// for most. A target without a path, as CONNECT has, has no row: httprouter's trees begin at the first slash.
+// ServeHTTP finds the route and runs it: at once where its path has no parameters, as that of HEAD, which is asked
+// for most. A target without a path, as CONNECT has, has no route: httprouter's trees begin at the first slash.
 func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if b := rt.fixed(r); b != nil {
-		rt.s.serve(w, r, b, nil)
-		return
+	if rows, ok := rt.all[r.Method]; ok {
+		if b := rows.fixed[r.URL.Path]; b != nil {
+			rt.s.serve(w, r, b, nil)
+			return
+		}
 	}
 	if !strings.HasPrefix(r.URL.Path, "/") {
 		rt.tree.NotFound.ServeHTTP(w, r)
@@ -79,18 +79,14 @@ func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rt.tree.ServeHTTP(w, r)
 }
 
-// fixed is the row of a path without parameters, nil for none.
-func (rt *router) fixed(r *http.Request) *bound {
-	if rows, ok := rt.all[r.Method]; ok {
-		return rows.fixed[r.URL.Path]
+func (rt *router) add(b *boundRoute) {
+	rows, ok := rt.all[b.method]
+	if !ok {
+		rows = &templates{fixed: map[string]*boundRoute{}}
+		rt.all[b.method] = rows
 	}
-	return nil
-}
-
-func (rt *router) add(b *bound) {
-	rows := set(rt.all, b.method)
 	rows.add(b)
-	prefix := handPrefix(b)
+	prefix := rt.prefix(b.route.Pattern)
 	if prefix == "" {
 		rt.tree.Handle(b.method, b.route.Pattern, func(w http.ResponseWriter, r *http.Request, p httprouter.Params) {
 			rt.s.serve(w, r, b, p)
@@ -100,8 +96,8 @@ func (rt *router) add(b *bound) {
 	if there, _, _ := rt.tree.Lookup(b.method, prefix); there != nil {
 		return
 	}
-	rt.tree.Handle(b.method, prefix+catchAll, func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) {
-		b, params := rows.match(r.URL.Path)
+	rt.tree.Handle(b.method, prefix+"*path", func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) {
+		b, params := rows.match(r.URL.Path, false)
 		if b == nil {
 			b = rt.missing(r)
 		}
@@ -109,95 +105,77 @@ func (rt *router) add(b *bound) {
 	})
 }
 
-// handPrefix is the prefix under which b is matched by hand, "" for none.
-func handPrefix(b *bound) string {
-	switch {
-	case strings.HasPrefix(b.route.Pattern, adminPrefix):
-		return adminPrefix
-	case strings.HasPrefix(b.route.Pattern, registryPrefix) && b.route.Method == http.MethodGet:
-		return registryPrefix
-	case strings.HasPrefix(b.route.Pattern, walletPrefix):
-		return walletPrefix
+// prefix is that of the service that has path below its own, "" for none.
+func (rt *router) prefix(path string) string {
+	for _, sv := range rt.s.services {
+		if sv.Prefix != "" && strings.HasPrefix(path, sv.Prefix) {
+			return sv.Prefix
+		}
 	}
 	return ""
 }
 
-func set(all map[string]*templates, key string) *templates {
-	t, ok := all[key]
-	if !ok {
-		t = &templates{fixed: map[string]*bound{}}
-		all[key] = t
-	}
-	return t
-}
-
-// addMissing binds the pseudo-rows of requests that have none, one for each service. Their methods are a closed set,
+// addMissing binds the pseudo-routes of requests that have none, one for each service. Their methods are a closed set,
 // since they are labels.
 func (rt *router) addMissing() {
-	for _, service := range rt.s.served() {
+	for name := range rt.s.services {
 		route := &Route{
-			Method: http.MethodGet, Pattern: unmatched, Service: service, Class: ClassStatic, Deadline: bypassDeadline, handle: rt.refuse,
+			Method: http.MethodGet, Pattern: unmatched, Service: name, Class: ClassStatic, Deadline: DefaultDeadline, Handle: rt.refuse,
 		}
 		for _, m := range []string{
 			http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
 			http.MethodOptions, otherMethod,
 		} {
-			rt.none[service+m] = rt.s.bind(route, m)
+			rt.none[name+m] = rt.s.bind(route, m)
 		}
 	}
 }
 
-// refuse tells which methods the path has for the peer, or that there is no such path. A browser of an allowed origin
-// that asks ahead is answered.
-func (rt *router) refuse(c *call) error {
-	allow := rt.allowed(c)
-	switch {
-	case oddPath(c.r.URL.Path):
-		return errPath
-	case len(allow) == 0:
-		return rt.noRoute(c)
-	case c.live.cors.preflight(c):
-		return nil
+// missing is the pseudo-route of a request that has no route, of the service that its path belongs to.
+func (rt *router) missing(r *http.Request) *boundRoute {
+	service := serviceNode
+	for name, sv := range rt.s.services {
+		if sv.Prefix != "" && strings.HasPrefix(r.URL.Path, sv.Prefix) {
+			service = name
+		}
 	}
-	return &methodError{allow}
-}
-
-// noRoute says that a path is none, or, where only a txid in it is no txid, so. Of the other kinds of values none stands alone in its
-// place: what is not one of them may be meant as another, or as a name.
-func (rt *router) noRoute(c *call) error {
-	if rows, ok := rt.all[c.r.Method]; ok && strings.HasPrefix(c.r.URL.Path, walletPrefix) && rows.misspelt(c.r.URL.Path) {
-		return errTxID
-	}
-	return errNoRoute
-}
-
-const otherMethod = "other"
-
-func (rt *router) missing(r *http.Request) *bound {
-	service := rt.s.serviceOf(r.URL.Path)
 	if b, ok := rt.none[service+r.Method]; ok {
 		return b
 	}
 	return rt.none[service+otherMethod]
 }
 
-// serviceOf is whose a path is that has no row.
-func (s *Server) serviceOf(path string) string {
+// refuse answers which methods the path has for the peer, or that there is no such path. A browser of an allowed origin
+// that asks ahead is answered.
+func (rt *router) refuse(c *Request) error {
+	allow := rt.allowed(c)
 	switch {
-	case s.d.Registry != nil && strings.HasPrefix(path, registryPrefix):
-		return serviceRegistry
-	case s.d.Wallet != nil && strings.HasPrefix(path, walletPrefix):
-		return serviceWallet
+	case oddPath(c.r.URL.Path):
+		return errPath
+	case len(allow) == 0:
+		return rt.noRoute(c)
+	case c.settings.cors.preflight(c):
+		return nil
 	}
-	return serviceNode
+	return &methodError{allow}
 }
 
-// allowed lists the methods that have a row for the path of c which is not hidden from its peer.
-func (rt *router) allowed(c *call) []string {
+// noRoute answers 404, or 400 where the path is right but for a value that stands alone in its place, were there a slash in it, encoded.
+func (rt *router) noRoute(c *Request) error {
+	if rows, ok := rt.all[c.r.Method]; ok {
+		if p, ok := rows.misspelt(c.r.URL.EscapedPath()); ok {
+			return &PathError{p.Name, p.Wrong}
+		}
+	}
+	return ErrNoRoute
+}
+
+// allowed lists the methods that have a route for the path of c which is not hidden from its peer.
+func (rt *router) allowed(c *Request) []string {
 	var out []string
 	for _, m := range []string{http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut} {
 		if rows, ok := rt.all[m]; ok {
-			if b, _ := rows.match(c.r.URL.Path); b != nil && !hidden(c, b.route) {
+			if b, _ := rows.match(c.r.URL.Path, true); b != nil && !c.hidden(b.route) {
 				out = append(out, m)
 			}
 		}
@@ -205,110 +183,108 @@ func (rt *router) allowed(c *call) []string {
 	return out
 }
 
-// templates are the rows that are matched by hand: fixed ones by name, the others segment by segment.
+// templates are the routes of one method: fixed paths by name, the others segment by segment.
 type templates struct {
-	fixed map[string]*bound
+	fixed map[string]*boundRoute
 	rows  []template
 }
 
+// template is a pattern with parameters.
 type template struct {
-	segments []string // ":v" takes any value of its kind
-	bound    *bound
+	segments []segment
+	bound    *boundRoute
 }
 
-func (t *templates) add(b *bound) {
-	if !strings.Contains(b.route.Pattern, ":") {
+// segment is a fixed name, or takes the values of a parameter.
+type segment struct {
+	name  string
+	param bool
+	rest  bool // takes all that is left
+	kind  PathParam
+}
+
+func (t *templates) add(b *boundRoute) {
+	if !strings.ContainsAny(b.route.Pattern, ":*") {
 		t.fixed[b.route.Pattern] = b
 		return
 	}
-	t.rows = append(t.rows, template{strings.Split(b.route.Pattern, "/"), b})
+	row := template{bound: b}
+	for part := range strings.SplitSeq(b.route.Pattern, "/") {
+		s := segment{name: part}
+		if part != "" && (part[0] == ':' || part[0] == '*') {
+			s = segment{name: part[1:], param: true, rest: part[0] == '*'}
+			s.kind, _ = b.service.param(s.name)
+		}
+		row.segments = append(row.segments, s)
+	}
+	t.rows = append(t.rows, row)
 }
 
-// match finds the row of path; there is one at most, since kinds of values do not overlap with each other or with names.
-func (t *templates) match(path string) (*bound, httprouter.Params) {
+// match finds the route of path; there is one at most, since kinds of values do not overlap with each other or with names. A
+// strict match checks the parameters of every route.
+func (t *templates) match(path string, strict bool) (*boundRoute, httprouter.Params) {
 	if b, ok := t.fixed[path]; ok {
 		return b, nil
 	}
 	got := strings.Split(path, "/")
-	for _, row := range t.rows {
-		if p, ok := row.take(got); ok {
-			return row.bound, p
+	for i := range t.rows {
+		if p, ok := t.rows[i].take(path, got, strict); ok {
+			return t.rows[i].bound, p
 		}
 	}
 	return nil, nil
 }
 
-// misspelt tells whether path would have a row if a txid stood where a row wants one.
-func (t *templates) misspelt(path string) bool {
-	got := strings.Split(path, "/")
-	return slices.ContainsFunc(t.rows, func(row template) bool {
-		at := slices.Index(row.segments, ":"+paramTx)
-		if at < 0 || len(got) != len(row.segments) || got[at] == "" {
-			return false
-		}
-		meant := slices.Clone(got)
-		meant[at] = row.segments[at]
-		return slices.Equal(meant, row.segments)
-	})
-}
-
-func (t template) take(got []string) (httprouter.Params, bool) {
-	if len(got) != len(t.segments) {
+// take gives the parameters of a path that the template fits.
+func (t *template) take(path string, got []string, strict bool) (params httprouter.Params, ok bool) {
+	last := &t.segments[len(t.segments)-1]
+	if len(got) != len(t.segments) && (!last.rest || len(got) < len(t.segments)) {
 		return nil, false
 	}
-	var params httprouter.Params
-	for i, want := range t.segments {
-		name, isParam := strings.CutPrefix(want, ":")
+	for i := range t.segments {
+		want, v := &t.segments[i], got[i]
 		switch {
-		case !isParam && want != got[i]:
+		case !want.param && want.name != v:
 			return nil, false
-		case isParam && !validParam(name, got[i]):
-			return nil, false
-		case isParam:
-			params = append(params, httprouter.Param{Key: name, Value: got[i]})
+		case !want.param:
+			continue
+		case want.rest:
+			v = strings.Join(got[i:], "/")
+			if oddPath(path) {
+				return nil, false
+			}
 		}
+		if v == "" || (strict || !t.bound.route.AnyParam) && want.kind.Check != nil && !want.kind.Check(v) {
+			return nil, false
+		}
+		params = append(params, httprouter.Param{Key: want.name, Value: v})
 	}
 	return params, true
 }
 
-// namePattern is what isName takes.
-const namePattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
-
-// isName tells a word of letters, digits and "._-" that begins with one of the first two.
-func isName(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-		if !alnum && (i == 0 || c != '.' && c != '_' && c != '-') {
-			return false
+// misspelt finds the parameter that alone keeps path from having a route, where its service says what to answer then.
+func (t *templates) misspelt(path string) (PathParam, bool) {
+	got := strings.Split(path, "/")
+	for i := range t.rows {
+		if p, ok := t.rows[i].misspelt(got); ok {
+			return p, true
 		}
 	}
-	return s != "" && len(s) <= 128
+	return PathParam{}, false
 }
 
-// validParam tells whether v is the one spelling of a value of this kind.
-func validParam(name, v string) bool {
-	switch name {
-	case paramVersion, paramEpoch:
-		return canonicalInt(v)
-	case paramProposal:
-		return isProposalID(v)
-	case paramKid, paramSchema, paramProfile:
-		return isName(v)
-	case paramTx:
-		return isTx(v)
+func (t *template) misspelt(got []string) (at PathParam, found bool) {
+	if len(got) != len(t.segments) {
+		return at, false
 	}
-	return false
-}
-
-// isTx tells "tx_" and a ULID.
-func isTx(s string) bool {
-	id, ok := strings.CutPrefix(s, "tx_")
-	return ok && isULID(id)
-}
-
-// isProposalID tells "p_" and a ULID.
-func isProposalID(s string) bool {
-	id, ok := strings.CutPrefix(s, "p_")
-	return ok && isULID(id)
+	for i := range t.segments {
+		want := &t.segments[i]
+		switch {
+		case want.param && want.kind.Wrong != "" && got[i] != "" && !found:
+			at, found = want.kind, true
+		case want.param || want.name != got[i]:
+			return at, false
+		}
+	}
+	return at, found
 }

@@ -1,10 +1,18 @@
-package httpapi
+package httpapi_test
 
 import (
 	"bufio"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
 	"strings"
 	"testing"
+
+	"ronbox/engines"
+	"ronbox/httpapi"
+	"ronbox/httpapi/auth"
+	"ronbox/httpapi/front"
 )
 
 func TestPathsAreExact(t *testing.T) {
@@ -63,8 +71,8 @@ func TestWrongMethodNamesTheRightOnes(t *testing.T) {
 
 func TestHeadComesWithEveryGet(t *testing.T) {
 	r := newRig(t)
-	for _, route := range r.routes {
-		if route.Method != http.MethodGet || route.Class == ClassStream || route.Pattern == "/metrics" {
+	for _, route := range r.Table() {
+		if route.Method != http.MethodGet || route.Class == httpapi.ClassStream || route.Pattern == "/metrics" {
 			continue
 		}
 		path := strings.NewReplacer(":v", "3", ":id", proposal, ":epoch", "1").Replace(route.Pattern)
@@ -112,27 +120,232 @@ func FuzzDispatch(f *testing.F) {
 	} {
 		f.Add(s)
 	}
-	set := newRig(f).router.all[http.MethodGet]
+	set := newRig(f).Templates(http.MethodGet)
 	f.Fuzz(func(t *testing.T, path string) {
-		b, params := set.match(path)
-		if b == nil {
+		route, params, hits := set.Hits(path)
+		if route == nil {
 			return
 		}
-		back := b.route.Pattern
+		back := route.Pattern
 		for _, p := range params {
 			back = strings.Replace(back, ":"+p.Key, p.Value, 1)
 		}
 		if back != path {
-			t.Fatalf("%q is taken as %s with %v", path, b.route.Pattern, params)
+			t.Fatalf("%q is taken as %s with %v", path, route.Pattern, params)
 		}
-		hits := 0
-		for _, row := range set.rows {
-			if _, ok := row.take(strings.Split(path, "/")); ok {
-				hits++
+		if hits > 1 {
+			t.Fatalf("%q has %d rows", path, hits)
+		}
+	})
+}
+
+// Every row, and every path without one, is of a service that is served: whatever counts or limits by service finds it.
+func TestEveryRowIsOfAServedService(t *testing.T) {
+	for doc, change := range map[string]func(*httpapi.Settings, *deps){
+		"all":         func(*httpapi.Settings, *deps) {},
+		"no registry": func(_ *httpapi.Settings, d *deps) { d.Registry = nil },
+		"no wallet":   func(_ *httpapi.Settings, d *deps) { d.Wallet = nil },
+		"neither":     func(_ *httpapi.Settings, d *deps) { d.Registry, d.Wallet = nil, nil },
+	} {
+		r := newRig(t, change)
+		for _, route := range r.Table() {
+			if !r.Served(route.Service) {
+				t.Errorf("%s: %s %s is of %q, which is not served", doc, route.Method, route.Pattern, route.Service)
 			}
 		}
-		if _, fixed := set.fixed[path]; hits > 1 || fixed && hits > 0 {
-			t.Fatalf("%q has %d rows", path, hits)
+		for _, b := range r.Missing() {
+			if !r.Served(b.Service) {
+				t.Errorf("%s: what has no row is of %q, which is not served", doc, b.Service)
+			}
+		}
+		for _, path := range []string{"/registry/", walletPrefix, adminPrefix, "/"} {
+			if service := r.ServiceOf(path + "none"); !r.Served(service) {
+				t.Errorf("%s: %snone is of %q, which is not served", doc, path, service)
+			}
+		}
+	}
+}
+
+// A peer of the socket may do what the map gives its uid or gid, and no more.
+func TestSocketPeersHaveTheScopesOfTheMap(t *testing.T) {
+	r := newRig(t, func(c *httpapi.Settings, _ *deps) {
+		c.UDS.Map = map[string][]string{
+			"uid:7": {auth.ScopeAdmin}, "uid:8": {"node.token"}, "uid:9": {"node.drain", "node.metrics"}, "gid:50": {"registry.commit"},
+		}
+	})
+	for _, tt := range []struct {
+		uid, gid                             uint32
+		status, mint, drain, metrics, commit int
+	}{
+		{7, 7, 200, 201, 202, 200, 201}, {0, 0, 200, 201, 202, 200, 201}, {8, 8, 403, 201, 403, 403, 403},
+		{9, 9, 403, 403, 202, 200, 403}, {10, 50, 403, 403, 403, 403, 201}, {11, 11, 403, 403, 403, 403, 403},
+	} {
+		as := func(method, path, body string) int {
+			return r.as(&front.Peer{Socket: true, UID: tt.uid, GID: tt.gid}, method, path, body, nil).Code
+		}
+		got := []int{
+			as("GET", "/admin/v1/status", ""), as("POST", "/admin/v1/tokens", `{"scopes":["a.b"]}`), as("POST", "/admin/v1/drain", ""),
+			as("GET", "/metrics", ""), as("POST", "/registry/commit/"+proposal, ""),
+		}
+		if want := []int{tt.status, tt.mint, tt.drain, tt.metrics, tt.commit}; !slices.Equal(got, want) {
+			t.Errorf("uid %d gid %d: %v, want %v", tt.uid, tt.gid, got, want)
+		}
+		select {
+		case <-r.node.drained:
+		default:
+		}
+	}
+	if got := sum(t, r.metrics, "auth_failures_total", "stage", "peer", "surface", "uds"); got != 16 {
+		t.Errorf("auth_failures_total{stage=peer} = %v, want 16", got)
+	}
+	if w := r.as(&front.Peer{Socket: true, UID: 11}, "GET", "/registry/head", "", nil); w.Code != http.StatusOK {
+		t.Errorf("what is public is public on the socket too: %d", w.Code)
+	}
+}
+
+// asker is an authority that notes what it was asked.
+type asker struct{ asked []auth.Request }
+
+func (a *asker) Check(_ string, r auth.Request) (engines.Actor, error) {
+	a.asked = append(a.asked, r)
+	return engines.Actor{CapID: "tid", Principal: "p", Admin: true}, nil
+}
+
+// Each row asks for its own scope, before its body is looked at.
+func TestEveryRouteAsksForItsScope(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nothing runs beside it: left to the run without -short")
+	}
+	for _, route := range newRig(t).Table() {
+		if !httpapi.Protected(&route) || route.Socket {
+			continue
+		}
+		a := &asker{}
+		r := newRig(t, func(c *httpapi.Settings, d *deps) { c.Server.AdminOnTCP, d.Auth = true, a })
+		path := strings.NewReplacer(":id", proposal, ":kid", "k1", ":txid", txid).Replace(route.Pattern)
+		method := route.Method
+		if route.Class == httpapi.ClassStream {
+			method = http.MethodHead
+		}
+		r.do(method, path, "not json", header{"Authorization": "Bearer x"})
+		if len(a.asked) != 1 {
+			t.Errorf("%s %s: asked %d times", method, path, len(a.asked))
+			continue
+		}
+		if q := a.asked[0]; q.Scope != route.Scope || q.Service != route.Service || q.Path != path || q.Method != route.Method || q.Bytes != 8 {
+			t.Errorf("%s %s: asked for %+v", method, path, q)
+		}
+	}
+}
+
+// A token shown on the socket narrows what the map gives: being admin takes both.
+func TestAnActorIsAdminByBoth(t *testing.T) {
+	a := &asker{}
+	r := newRig(t, func(c *httpapi.Settings, d *deps) {
+		d.Auth = a
+		c.UDS.Map = map[string][]string{"uid:7": {auth.ScopeAdmin}, "uid:8": {"registry.commit"}}
+	})
+	for uid, want := range map[uint32]bool{7: true, 8: false} {
+		r.as(&front.Peer{Socket: true, UID: uid}, "POST", "/registry/commit/"+proposal, "", header{"Authorization": "Bearer x"})
+		if got := r.reg.actor; got.Admin != want || got.UID == nil || *got.UID != uid || got.CapID != "tid" {
+			t.Errorf("uid %d: actor %+v, want admin %v", uid, got, want)
+		}
+	}
+}
+
+// No answer repeats a token, a body or what else was not judged.
+func TestAnswersRepeatNothing(t *testing.T) {
+	const mark = "s3cretmark"
+	r := newRig(t, func(_ *httpapi.Settings, d *deps) { d.Auth = auth.New(auth.DefaultConfig(), nil) })
+	for _, tt := range []struct {
+		method, path, body string
+		h                  header
+	}{
+		{"POST", "/registry/commit/" + proposal, "", header{"Authorization": "Bearer " + mark}},
+		{"POST", "/registry/commit/" + mark, "", header{"Authorization": mark}},
+		{"GET", "/registry/" + mark, "", nil}, {"GET", "/" + mark, "", nil}, {mark, "/registry/head", "", nil},
+		{"GET", "/registry/diff?from=" + mark + "&to=1", "", nil}, {"GET", "/registry/proposals?cursor=" + mark, "", nil},
+		{"GET", "/readyz?service=" + mark, "", nil}, {"GET", "/readyz?plane=" + mark, "", nil},
+		{"GET", "/registry/head", "", header{"Deadline": mark}}, {"GET", "/registry/head", "", header{"Request-Timeout": mark}},
+		{"GET", "/registry/stream", "", header{"Last-Event-ID": mark}}, {"GET", "/registry/head", "", header{"X-Corr-ID": mark}},
+		{"GET", "/schema/" + mark, "", nil},
+	} {
+		if w := r.do(tt.method, tt.path, tt.body, tt.h); strings.Contains(w.Body.String(), mark) || w.Code >= 500 {
+			t.Errorf("%s %s %v: %d %s", tt.method, tt.path, tt.h, w.Code, w.Body)
+		}
+	}
+	for _, body := range []string{`{"reason":1,"x":"` + mark + `"}`, `{"reason":{"` + "reason" + `":"` + mark + `"}}`, mark, `["` + mark + `"]`, `{"reason":"` + mark} {
+		if w := r.socket("POST", "/admin/v1/drain", body, nil); w.Code != 400 || strings.Contains(w.Body.String(), mark) {
+			t.Errorf("body %s: %d %s", body, w.Code, w.Body)
+		}
+	}
+}
+
+// A query is read as package url reads it, and refused where that refuses it.
+func FuzzQuery(f *testing.F) {
+	for _, s := range []string{
+		"", "&", strings.Repeat("&", 20_000), strings.Repeat("b&", httpapi.MaxParams+1), "a=1&b=2", "a", "a=", "=1", "a=%41&%62=+", "a=1&&b", "a;b=1", "a=%", "a=%zz", "a=1=2&a=3", "%00=%ff", "a=%3B", "a+b=c%26d",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		want, bad := url.ParseQuery(raw)
+		got, err := httpapi.ParseQuery(raw)
+		if cap(got) > httpapi.MaxParams {
+			t.Fatalf("room for %d", cap(got))
+		}
+		if strings.Count(raw, "&") >= httpapi.MaxParams {
+			return // package url reads more, and refuses ten thousand empty ones
+		}
+		if (err != nil) != (bad != nil) {
+			t.Fatalf("%v, want %v", err, bad)
+		}
+		if err != nil {
+			return
+		}
+		n := 0
+		for name, values := range want {
+			n += len(values)
+			if got.Get(name) != values[0] || !got.Has(name) {
+				t.Errorf("%q is %q, want %q", name, got.Get(name), values[0])
+			}
+		}
+		if len(got) != n || got.Has("\x00 none") != want.Has("\x00 none") {
+			t.Errorf("%d parameters, want %d", len(got), n)
+		}
+	})
+}
+
+// A header full of parameters is refused with no more room than a few take; empty ones are none.
+func TestQueryIsBounded(t *testing.T) {
+	for _, raw := range []string{strings.Repeat("a&", 8192), strings.Repeat("&", 16384) + "a=1"} {
+		if got, err := httpapi.ParseQuery(raw); cap(got) > httpapi.MaxParams || (err == httpapi.ErrQueryLong) != (raw[0] == 'a') {
+			t.Errorf("%.8q…: room for %d, %v", raw, cap(got), err)
+		}
+	}
+}
+
+// Whatever stands in the headers that the stages read, a call is answered by a success or a refusal, never by a fault.
+func FuzzHeaders(f *testing.F) {
+	for _, s := range []string{
+		"", "Bearer good", "Bearer  x", "gzip", "gzip, gzip", "zstd", "1.5", "1e9", "-1", "2999-01-01T00:00:00Z", someULID, "*", "W/\"x\"",
+		"application/json; charset=", "application/json;;", "https://a.example", "\x00", "99999999999999999999", "text/event-stream",
+	} {
+		for _, name := range []string{"Authorization", "Content-Encoding", "Request-Timeout", "Deadline", "X-Corr-Id", "If-None-Match", "Content-Type",
+			"Origin", "Last-Event-Id", "Traceparent"} {
+			f.Add(name, s)
+		}
+	}
+	r := newRig(f, func(c *httpapi.Settings, _ *deps) { c.Server.CORS.AllowOrigins = []string{"https://a.example"} })
+	f.Fuzz(func(t *testing.T, name, value string) {
+		for _, target := range [][2]string{{"POST", "/registry/proposals"}, {"GET", "/registry/head"}, {"HEAD", "/registry/stream"}, {"OPTIONS", "/registry/head"}} {
+			req := httptest.NewRequest(target[0], target[1], nil)
+			req.Header = http.Header{"Authorization": {"Bearer good"}, http.CanonicalHeaderKey(name): {value}}
+			w := httptest.NewRecorder()
+			r.Router().ServeHTTP(w, req.WithContext(front.WithPeer(req.Context(), &front.Peer{})))
+			if w.Code >= http.StatusInternalServerError && w.Code != http.StatusGatewayTimeout {
+				t.Errorf("%s %s with %s: %q: %d %s", target[0], target[1], name, value, w.Code, w.Body)
+			}
 		}
 	})
 }

@@ -1,9 +1,14 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
+	"net"
 	"net/http"
+	"net/netip"
+	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,80 +18,38 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/engines"
+	"ronbox/httpapi/auth"
 	"ronbox/httpapi/front"
+	"ronbox/httpapi/wire"
 )
+
+// serviceNode is the service of what belongs to no engine.
+const serviceNode = "node"
 
 const (
-	serviceNode     = "node"
-	serviceRegistry = "registry"
-	serviceWallet   = "wallet"
-
 	bypassInflight = 64
-	adminInflight  = 64
+	nodeInflight   = 64
 )
 
-// Server answers HTTP on one TCP address and on the admin socket.
-type Server struct {
-	d    Deps
-	live atomic.Pointer[live] // what a reload may change; each request reads it once
-
-	routes       []Route
-	rows         []row
-	router       *router
-	doc          *document
-	gate         *gate
-	bypass       *limiter
-	scrapes      *limiter // within bypass
-	services     map[string]*service
-	streams      *streams // of the registry
-	auditStreams *streams
-	exports      *streams      // of the ledger
-	expanding    chan struct{} // a place for each body that is decompressed
-	refusals     sync.Map      // service and reason to the counter of rejected_total
-
-	front *front.Front
+// Authority decides what a token allows.
+type Authority interface {
+	Check(token string, r auth.Request) (engines.Actor, error)
 }
 
-// New wires a server; it opens nothing. cfg is valid.
-func New(cfg Settings, d Deps) (*Server, error) {
-	d = withDefaults(d)
-	now, err := newLive(cfg)
-	if err != nil {
-		return nil, err
-	}
-	s := &Server{
-		d: d, rows: problemRows(), gate: newGate(), bypass: newLimiter(bypassInflight), scrapes: newLimiter(maxScrapes),
-		services: map[string]*service{}, streams: newStreams(d.Catalog), auditStreams: newStreams(d.Catalog),
-		exports:   newStreams(d.Catalog),
-		expanding: make(chan struct{}, runtime.GOMAXPROCS(0)),
-	}
-	s.live.Store(now)
-	for _, name := range s.served() {
-		s.services[name] = newService(name, limitsOf(cfg, name), d.Metrics)
-	}
-	d.Metrics.Declare(obs.Family{
-		Name: "registry_sse_clients", Type: obs.Gauge, Help: "Clients of the registry's event stream.",
-	})
-	d.Metrics.Gauge("registry_sse_clients", serviceRegistry, s.streams.count)
-	s.routes = s.table()
-	s.router = s.newRouter(s.routes)
-	if s.doc, err = newDocument(d.Version, s.routes); err != nil {
-		return nil, err
-	}
-	s.front = front.New(cfg.Server, cfg.TLS, cfg.UDS, s.frontOptions())
-	return s, nil
-}
-
-// served are the services that are on.
-func (s *Server) served() []string {
-	out := []string{serviceNode}
-	if s.d.Registry != nil {
-		out = append(out, serviceRegistry)
-	}
-	if s.d.Wallet != nil {
-		out = append(out, serviceWallet)
-	}
-	return out
+// Deps are the server's neighbours. All are needed, but Metrics, Log, Catalog, Tracer and Inherited may be nil.
+type Deps struct {
+	Version   string // of the program
+	Catalog   *flow.Catalog
+	Metrics   *obs.Metrics
+	Log       hclog.Logger
+	Tracer    *obs.Tracer
+	Board     *obs.Board
+	Auth      Authority
+	Info      func() wire.VersionInfo
+	Lifecycle *flow.Watch[flow.Phase]
+	Now       func() time.Time
+	Inherited map[string]net.Listener // from the service manager, by name
 }
 
 func withDefaults(d Deps) Deps {
@@ -103,20 +66,120 @@ func withDefaults(d Deps) Deps {
 	return d
 }
 
-// limitsOf gives the node's own service a default: its places are the operator's alone.
-func limitsOf(cfg Settings, name string) Limits {
-	l, ok := cfg.Limits[name]
-	if !ok && name == serviceNode {
-		return Limits{Inflight: adminInflight}
+// Settings is what a reload may change.
+type Settings struct {
+	Server   front.Config
+	TLS      front.TLSConfig
+	UDS      front.UDSConfig   // no socket when its path, which is resolved, is empty
+	Limits   map[string]Limits // by service
+	DrainCap time.Duration     // the longest drain of any service
+}
+
+// limits gives a service without any the slots of the node's own, which are the operator's alone.
+func (s *Settings) limits(service string) Limits {
+	l, given := s.Limits[service]
+	if !given || service == serviceNode {
+		l.Inflight = cmp.Or(l.Inflight, nodeInflight)
 	}
 	return l
 }
 
+// settings is Settings as requests use them: immutable, read once by each.
+type settings struct {
+	read, write  time.Duration
+	maxBody      int64
+	ratio        int
+	maxInflated  int64
+	metricsAllow []netip.Prefix
+	adminOnTCP   bool
+	hsts         bool // on what came by TLS
+	cors         *cors
+	peers        *auth.PeerMap
+	drainCap     time.Duration
+}
+
+// newSettings fails on what Validate of the parts refuses too.
+func newSettings(s Settings) (*settings, error) {
+	allow, err := front.ParseNetworks(s.Server.MetricsAllow)
+	if err != nil {
+		return nil, err
+	}
+	peers, err := auth.NewPeerMap(s.UDS.AllowUIDs, s.UDS.Map, uint32(os.Getuid()))
+	if err != nil {
+		return nil, err
+	}
+	return &settings{
+		read: s.Server.ReadTimeout.D(), write: s.Server.WriteTimeout.D(), maxBody: s.Server.MaxBody.Bytes(),
+		ratio: s.Server.RatioCap, maxInflated: s.Server.AbsCap.Bytes(), metricsAllow: allow, adminOnTCP: s.Server.AdminOnTCP,
+		hsts: s.Server.HSTS, cors: newCORS(s.Server.CORS), peers: peers, drainCap: s.DrainCap,
+	}, nil
+}
+
+// mayScrape reports whether the metrics are open to a.
+func (s *settings) mayScrape(a netip.Addr) bool {
+	a = a.Unmap()
+	return slices.ContainsFunc(s.metricsAllow, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// Server answers HTTP on one TCP address and on the admin socket.
+type Server struct {
+	d       Deps
+	current atomic.Pointer[settings] // what a reload may change; each request reads it once
+
+	rules     []ErrorRule // that all services share
+	router    *router
+	doc       *document
+	gate      *gate
+	bypass    *limiter
+	scrapes   *limiter // within bypass
+	services  map[string]*service
+	expanding chan struct{} // a slot for each body that is decompressed
+	refusals  sync.Map      // service and reason to the counter of rejected_total
+
+	front *front.Front
+}
+
+// New wires a server of the services, and of the node's own probes and document; it opens nothing. cfg is valid.
+func New(cfg Settings, d Deps, services ...Service) (*Server, error) {
+	now, err := newSettings(cfg)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		d: withDefaults(d), rules: sharedRules(), gate: newGate(), bypass: newLimiter(bypassInflight), scrapes: newLimiter(maxScrapes),
+		services: map[string]*service{}, expanding: make(chan struct{}, runtime.GOMAXPROCS(0)), //rawchan: a semaphore, it queues nothing
+	}
+	s.current.Store(now)
+	routes := s.ownRoutes()
+	own := Service{Name: serviceNode, Params: []PathParam{schemaParam()}}
+	for _, def := range services {
+		for i := range def.Routes {
+			if def.Routes[i].Service == "" {
+				def.Routes[i].Service = def.Name
+			}
+		}
+		routes = append(routes, def.Routes...)
+		if def.Name == serviceNode {
+			def.Params = append(def.Params, own.Params...)
+			own = def
+			continue
+		}
+		s.services[def.Name] = s.newService(def, cfg.limits(def.Name))
+	}
+	s.services[serviceNode] = s.newService(own, cfg.limits(serviceNode))
+	s.router = s.newRouter(routes)
+	if s.doc, err = s.newDocument(routes); err != nil {
+		return nil, err
+	}
+	s.front = front.New(cfg.Server, cfg.TLS, cfg.UDS, s.frontOptions(routes))
+	return s, nil
+}
+
 // frontOptions is what the listeners know of the server.
-func (s *Server) frontOptions() front.Options {
+func (s *Server) frontOptions(routes []Route) front.Options {
 	bypass := map[string]bool{}
-	for _, r := range s.routes {
-		bypass[r.Pattern] = r.Class == ClassBypass
+	for i := range routes {
+		bypass[routes[i].Pattern] = routes[i].Class == ClassBypass
 	}
 	return front.Options{
 		Catalog: s.d.Catalog, Metrics: s.d.Metrics, Log: s.d.Log, Handler: s.router, Inherited: s.d.Inherited,
@@ -124,16 +187,16 @@ func (s *Server) frontOptions() front.Options {
 		Counted: func(reason string) { s.rejected(serviceNode, reason) },
 		Problem: s.frontProblem, TimedOut: s.timedOut,
 		SocketMay: func(uid, gid uint32) bool {
-			_, ok := s.live.Load().peers.Scopes(uid, gid)
+			_, ok := s.current.Load().peers.Scopes(uid, gid)
 			return ok
 		},
 	}
 }
 
-// Prepare readies a change of the settings: swap puts it in force and cannot fail, undo lets go of what was made ready.
+// Prepare readies a change of the settings: swap makes it current and cannot fail, undo lets go of what was made ready.
 // One of them is called, once.
 func (s *Server) Prepare(ctx context.Context, cfg Settings) (swap, undo func(), err error) {
-	next, err := newLive(cfg)
+	next, err := newSettings(cfg)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -142,9 +205,9 @@ func (s *Server) Prepare(ctx context.Context, cfg Settings) (swap, undo func(), 
 		return nil, nil, err
 	}
 	return func() {
-		s.live.Store(next)
+		s.current.Store(next)
 		for name, sv := range s.services {
-			sv.set(limitsOf(cfg, name))
+			sv.set(cfg.limits(name))
 		}
 		change()
 	}, undo, nil
@@ -152,18 +215,18 @@ func (s *Server) Prepare(ctx context.Context, cfg Settings) (swap, undo func(), 
 
 func (s *Server) now() time.Time { return s.d.Now() }
 
-// SetGate says which requests are let in from now on. GateClosed is final and ends the streams.
+// SetGate changes which requests are admitted. GateClosed is final and ends the streams.
 func (s *Server) SetGate(g Gate) { s.gate.set(g, s.now()) }
 
-// serve runs one request through its stages. What is hidden from its peer has no row for it, and so no stage that could
+// serve runs one request through its stages. What is hidden from its peer has no route for it, and so no stage that could
 // tell it from a path that nothing has.
-func (s *Server) serve(w http.ResponseWriter, r *http.Request, b *bound, p httprouter.Params) {
-	c := &call{w: w, r: r, params: p, peer: front.PeerOf(r), live: s.live.Load(), started: time.Now()}
-	if hidden(c, b.route) {
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, b *boundRoute, p httprouter.Params) {
+	c := &Request{w: w, r: r, server: s, params: p, peer: front.PeerOf(r), settings: s.current.Load(), started: time.Now()}
+	if c.hidden(b.route) {
 		b = s.router.missing(r)
 	}
-	c.route = b.route
-	c.peer.Serves(b.route.Service)
+	c.route, c.service = b.route, b.service
+	c.peer.Serves(b.service.Name)
 	if err := b.run(c); err != nil {
 		panic(http.ErrAbortHandler) // how net/http is told to drop the connection
 	}
@@ -175,7 +238,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, b *bound, p httpr
 // Listen opens the TCP address and the admin socket.
 func (s *Server) Listen(ctx context.Context) error { return s.front.Listen(ctx) }
 
-// Addr is the TCP address in force, once Listen has returned.
+// Addr is the current TCP address, once Listen has returned.
 func (s *Server) Addr() string { return s.front.Addr() }
 
 // URL is where the TCP address is reached.
@@ -190,7 +253,7 @@ func (s *Server) SocketPath() string { return s.front.SocketPath() }
 // Tasks are the accept loops.
 func (s *Server) Tasks() []flow.Task { return s.front.Tasks() }
 
-// Shutdown stops accepting and waits for the calls in hand until ctx ends; then it cuts what is left, and says so.
+// Shutdown stops accepting and waits for the requests that run until ctx ends; then it cuts what is left, and says so.
 // Streams end by the gate.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.SetGate(GateClosed)

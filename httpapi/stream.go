@@ -1,50 +1,318 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
+	"github.com/go-json-experiment/json"
 
-	"ronbox/engines/registry"
+	"ronbox/appliance/flow"
+	"ronbox/httpapi/front"
+	"ronbox/httpapi/limit"
+	"ronbox/httpapi/openapi"
 	"ronbox/httpapi/wire"
 )
 
-const consumerSSE = "sse"
+const (
+	lastEventHeader = "Last-Event-Id"
+	sseRetry        = 3 * time.Second
+	replayPage      = 100
+)
 
-// getStream serves GET /registry/stream.
-func (s *Server) getStream(c *call) error { return follow(s, c, s.registrySource(c)) }
+// A Source is one kind of event stream. Its events are numbered from 1 without gaps.
+type Source[T any] struct {
+	Event, Consumer string // names of its events, and of its place on the bus
+	ReplayMax       uint64 // instead of StreamLimits.Replay, unless 0
 
-func (s *Server) registrySource(c *call) *source[registry.Event] {
-	reg := s.d.Registry
-	return &source[registry.Event]{
-		event: wire.EventUpdate, consumer: consumerSSE, places: s.streams, replayMax: uint64(c.live.sse.ReplayMax),
-		subscribe: reg.Subscribe, since: reg.Since,
-		tip: func(context.Context) (tip, error) {
-			h := reg.Head()
-			return tip{first: h.MinVersion, last: h.Head.Version, value: h}, nil
-		},
-		id:     func(e registry.Event) uint64 { return e.Version },
-		hello:  helloOf,
-		lagged: laggedOf,
+	Subscribe func(consumer string) *flow.Subscription[T]
+	Head      func(context.Context) (LogHead, error)
+	Since     func(ctx context.Context, after uint64, limit int) ([]T, error)
+	ID        func(T) uint64
+	Hello     func(LogHead) any // data of the first frame
+	Lagged    func(Missed, LogHead) any
+}
+
+// LogHead is where the log that a stream follows stands: the oldest event it has, and the newest.
+type LogHead struct {
+	First, Last uint64
+	Value       any // of the source
+}
+
+// Missed are events that a stream leaves out.
+type Missed struct{ Count, From, To uint64 }
+
+// LastEvent declares the request header that resumes a stream.
+func LastEvent(what string) openapi.Param {
+	return openapi.Param{Name: "Last-Event-ID", Doc: "the last " + what + " that the caller has seen; what came after is told first"}
+}
+
+// feed is one client of an event stream, fed from its own cursor on the bus by the goroutine of its connection.
+type feed[T any] struct {
+	*Source[T]
+	c    *Request
+	sub  *flow.Subscription[T]
+	out  []byte // frames that are not yet sent
+	sent uint64 // the last event sent, or covered by what was sent
+}
+
+// Follow serves a client of src until it leaves or the node stops.
+func Follow[T any](c *Request, src *Source[T]) error {
+	after, resume, err := c.lastEventID()
+	if err != nil {
+		return err
+	}
+	if !c.acquireStream() {
+		return errStreams
+	}
+	defer c.releaseStream()
+	sub := src.Subscribe(src.Consumer)
+	defer sub.Close()
+	now, err := src.Head(c.Context()) // after subscribing: an event at or below it is in it
+	if err != nil {
+		return err
+	}
+	c.Set("Content-Type", TypeEvents)
+	c.Set("Cache-Control", CacheNone)
+	c.Set("X-Accel-Buffering", "no") // nginx would hold frames back
+	c.WriteHeader(http.StatusOK)
+	if c.Head() {
+		return nil
+	}
+	f := &feed[T]{Source: src, c: c, sub: sub, sent: now.Last}
+	if err = f.open(now, after, resume); err == nil {
+		err = f.run()
+	}
+	if err != nil {
+		c.server.d.Log.Debug("stream.end", "service", c.service.Name, "corr_id", c.corrID, "error", err)
+	}
+	return nil
+}
+
+// lastEventID is the event the client has seen; resume is false when it begins.
+func (r *Request) lastEventID() (after uint64, resume bool, err error) {
+	v, given, err := r.Single(lastEventHeader)
+	if err != nil || !given || v == "" {
+		return 0, false, err
+	}
+	if v != "0" && !CanonicalNumber(v) {
+		return 0, false, &HeaderError{"Last-Event-ID", "must be a number that this stream gave"}
+	}
+	after, err = strconv.ParseUint(v, 10, 64)
+	return after, true, err
+}
+
+// open sends hello and what the client has missed.
+func (f *feed[T]) open(now LogHead, after uint64, resume bool) error {
+	f.out = append(strconv.AppendInt(append(f.out, "retry: "...), sseRetry.Milliseconds(), 10), "\n\n"...)
+	if err := f.event(wire.EventHello, 0, f.Hello(now)); err != nil {
+		return err
+	}
+	if err := f.flush(); err != nil || !resume || after == now.Last {
+		return err
+	}
+	return f.replay(now, after)
+}
+
+// replay sends what came after the client's last event, or says how much it does not.
+func (f *feed[T]) replay(now LogHead, after uint64) error {
+	most := cmp.Or(f.ReplayMax, uint64(f.c.service.limits.Load().Streams.Replay))
+	if after > now.Last || now.Last-after > most || after+1 < now.First {
+		return f.lag(after)
+	}
+	for f.sent = after; f.sent < now.Last; {
+		page, err := f.Since(f.c.Context(), f.sent, replayPage)
+		if err != nil {
+			return err
+		}
+		if len(page) == 0 {
+			return f.lag(f.sent)
+		}
+		for _, e := range page {
+			if err := f.update(e); err != nil {
+				return err
+			}
+		}
+		if err := f.flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run sends events as they come.
+func (f *feed[T]) run() error {
+	ping := f.c.pings()
+	defer ping.Stop()
+	for {
+		phase, changed := f.c.server.d.Lifecycle.Load()
+		if ends(phase) || f.sub.Closed() {
+			return f.shutdown()
+		}
+		select {
+		case <-f.c.Context().Done():
+			return nil
+		case <-changed:
+		case <-f.c.server.gate.closed:
+			return f.shutdown()
+		case <-ping.C:
+			f.out = append(f.out, ": ping\n\n"...) // a comment, which clients skip
+		case <-f.sub.Ready():
+			if err := f.next(); err != nil {
+				return err
+			}
+		}
+		if err := f.flush(); err != nil {
+			return err
+		}
 	}
 }
 
-func helloOf(t tip) any {
-	h := headOf(t)
-	return struct {
-		Incarnation string         `json:"incarnation"`
-		Head        jsontext.Value `json:"head"`
-	}{h.Incarnation, h.JSON}
+// next takes one event off the bus.
+func (f *feed[T]) next() error {
+	e, lost, ok := f.sub.Next()
+	if !ok {
+		return nil
+	}
+	if lost == 0 {
+		return f.update(e)
+	}
+	return f.lag(f.sent)
 }
 
-func laggedOf(m missed, t tip) any {
-	return struct {
-		Missed uint64         `json:"missed"`
-		From   uint64         `json:"from"`
-		To     uint64         `json:"to"`
-		Head   jsontext.Value `json:"head"`
-	}{m.count, m.from, m.to, headOf(t).JSON}
+// update sends an event unless the client has it already.
+func (f *feed[T]) update(e T) error {
+	id := f.ID(e)
+	if id <= f.sent {
+		return nil
+	}
+	f.sent = id
+	return f.event(f.Event, id, e)
 }
 
-// headOf is what the tip of the registry holds.
-func headOf(t tip) *registry.HeadView { return t.value.(*registry.HeadView) }
+// lag says that the events after last are not coming, and drops to the newest; the client reconciles. Where it turns
+// out that a replay has sent all of them, it says nothing.
+func (f *feed[T]) lag(last uint64) error {
+	now, err := f.Head(f.c.Context())
+	if err != nil || now.Last == last && f.sent == last {
+		return err
+	}
+	m := Missed{From: last + 1, To: now.Last}
+	if now.Last > last {
+		m.Count = now.Last - last
+	}
+	f.sent = now.Last
+	if err := f.event(wire.EventLagged, now.Last, f.Lagged(m, now)); err != nil {
+		return err
+	}
+	return f.flush()
+}
+
+// event adds a frame. Its data is one line, as JSON always is; id is left out when it is 0.
+func (f *feed[T]) event(name string, id uint64, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if id > 0 {
+		f.out = append(strconv.AppendUint(append(f.out, "id: "...), id, 10), '\n')
+	}
+	f.out = append(append(append(f.out, "event: "...), name...), '\n')
+	f.out = append(append(append(f.out, "data: "...), data...), '\n', '\n')
+	return nil
+}
+
+func (f *feed[T]) shutdown() error {
+	if err := f.event(wire.EventShutdown, 0, struct{}{}); err != nil {
+		return err
+	}
+	return f.flush()
+}
+
+// flush sends what was added. A client that stalls is dropped, whatever it has read before.
+func (f *feed[T]) flush() error {
+	if len(f.out) == 0 {
+		return nil
+	}
+	_, err := f.c.Write(f.out)
+	f.out = f.out[:0]
+	if err != nil {
+		return err
+	}
+	return f.c.Flush()
+}
+
+// ends reports whether nothing more will be committed.
+func ends(p flow.Phase) bool {
+	switch p {
+	case flow.Aborting, flow.Stopping, flow.Stopped, flow.Poisoned:
+		return true
+	}
+	return false
+}
+
+var errStreams = errors.New("too many open streams")
+
+// streams bounds the open streams of a service, all and per address. It never waits.
+type streams struct {
+	mu   *flow.Mutex
+	n    int                // guarded by mu
+	byIP map[netip.Addr]int // guarded by mu; by network, only those with a stream
+}
+
+func newStreams(c *flow.Catalog) *streams {
+	return &streams{mu: flow.NewMutex(c, serviceNode, flow.RankCounters), byIP: map[netip.Addr]int{}}
+}
+
+// acquire takes one of the slots for the peer. Peers of the socket have the common bound only.
+func (s *streams) acquire(p *front.Peer, l StreamLimits) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.n >= l.Max {
+		return false
+	}
+	if !p.Socket {
+		from := limit.Network(p.Addr)
+		if s.byIP[from] >= l.PerNetwork {
+			return false
+		}
+		s.byIP[from]++
+	}
+	s.n++
+	return true
+}
+
+func (s *streams) release(p *front.Peer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.n--
+	if p.Socket {
+		return
+	}
+	from := limit.Network(p.Addr)
+	if s.byIP[from]--; s.byIP[from] == 0 {
+		delete(s.byIP, from)
+	}
+}
+
+func (s *streams) count() float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return float64(s.n)
+}
+
+func (r *Request) acquireStream() bool {
+	return r.service.streams.acquire(r.peer, r.service.limits.Load().Streams)
+}
+
+func (r *Request) releaseStream() { r.service.streams.release(r.peer) }
+
+// pings ticks as often as a stream must not be silent.
+func (r *Request) pings() *time.Ticker {
+	//rawchan: one a request, which ends it
+	return time.NewTicker(r.service.limits.Load().Streams.Ping)
+}

@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"bufio"
@@ -10,8 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	registryapi "ronbox/httpapi/registry"
+
+	"ronbox/httpapi"
+
 	"ronbox/appliance/flow"
-	"ronbox/appliance/unit"
 	"ronbox/engines/registry"
 	"ronbox/httpapi/front"
 )
@@ -72,8 +75,8 @@ func (f *frames) want(all ...string) {
 
 var hello3 = `event: hello|data: {"incarnation":"01INCARNATION","head":` + headJSON(3) + "}"
 
-func event(v uint64) registry.Event {
-	return registry.Event{Version: v, Kind: "update", CommittedAt: someTime}
+func event(v uint64) registry.Update {
+	return registry.Update{Version: v, Kind: "update", CommittedAt: someTime}
 }
 
 // commit moves HEAD, then tells, as the engine does.
@@ -121,8 +124,8 @@ func TestStreamResumes(t *testing.T) {
 	} {
 		r := newRig(t).listening(t)
 		r.reg.moveHead(tt.head)
-		r.reg.since = func(after uint64, limit int) ([]registry.Event, error) {
-			var out []registry.Event
+		r.reg.since = func(after uint64, limit int) ([]registry.Update, error) {
+			var out []registry.Update
 			for v := after + 1; v <= tt.head && len(out) < limit; v++ {
 				out = append(out, event(v))
 			}
@@ -156,7 +159,7 @@ func TestStreamRefusesAnIDThatIsNone(t *testing.T) {
 
 func TestStreamEndsWhenReplayFails(t *testing.T) {
 	r := newRig(t).listening(t)
-	r.reg.since = func(uint64, int) ([]registry.Event, error) { return nil, errors.New("store is gone") }
+	r.reg.since = func(uint64, int) ([]registry.Update, error) { return nil, errors.New("store is gone") }
 	f := r.stream(t, "1")
 	f.want("retry: 3000", hello3, "")
 }
@@ -164,7 +167,7 @@ func TestStreamEndsWhenReplayFails(t *testing.T) {
 // A client whose cursor is overrun is told once how much it missed, and goes on from HEAD.
 func TestStreamTellsLag(t *testing.T) {
 	r := newRig(t)
-	sub := r.reg.bus.Subscribe(consumerSSE)
+	sub := r.reg.bus.Subscribe("sse")
 	defer sub.Close()
 	for v := uint64(4); v <= 23; v++ {
 		r.commit(v)
@@ -172,28 +175,27 @@ func TestStreamTellsLag(t *testing.T) {
 	rec := &recorder{header: http.Header{}}
 	st := r.feed(t, rec, sub, 3)
 	for !drained(st) {
-		if err := st.next(); err != nil {
+		if err := st.Next(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	got := strings.Join(strings.Split(rec.body.String()+string(st.out.buf), "\n"), "|")
+	got := strings.Join(strings.Split(rec.body.String()+string(*st.Out()), "\n"), "|")
 	if got != `id: 23|event: lagged|data: {"missed":20,"from":4,"to":23,"head":`+headJSON(23)+"}||" {
 		t.Errorf("told %s", got)
 	}
 	r.commit(24)
-	if err := st.next(); err != nil || !strings.HasPrefix(string(st.out.buf), "id: 24\n") {
-		t.Errorf("then %v %s, want version 24", err, st.out.buf)
+	if err := st.Next(); err != nil || !strings.HasPrefix(string(*st.Out()), "id: 24\n") {
+		t.Errorf("then %v %s, want version 24", err, *st.Out())
 	}
 }
 
 // feed is a stream to rec that has told all up to sent.
-func (r *rig) feed(t *testing.T, rec *recorder, sub *flow.Subscription[registry.Event], sent uint64) *feed[registry.Event] {
-	c := &call{w: rec, r: newRequest(t), route: &Route{}, peer: &front.Peer{}, live: r.live.Load()}
-	c.base = c.r.Context()
-	return &feed[registry.Event]{source: r.registrySource(c), s: r.Server, c: c, sub: sub, out: openSSE(c), sent: sent}
+func (r *rig) feed(t *testing.T, rec *recorder, sub *flow.Subscription[registry.Update], sent uint64) httpapi.Feed[registry.Update] {
+	c := r.NewRequest(rec, newRequest(t), &httpapi.Route{Service: serviceRegistry, Class: httpapi.ClassStream}, &front.Peer{})
+	return httpapi.NewFeed(c, registryapi.Stream(r.reg), sub, sent)
 }
 
-func drained(st *feed[registry.Event]) bool { return st.sub.Stats().Pending == 0 }
+func drained(st httpapi.Feed[registry.Update]) bool { return !st.Pending() }
 
 func newRequest(t *testing.T) *http.Request {
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/registry/stream", nil)
@@ -218,11 +220,15 @@ func (r *recorder) FlushError() error                { return nil }
 
 func TestStreamPings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, func(c *Settings, _ *Deps) { c.SSE.Ping = unit.Duration(15 * time.Second) })
+		r := newRig(t, func(c *httpapi.Settings, _ *deps) {
+			l := someStreams()
+			l.Ping = 15 * time.Second
+			setStreams(c, l)
+		})
 		rec := &recorder{header: http.Header{}}
 		ctx, cancel := context.WithTimeout(t.Context(), 46*time.Second)
 		defer cancel()
-		r.router.ServeHTTP(rec, newRequest(t).WithContext(ctx))
+		r.Router().ServeHTTP(rec, newRequest(t).WithContext(ctx))
 		if got := strings.Count(rec.body.String(), ": ping\n\n"); got != 3 {
 			t.Errorf("%d pings in 46 s, want 3", got)
 		}
@@ -234,7 +240,7 @@ func TestStreamEndsWithTheNode(t *testing.T) {
 		doc string
 		end func(*rig)
 	}{
-		{"gate closed", func(r *rig) { r.SetGate(GateClosed) }},
+		{"gate closed", func(r *rig) { r.SetGate(httpapi.GateClosed) }},
 		{"stopping", func(r *rig) { r.phase.Store(flow.Stopping) }},
 		{"poisoned", func(r *rig) { r.phase.Store(flow.Poisoned) }},
 		{"bus closed", func(r *rig) { r.reg.bus.Close() }},
@@ -243,13 +249,13 @@ func TestStreamEndsWithTheNode(t *testing.T) {
 		f := r.stream(t, "")
 		f.want("retry: 3000", hello3)
 		r.phase.Store(flow.Draining)
-		r.SetGate(GateDraining)
+		r.SetGate(httpapi.GateDraining)
 		r.commit(4)
 		f.want("id: 4|") // a commit during the drain is still told
 		tt.end(r)
 		f.want("event: shutdown|data: {}", "")
-		if got := r.streams.count(); got != 0 {
-			waitFor(t, "stream to leave", func() bool { return r.streams.count() == 0 })
+		if got := r.OpenStreams(serviceRegistry).Count(); got != 0 {
+			waitFor(t, "stream to leave", func() bool { return r.OpenStreams(serviceRegistry).Count() == 0 })
 		}
 		if err := r.Shutdown(t.Context()); err != nil {
 			t.Errorf("%s: Shutdown: %v", tt.doc, err)
@@ -258,7 +264,11 @@ func TestStreamEndsWithTheNode(t *testing.T) {
 }
 
 func TestStreamsAreCapped(t *testing.T) {
-	r := newRig(t, func(c *Settings, _ *Deps) { c.SSE.MaxClients, c.SSE.MaxPerIP = 3, 2 }).listening(t)
+	r := newRig(t, func(c *httpapi.Settings, _ *deps) {
+		l := someStreams()
+		l.Max, l.PerNetwork = 3, 2
+		setStreams(c, l)
+	}).listening(t)
 	first, second := r.stream(t, ""), r.stream(t, "")
 	first.want("retry: 3000", hello3)
 	second.want("retry: 3000", hello3)
@@ -270,14 +280,14 @@ func TestStreamsAreCapped(t *testing.T) {
 		t.Errorf("registry_sse_clients = %v, want 2", got)
 	}
 	overSocket := &front.Peer{Socket: true}
-	if !r.streams.enter(overSocket, r.live.Load().sse) || r.streams.enter(overSocket, r.live.Load().sse) {
+	if !r.OpenStreams(serviceRegistry).Acquire(overSocket, r.LimitsOf(serviceRegistry).Streams) || r.OpenStreams(serviceRegistry).Acquire(overSocket, r.LimitsOf(serviceRegistry).Streams) {
 		t.Error("a socket peer takes the last place, and no one the one after")
 	}
-	r.streams.leave(overSocket)
+	r.OpenStreams(serviceRegistry).Release(overSocket)
 	first.close()
-	waitFor(t, "place to come free", func() bool { return r.streams.count() == 1 })
-	if len(r.streams.byIP) != 1 {
-		t.Errorf("addresses %v, want the one with a stream", r.streams.byIP)
+	waitFor(t, "place to come free", func() bool { return r.OpenStreams(serviceRegistry).Count() == 1 })
+	if r.OpenStreams(serviceRegistry).Networks() != 1 {
+		t.Errorf("addresses %v, want the one with a stream", r.OpenStreams(serviceRegistry).Networks())
 	}
 	r.stream(t, "").want("retry: 3000", hello3)
 }

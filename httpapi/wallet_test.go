@@ -1,8 +1,12 @@
-package httpapi
+package httpapi_test
 
 import (
 	"bytes"
+	"context"
+	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -11,10 +15,15 @@ import (
 	"github.com/fxamacker/cbor/v2"
 	"github.com/go-json-experiment/json"
 
+	"ronbox/appliance/unit"
 	"ronbox/engines"
+	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/wallet"
-	"ronbox/httpapi/wire"
+	"ronbox/httpapi"
+	"ronbox/httpapi/front"
+	ledgerapi "ronbox/httpapi/ledger"
+	walletapi "ronbox/httpapi/wallet"
 )
 
 const someTransfer = `{"from":"alice","to":"bob","asset":"ron","amount_minor":"5","nonce":1,"memo":"lunch","valid_until":"2100-01-01T02:00:00+02:00"}`
@@ -51,7 +60,7 @@ func orderCases(t *testing.T) map[string]struct {
 		}},
 		"capture":        {`{"hold":"` + txid + `","amount_minor":"4"}`, wallet.Request{Op: record.OpCapture, Hold: hold, Amount: amount("4")}},
 		"release":        {`{"hold":"` + txid + `"}`, wallet.Request{Op: record.OpRelease, Hold: hold}},
-		"accounts/flags": {`{"account":"a","set":["frozen","no_debit"],"clear":["no_credit"]}`, wallet.Request{Op: record.OpFlags, From: "a", Set: record.Frozen | record.NoDebit, Clear: record.NoCredit}},
+		"accounts/flags": {`{"account":"a","set":["frozen","no_debit"],"clear":["no_credit"],"new":true}`, wallet.Request{Op: record.OpFlags, From: "a", Set: record.Frozen | record.NoDebit, Clear: record.NoCredit, New: true}},
 	}
 }
 
@@ -71,7 +80,7 @@ func TestOrders(t *testing.T) {
 		if want := receiptOf(r.wal.order, someKey); !bytes.Equal(w.Body.Bytes(), want) {
 			t.Errorf("%s: sent %s, want %s", path, w.Body, want)
 		}
-		if h := w.Header(); h.Get("Cache-Control") != "no-store" || h.Get("Content-Type") != typeJSON || h.Get(replayedHeader) != "" {
+		if h := w.Header(); h.Get("Cache-Control") != "no-store" || h.Get("Content-Type") != httpapi.TypeJSON || h.Get(httpapi.ReplayedHeader) != "" {
 			t.Errorf("%s: headers %v", path, h)
 		}
 		if r.wal.until <= 2*time.Second || r.wal.until > 5*time.Second {
@@ -93,7 +102,9 @@ func TestReplaysSayThatTheyAre(t *testing.T) {
 // The deadline of writes is the wallet's, and a reload changes it.
 func TestTheWalletsDeadline(t *testing.T) {
 	r, cfg := newRig(t), testSettings()
-	cfg.WalletTimeout = 2 * time.Second
+	l := cfg.Limits[serviceWallet]
+	l.Timeout = 2 * time.Second
+	cfg.Limits[serviceWallet] = l
 	r.reload(t, cfg)
 	if r.do("POST", "/v1/transfer", someTransfer, writer); r.wal.until <= 0 || r.wal.until > 2*time.Second {
 		t.Errorf("%s to the deadline", r.wal.until)
@@ -120,7 +131,7 @@ func TestBatches(t *testing.T) {
 		}
 	}
 	text := `{"ops":[` + strings.Join(ops, ",") + `],"mode":"independent"}`
-	for kind, body := range map[string]string{typeJSON: text, typeCBOR: toCBOR(t, text), "application/json; charset=UTF-8": text} {
+	for kind, body := range map[string]string{httpapi.TypeJSON: text, httpapi.TypeCBOR: toCBOR(t, text), "application/json; charset=UTF-8": text} {
 		r := newRig(t)
 		r.wal.status = http.StatusMultiStatus
 		w := r.do("POST", "/v1/batch", body, header{"Authorization": "Bearer good", "Content-Type": kind})
@@ -133,13 +144,13 @@ func TestBatches(t *testing.T) {
 				t.Errorf("%s: op %d is %+v, want %+v", kind, i, got, want[i])
 			}
 		}
-		var a wire.BatchAnswer
+		var a walletapi.BatchAnswer
 		if err := json.Unmarshal(w.Body.Bytes(), &a); err != nil || len(a.Results) != 2 || a.Results[1].Error.Code != "INSUFFICIENT_FUNDS" {
 			t.Errorf("%s: %v %+v", kind, err, a)
 		}
 	}
 	r := newRig(t)
-	if r.do("POST", "/v1/batch", batchOf("atomic", maxBatchOps), writer); !r.wal.atomic || len(r.wal.orders) != maxBatchOps {
+	if r.do("POST", "/v1/batch", batchOf("atomic", 4096), writer); !r.wal.atomic || len(r.wal.orders) != 4096 {
 		t.Errorf("%d ops", len(r.wal.orders))
 	}
 }
@@ -198,7 +209,7 @@ func TestKeys(t *testing.T) {
 		{`"a";x=1`, ""}, {`"a\"b"`, ""}, {"ü", ""}, {"a/b", ""}, {"'a'", ""}, {`""a""`, ""},
 	} {
 		r := newRig(t)
-		w := r.do("POST", "/v1/transfer", someTransfer, header{"Authorization": "Bearer good", idemHeader: tt.sent})
+		w := r.do("POST", "/v1/transfer", someTransfer, header{"Authorization": "Bearer good", "Idempotency-Key": tt.sent})
 		if tt.want != "" {
 			if w.Code != 200 || r.wal.key != tt.want {
 				t.Errorf("%q: %d, key %q", tt.sent, w.Code, r.wal.key)
@@ -206,7 +217,7 @@ func TestKeys(t *testing.T) {
 			continue
 		}
 		p := problemIn(t, w.Body.String())
-		if w.Code != 400 || p.Code != "BAD_REQUEST" || p.Details["field"] != idemHeader || r.wal.calls != 0 {
+		if w.Code != 400 || p.Code != "BAD_REQUEST" || p.Details["field"] != "Idempotency-Key" || r.wal.calls != 0 {
 			t.Errorf("%q: %d %+v", tt.sent, w.Code, p)
 		}
 		if len(tt.sent) > 2 && strings.Contains(w.Body.String(), tt.sent) {
@@ -219,18 +230,18 @@ func TestKeys(t *testing.T) {
 func TestEveryWriteNeedsAKey(t *testing.T) {
 	r := newRig(t)
 	n := 0
-	for i := range r.routes {
-		route := &r.routes[i]
-		if route.Service != serviceWallet || !route.writes() {
+	for i := range r.Table() {
+		route := &r.Table()[i]
+		if route.Service != serviceWallet || !route.Writes() {
 			continue
 		}
 		n++
 		for _, keys := range [][]string{nil, {"a", "b"}} {
 			w := r.ask(socketPeer(), route, func(q *http.Request) {
-				q.Header[idemHeader] = keys
-				q.Header.Set("Content-Type", typeJSON)
+				q.Header["Idempotency-Key"] = keys
+				q.Header.Set("Content-Type", httpapi.TypeJSON)
 			})
-			if p := problemIn(t, w.Body.String()); w.Code != 400 || p.Details["field"] != idemHeader || p.Reason != reasonBadHeader {
+			if p := problemIn(t, w.Body.String()); w.Code != 400 || p.Details["field"] != "Idempotency-Key" || p.Reason != httpapi.ReasonBadHeader {
 				t.Errorf("%s with keys %q: %d %+v", route.Pattern, keys, w.Code, p)
 			}
 		}
@@ -267,10 +278,10 @@ func TestReadinessGuard(t *testing.T) {
 	}
 }
 
-// Each answer tells the caller's own rate, also the one that refuses.
+// Each answer to a write tells the caller's own rate, also the one that refuses.
 func TestRateIsTold(t *testing.T) {
-	r := newRig(t, func(c *Settings, _ *Deps) {
-		c.Limits[serviceWallet] = Limits{Inflight: 9, PerPrincipal: Rate{RPS: 1, Burst: 2}}
+	r := newRig(t, func(c *httpapi.Settings, _ *deps) {
+		c.Limits[serviceWallet] = httpapi.Limits{Inflight: 9, PerPrincipal: httpapi.Rate{RPS: 1, Burst: 2}}
 	})
 	var got []string
 	for range 3 {
@@ -278,7 +289,7 @@ func TestRateIsTold(t *testing.T) {
 		h := w.Header()
 		got = append(got, h.Get("RateLimit"))
 		if w.Code == 429 {
-			if p := problemIn(t, w.Body.String()); p.Code != "BUSY" || p.Reason != reasonRate || h.Get("Retry-After") != "1" {
+			if p := problemIn(t, w.Body.String()); p.Code != "BUSY" || p.Reason != httpapi.ReasonRate || h.Get("Retry-After") != "1" {
 				t.Errorf("%+v, Retry-After %q", p, h.Get("Retry-After"))
 			}
 		}
@@ -290,8 +301,8 @@ func TestRateIsTold(t *testing.T) {
 		t.Errorf("another caller: %d", w.Code)
 	}
 	read := r.do("GET", "/v1/balance?account=a&asset=ron", "", header{"Authorization": "Bearer good carol"}).Header()
-	if read.Get("RateLimit") == "" || len(read) > 8 {
-		t.Errorf("a read has %d headers, which are more than a map holds before it grows: %v", len(read), read)
+	if read.Get("RateLimit") != "" || len(read) > 8 {
+		t.Errorf("a read, which no rate bounds, has %d headers, or more than a map holds before it grows: %v", len(read), read)
 	}
 	if w := newRig(t).do("POST", "/v1/transfer", someTransfer, writer); w.Header().Get("RateLimit") != "" {
 		t.Errorf("without a rate: %v", w.Header())
@@ -307,7 +318,7 @@ func TestOneOfSeveralScopes(t *testing.T) {
 		{[]string{"wallet.transfer"}, 200, 403}, {[]string{"wallet.release"}, 200, 200}, {[]string{"wallet.admin"}, 200, 200},
 		{[]string{"wallet.read", "ledger.export"}, 403, 403}, {nil, 403, 403}, {[]string{"node.admin"}, 200, 200},
 	} {
-		r := newRig(t, func(c *Settings, d *Deps) {
+		r := newRig(t, func(c *httpapi.Settings, d *deps) {
 			d.Auth = holder{tt.scopes}
 			c.UDS.Map = map[string][]string{"uid:8": append([]string{"x.y"}, tt.scopes...)}
 		})
@@ -320,9 +331,9 @@ func TestOneOfSeveralScopes(t *testing.T) {
 			}
 		}
 	}
-	r := newRig(t, func(_ *Settings, d *Deps) { d.Auth = holder{} })
+	r := newRig(t, func(_ *httpapi.Settings, d *deps) { d.Auth = holder{} })
 	w := r.do("POST", "/v1/batch", "not json", writer)
-	if p := problemIn(t, w.Body.String()); p.Code != "FORBIDDEN" || p.Reason != reasonForbidden {
+	if p := problemIn(t, w.Body.String()); p.Code != "FORBIDDEN" || p.Reason != httpapi.ReasonForbidden {
 		t.Errorf("%+v", p)
 	}
 	if n := sum(t, r.metrics, "auth_failures_total", "service", "wallet", "stage", "caveat"); n != 1 {
@@ -332,7 +343,7 @@ func TestOneOfSeveralScopes(t *testing.T) {
 
 // The scopes of who calls reach the wallet: on the socket with a token, those of both.
 func TestScopesReachTheWallet(t *testing.T) {
-	r := newRig(t, func(c *Settings, d *Deps) {
+	r := newRig(t, func(c *httpapi.Settings, d *deps) {
 		d.Auth = holder{[]string{"wallet.transfer", "wallet.issue"}}
 		c.UDS.Map = map[string][]string{"uid:8": {"wallet.transfer", "wallet.burn"}}
 	})
@@ -354,15 +365,15 @@ func TestScopesReachTheWallet(t *testing.T) {
 
 // A node without a wallet has no routes of one, and nothing of it in the document; likewise one without a registry.
 func TestServicesThatAreOff(t *testing.T) {
-	r := newRig(t, func(_ *Settings, d *Deps) { d.Wallet = nil })
+	r := newRig(t, func(_ *httpapi.Settings, d *deps) { d.Wallet = nil })
 	w := r.do("POST", "/v1/transfer", someTransfer, writer)
 	if p := problemIn(t, w.Body.String()); w.Code != 404 || p.Service != serviceNode || p.Code != "NotFound" {
 		t.Errorf("%d %+v", w.Code, p)
 	}
-	if doc := string(r.doc.JSON()); strings.Contains(doc, "/v1/balance") || strings.Contains(doc, `"Receipt"`) {
+	if doc := string(r.Document().JSON()); strings.Contains(doc, "/v1/balance") || strings.Contains(doc, `"Receipt"`) {
 		t.Error("the document speaks of the wallet")
 	}
-	r = newRig(t, func(_ *Settings, d *Deps) { d.Registry = nil })
+	r = newRig(t, func(_ *httpapi.Settings, d *deps) { d.Registry = nil })
 	r.undescribed = true
 	if w := r.do("GET", "/registry/head", "", nil); w.Code != 404 {
 		t.Errorf("head: %d", w.Code)
@@ -370,9 +381,9 @@ func TestServicesThatAreOff(t *testing.T) {
 	if w := r.do("GET", "/readyz", "", nil); w.Code != 200 && w.Code != 503 || !strings.Contains(w.Body.String(), `"incarnation"`) {
 		t.Errorf("readyz: %d %s", w.Code, w.Body)
 	}
-	for i := range r.routes {
-		if r.routes[i].Service == serviceRegistry {
-			t.Errorf("%s is there", r.routes[i].Pattern)
+	for i := range r.Table() {
+		if r.Table()[i].Service == serviceRegistry {
+			t.Errorf("%s is there", r.Table()[i].Pattern)
 		}
 	}
 }
@@ -381,4 +392,267 @@ func grantOf(account string) *engines.Grant {
 	g := &engines.Grant{}
 	g.NarrowAccount(account)
 	return g
+}
+
+// read asks for a body of the wallet.
+func read[T any](t *testing.T, r *rig, target string) (out T) {
+	t.Helper()
+	w := r.do("GET", target, "", writer)
+	if w.Code != 200 || w.Header().Get("Cache-Control") != "no-store" {
+		t.Fatalf("GET %s: %d %s %v", target, w.Code, w.Body, w.Header())
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &out, json.RejectUnknownMembers(true)); err != nil {
+		t.Fatalf("GET %s: %v", target, err)
+	}
+	return out
+}
+
+const at = "2027-01-15T08:00:00.123Z"
+
+func TestBalance(t *testing.T) {
+	r := newRig(t)
+	b := read[walletapi.Balance](t, r, "/v1/balance?account=a:b/c&asset=ron&min_seq=7")
+	want := walletapi.Balance{
+		Account: "a:b/c", Asset: "ron", AmountMinor: "90", PostedMinor: "100", HeldMinor: "10", AsOf: b.AsOf, AsOfSeq: 7, StaleMS: 12,
+	}
+	if b != want || b.AsOf.Format(time.RFC3339Nano) != at || r.wal.minSeq != 7 {
+		t.Errorf("%+v, min_seq %d", b, r.wal.minSeq)
+	}
+	r.wal.issued = "5000"
+	if b := read[walletapi.Balance](t, r, "/v1/balance?account=sys:issue:ron&asset=ron"); b.IssuedMinor != "5000" {
+		t.Errorf("%+v", b)
+	}
+	if r.wal.by.Principal != "alice" || !r.wal.by.May(scopeRead) {
+		t.Errorf("asked by %+v", r.wal.by)
+	}
+}
+
+func TestAccount(t *testing.T) {
+	r := newRig(t)
+	a := read[walletapi.Account](t, r, "/v1/account?account=alice")
+	if !a.Known || a.LastNonce != 4 || a.NextNonce != 5 || len(a.Flags) != 1 || a.Flags[0] != "no_debit" || a.OpenedAt.IsZero() {
+		t.Errorf("%+v", a)
+	}
+	if a := read[walletapi.Account](t, r, "/v1/account?account=nobody"); a.Known || !a.OpenedAt.IsZero() {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestAssets(t *testing.T) {
+	l := read[walletapi.AssetList](t, newRig(t), "/v1/assets")
+	if len(l.Assets) != 1 || l.Assets[0].Asset != "ron" || l.Assets[0].SupplyMinor != "1000" || l.Assets[0].DeclaredAt.Format(time.RFC3339Nano) != at {
+		t.Errorf("%+v", l)
+	}
+}
+
+// A receipt that is asked for is the one that was given, byte for byte.
+func TestTx(t *testing.T) {
+	r := newRig(t)
+	w := r.do("GET", "/v1/tx/"+txid, "", writer)
+	want, err := r.wal.Tx(t.Context(), r.wal.by, record.TxID{})
+	if err != nil || w.Body.String() != string(want) {
+		t.Errorf("%s, want %s", w.Body, want)
+	}
+	for _, id := range []string{someULID, strings.ToLower(txid), "tx_", "a%20b", txid + "0", someULID + "/proof"} {
+		if w := r.do("GET", "/v1/tx/"+id, "", writer); w.Code != 400 || problemIn(t, w.Body.String()).Details["field"] != "txid" {
+			t.Errorf("%s: %d %s", id, w.Code, w.Body)
+		}
+	}
+	for _, path := range []string{"/v1/tx/", "/v1/tx/" + txid + "/x", "/v1/tx", "/v1/tx/tx_x/x"} {
+		if w := r.do("GET", path, "", writer); w.Code != 404 || problemIn(t, w.Body.String()).Code != "NOT_FOUND" {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+}
+
+func TestHistory(t *testing.T) {
+	r := newRig(t)
+	h := read[walletapi.History](t, r, "/v1/history?account=alice&asset=ron")
+	var receipt walletapi.Receipt
+	if len(h.Entries) != 1 || h.Next != "more" || json.Unmarshal(h.Entries[0].Receipt, &receipt) != nil {
+		t.Fatalf("%+v", h)
+	}
+	if e := h.Entries[0]; e.Memo != "lunch" || e.Side != "debit" || e.BalanceMinor != "95" || e.AvailableMinor != "85" || receipt.TS != at {
+		t.Errorf("%+v %+v", e, receipt)
+	}
+	day := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()
+	for query, want := range map[string]ledger.HistoryQuery{
+		"": {Limit: 100, NewestFirst: true}, "&order=asc&limit=500": {Limit: 500}, "&order=desc&cursor=x&limit=1": {Limit: 1, Cursor: "x", NewestFirst: true},
+		"&since=2026-01-01T00:00:00Z&until=2026-01-01T01:00:00%2B01:00": {Limit: 100, NewestFirst: true, Since: day, Until: day},
+	} {
+		want.Account, want.Asset = "alice", "ron"
+		if read[walletapi.History](t, r, "/v1/history?account=alice&asset=ron"+query); r.wal.query != want {
+			t.Errorf("%s: asked for %+v, want %+v", query, r.wal.query, want)
+		}
+	}
+	for query, field := range map[string]string{
+		"asset=ron": "account", "account=alice": "asset", "account=a.b&asset=ron": "account", "account=a&asset=RON": "asset",
+		"account=a&asset=ron&limit=501": "limit", "account=a&asset=ron&order=up": "order", "account=a&asset=ron&order=": "order",
+		"account=a&asset=ron&since=yesterday": "since", "account=a&asset=ron&until=1970-01-01T00:00:00Z": "until", "account=a&asset=ron&since=": "since",
+	} {
+		if p := problemIn(t, r.do("GET", "/v1/history?"+query, "", writer).Body.String()); p.Code != "BAD_REQUEST" || p.Details["field"] != field {
+			t.Errorf("%s: %+v", query, p)
+		}
+	}
+}
+
+// What is asked in an asset that nobody declared is told as a payment in it is.
+func TestReadsOfNoAsset(t *testing.T) {
+	r := newRig(t)
+	r.wal.set(refusedBy(record.AssetUnknown))
+	for _, path := range []string{"/v1/balance", "/v1/history"} {
+		w := r.do("GET", path+"?account=a&asset=gold", "", writer)
+		if p := problemIn(t, w.Body.String()); w.Code != 400 || p.Reason != "asset_unknown" || p.Details["field"] != "asset" || !strings.Contains(p.Detail, "/v1/assets") {
+			t.Errorf("%s: %d %+v", path, w.Code, p)
+		}
+	}
+}
+
+func TestLedgerReads(t *testing.T) {
+	r := newRig(t)
+	if h := read[ledgerapi.LedgerHead](t, r, "/v1/ledger/head"); h.Batches != 3 || h.Seq != 3 || h.LogRoot == h.LastRoot {
+		t.Errorf("%+v", h)
+	}
+	if l := read[ledgerapi.Roots](t, r, "/v1/ledger/roots?since=5&limit=2"); len(l.Roots) != 2 || l.Roots[0].Batch != 6 || l.Roots[1].Seq != 7 || l.Next != 7 {
+		t.Errorf("%+v", l)
+	}
+	if l := read[ledgerapi.Roots](t, r, "/v1/ledger/roots"); len(l.Roots) != 2 || l.Next != 0 {
+		t.Errorf("%+v", l)
+	}
+	var proof record.Proof
+	if err := json.Unmarshal(r.do("GET", "/v1/tx/"+txid+"/proof?at=1", "", writer).Body.Bytes(), &proof); err != nil || proof.Head.Batches != 1 {
+		t.Errorf("%v %+v", err, proof)
+	}
+	var grew record.Consistency
+	if err := json.Unmarshal(r.do("GET", "/v1/ledger/consistency?from=2&to=3", "", writer).Body.Bytes(), &grew); err != nil || grew.From.Batches != 2 {
+		t.Errorf("%v %+v", err, grew)
+	}
+	for target, field := range map[string]string{
+		"/v1/ledger/consistency?from=3&to=2": "to", "/v1/ledger/consistency?to=2": "from", "/v1/ledger/roots?limit=1001": "limit",
+		"/v1/tx/" + txid + "/proof?at=x": "at",
+	} {
+		if p := problemIn(t, r.do("GET", target, "", writer).Body.String()); p.Code != "BAD_REQUEST" || p.Details["field"] != field {
+			t.Errorf("%s: %+v", target, p)
+		}
+	}
+}
+
+// A read that fails is told as it fails, on every route.
+func TestReadsThatFail(t *testing.T) {
+	r := newRig(t)
+	r.wal.set(wallet.ErrForbidden)
+	for _, target := range []string{
+		"/v1/balance?account=a&asset=ron", "/v1/account?account=a", "/v1/assets", "/v1/tx/" + txid, "/v1/history?account=a&asset=ron", "/v1/ledger/head",
+		"/v1/ledger/roots", "/v1/tx/" + txid + "/proof", "/v1/ledger/consistency?from=1&to=2", "/v1/ledger/export",
+	} {
+		if w := r.do("GET", target, "", writer); w.Code != 403 || problemIn(t, w.Body.String()).Code != "FORBIDDEN" {
+			t.Errorf("%s: %d %s", target, w.Code, w.Body)
+		}
+	}
+}
+
+// While the ledger stalls, or the node drains, reads go on.
+func TestReadsGoOn(t *testing.T) {
+	r := newRig(t)
+	r.wal.notReady = &wallet.NotReadyError{Cause: wallet.CauseLedger}
+	r.SetGate(httpapi.GateDraining)
+	for _, target := range []string{"/v1/balance?account=a&asset=ron", "/v1/account?account=a", "/v1/tx/" + txid, "/v1/ledger/head"} {
+		if w := r.do("GET", target, "", writer); w.Code != 200 {
+			t.Errorf("%s: %d", target, w.Code)
+		}
+	}
+	if w := r.do("GET", "/v1/ledger/export", "", writer); w.Code != 503 || problemIn(t, w.Body.String()).Code != "RETRY_LATER" {
+		t.Errorf("an export: %d", w.Code)
+	}
+}
+
+// bodyWatcher is a wallet that looks whether the call still holds its body.
+type bodyWatcher struct {
+	*fakeWallet
+	c    *httpapi.Request
+	held int // bytes
+}
+
+func (w *bodyWatcher) Post(ctx context.Context, by engines.Actor, key, corrID string, r wallet.Request) (wallet.Answer, error) {
+	w.held = len(w.c.Body())
+	return w.fakeWallet.Post(ctx, by, key, corrID, r)
+}
+
+func (w *bodyWatcher) Batch(
+	ctx context.Context, by engines.Actor, key, corrID string, atomic bool, ops []wallet.Request,
+) (wallet.Answer, error) {
+	w.held = len(w.c.Body())
+	return w.fakeWallet.Batch(ctx, by, key, corrID, atomic, ops)
+}
+
+// While a request waits for the ledger it holds what it asks for, not the body that said so: that may be 10 MiB of spaces, and a
+// thousand may wait.
+func TestBodiesAreNotHeld(t *testing.T) {
+	rig := newRig(t)
+	for path, body := range map[string]string{
+		"transfer": someTransfer, "batch": `{"mode":"atomic","ops":[{"op":"release","hold":"` + txid + `"}]}`,
+		"accounts/flags": `{"account":"a","set":["frozen"]}`,
+	} {
+		req := httptest.NewRequest(http.MethodPost, "/v1/"+path, nil)
+		keyed(req)
+		w := &bodyWatcher{fakeWallet: rig.wal}
+		for _, route := range walletapi.New(w).Routes {
+			if route.Pattern != "/v1/"+path || route.Method != http.MethodPost {
+				continue
+			}
+			route.Service = serviceWallet
+			w.c = rig.NewRequest(httptest.NewRecorder(), req, &route, &front.Peer{})
+			w.c.SetBody([]byte(body))
+			w.held = -1
+			if err := route.Handle(w.c); err != nil || w.held != 0 {
+				t.Errorf("%s: %v, %d bytes held", path, err, w.held)
+			}
+		}
+	}
+}
+
+// bigWallet gives receipts of more bytes than any socket holds.
+type bigWallet struct{ *fakeWallet }
+
+func (bigWallet) Post(context.Context, engines.Actor, string, string, wallet.Request) (wallet.Answer, error) {
+	return wallet.Answer{Outcome: outcomeOf(aTransfer(), strings.Repeat("k", 64<<20))}, nil
+}
+
+// An answer that its client does not read is given up in time and counted once, as the service's whose it was, whatever was asked
+// before on the same connection.
+func TestUnreadAnswersAreTheServices(t *testing.T) {
+	for _, tt := range []struct{ doc, method, path, body string }{
+		{"one piece", "POST", "/v1/transfer", someTransfer}, {"a stream", "GET", "/v1/ledger/export", ""},
+	} {
+		t.Run(tt.doc, func(t *testing.T) {
+			t.Parallel()
+			overBoth(t, func(c *httpapi.Settings, d *deps) {
+				l := c.Limits[serviceWallet]
+				l.Timeout = 500 * time.Millisecond
+				c.Limits[serviceWallet], c.Server.WriteTimeout = l, unit.Duration(50*time.Millisecond)
+				w := d.Wallet.(*fakeWallet)
+				w.seq = 100_000 // 70 MB of them
+				d.Wallet = bigWallet{w}
+			}, func(t *testing.T, r *rig) {
+				c := r.open(t)
+				for _, path := range []string{"/healthz", "/registry/head"} {
+					fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)
+					if got := readStatus(t, c); got != http.StatusOK {
+						t.Fatalf("%s: %d", path, got)
+					}
+				}
+				fmt.Fprintf(c, "%s %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good\r\n%s: %s\r\n", tt.method, tt.path, "Idempotency-Key", someKey)
+				if tt.body != "" {
+					fmt.Fprintf(c, "Content-Type: %s\r\nContent-Length: %d\r\n", httpapi.TypeJSON, len(tt.body))
+				}
+				fmt.Fprintf(c, "\r\n%s", tt.body)
+				late := func(pairs ...string) float64 { return sum(t, r.metrics, "io_timeouts_total", pairs...) }
+				waitFor(t, "write that is given up", func() bool { return late() > 0 })
+				_, _ = io.Copy(io.Discard, c) // until the connection is closed
+				if n := late("op", "write", "service", "wallet"); n != 1 || late() != 1 {
+					t.Errorf("%v of the wallet's answers were not written in time, want 1; %v in all", n, late())
+				}
+			})
+		})
+	}
 }

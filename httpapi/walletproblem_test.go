@@ -1,4 +1,4 @@
-package httpapi
+package httpapi_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +17,9 @@ import (
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/wallet"
+	"ronbox/httpapi"
 	"ronbox/httpapi/inflate"
+	"ronbox/httpapi/wire"
 	"ronbox/store"
 )
 
@@ -28,8 +31,8 @@ type toldCase struct {
 	code    string
 	reason  string
 	retry   bool
-	details details // exactly
-	says    string  // part of the detail text
+	details httpapi.Details // exactly
+	says    string          // part of the detail text
 }
 
 // payWith pays while the wallet answers with err.
@@ -49,7 +52,7 @@ func asked(method, path, body string, h header) func(*rig) *httptest.ResponseRec
 	return func(r *rig) *httptest.ResponseRecorder { return r.do(method, path, body, h) }
 }
 
-func gated(g Gate) func(*rig) *httptest.ResponseRecorder {
+func gated(g httpapi.Gate) func(*rig) *httptest.ResponseRecorder {
 	return func(r *rig) *httptest.ResponseRecorder {
 		r.SetGate(g)
 		return r.do("POST", "/v1/transfer", someTransfer, writer)
@@ -57,9 +60,9 @@ func gated(g Gate) func(*rig) *httptest.ResponseRecorder {
 }
 
 // twice pays within limits, and again.
-func twice(l Limits) func(*rig) *httptest.ResponseRecorder {
+func twice(l httpapi.Limits) func(*rig) *httptest.ResponseRecorder {
 	return func(r *rig) *httptest.ResponseRecorder {
-		r.services[serviceWallet].set(l)
+		r.SetLimits(serviceWallet, l)
 		r.do("POST", "/v1/transfer", someTransfer, writer)
 		return r.do("POST", "/v1/transfer", someTransfer, writer)
 	}
@@ -69,26 +72,26 @@ func badCases() []toldCase {
 	bad := func(doc, field, reason string, ask func(*rig) *httptest.ResponseRecorder) toldCase {
 		c := toldCase{doc: doc, ask: ask, status: 400, code: "BAD_REQUEST", reason: reason}
 		if field != "" {
-			c.details = details{"field": field}
+			c.details = httpapi.Details{"field": field}
 			c.says = field
 		}
 		return c
 	}
-	noKey := header{"Authorization": "Bearer good", idemHeader: ""}
-	media := bad("another media type", "", reasonMediaType, asked("POST", "/v1/transfer", "x", header{"Authorization": "Bearer good", "Content-Type": "text/plain"}))
+	noKey := header{"Authorization": "Bearer good", "Idempotency-Key": ""}
+	media := bad("another media type", "", httpapi.ReasonMediaType, asked("POST", "/v1/transfer", "x", header{"Authorization": "Bearer good", "Content-Type": "text/plain"}))
 	media.status = 415
 	return []toldCase{
-		bad("no JSON", "", reasonSchema, asked("POST", "/v1/transfer", "{", writer)),
-		bad("an unknown member", "x", reasonSchema, asked("POST", "/v1/transfer", `{"x":1}`, writer)),
-		bad("a wrong amount", "amount_minor", reasonSchema, asked("POST", "/v1/transfer", `{"amount_minor":5}`, writer)),
-		bad("a wrong nonce", "nonce", reasonSchema, asked("POST", "/v1/transfer", `{"nonce":0}`, writer)),
-		bad("a wrong account", "from", reasonSchema, asked("POST", "/v1/transfer", `{"from":"a b"}`, writer)),
-		bad("from is to", "to", reasonSchema, asked("POST", "/v1/transfer", strings.Replace(someTransfer, "bob", "alice", 1), writer)),
-		bad("no key", idemHeader, reasonBadHeader, asked("POST", "/v1/transfer", someTransfer, noKey)),
-		bad("a wrong query", "account", reasonMalformed, asked("GET", "/v1/account?account=a%20b", "", writer)),
-		bad("no txid at all", "txid", reasonMalformed, asked("GET", "/v1/tx/tx_x", "", writer)),
-		bad("no txid at all, without a token", "txid", reasonMalformed, asked("GET", "/v1/tx/tx_x/proof", "", nil)),
-		bad("no such parameter", "user", reasonMalformed, asked("GET", "/v1/account?user=a", "", writer)),
+		bad("no JSON", "", httpapi.ReasonSchema, asked("POST", "/v1/transfer", "{", writer)),
+		bad("an unknown member", "x", httpapi.ReasonSchema, asked("POST", "/v1/transfer", `{"x":1}`, writer)),
+		bad("a wrong amount", "amount_minor", httpapi.ReasonSchema, asked("POST", "/v1/transfer", `{"amount_minor":5}`, writer)),
+		bad("a wrong nonce", "nonce", httpapi.ReasonSchema, asked("POST", "/v1/transfer", `{"nonce":0}`, writer)),
+		bad("a wrong account", "from", httpapi.ReasonSchema, asked("POST", "/v1/transfer", `{"from":"a b"}`, writer)),
+		bad("from is to", "to", httpapi.ReasonSchema, asked("POST", "/v1/transfer", strings.Replace(someTransfer, "bob", "alice", 1), writer)),
+		bad("no key", "Idempotency-Key", httpapi.ReasonBadHeader, asked("POST", "/v1/transfer", someTransfer, noKey)),
+		bad("a wrong query", "account", httpapi.ReasonMalformed, asked("GET", "/v1/account?account=a%20b", "", writer)),
+		bad("no txid at all", "txid", httpapi.ReasonMalformed, asked("GET", "/v1/tx/tx_x", "", writer)),
+		bad("no txid at all, without a token", "txid", httpapi.ReasonMalformed, asked("GET", "/v1/tx/tx_x/proof", "", nil)),
+		bad("no such parameter", "user", httpapi.ReasonMalformed, asked("GET", "/v1/account?user=a", "", writer)),
 		bad("valid_until is past", "valid_until", "expired", payWith(refusedBy(record.Expired))),
 		bad("no such asset", "asset", "asset_unknown", payWith(refusedBy(record.AssetUnknown))),
 		bad("what the wallet finds", "to", "malformed", payWith(&wallet.FieldError{Field: "to", Reason: "is odd"})),
@@ -100,7 +103,7 @@ func badCases() []toldCase {
 			r.wal.set(fmt.Errorf("consistency: %w", ledger.ErrRange))
 			return r.do("GET", "/v1/ledger/consistency?from=1&to=99", "", writer)
 		}),
-		bad("a body that inflates by too much", "", reasonRatioCap, func(r *rig) *httptest.ResponseRecorder {
+		bad("a body that inflates by too much", "", httpapi.ReasonRatioCap, func(r *rig) *httptest.ResponseRecorder {
 			body := `{"memo":"` + strings.Repeat("a", 100_000) + `"}`
 			return r.do("POST", "/v1/transfer", gzipped(r.t, body), header{"Authorization": "Bearer good", "Content-Encoding": "gzip"})
 		}),
@@ -110,22 +113,24 @@ func badCases() []toldCase {
 
 func deniedCases() []toldCase {
 	return []toldCase{
-		{doc: "no token", ask: asked("POST", "/v1/transfer", someTransfer, nil), status: 401, code: "UNAUTHORIZED", reason: reasonUnauth},
+		{doc: "no token", ask: asked("POST", "/v1/transfer", someTransfer, nil), status: 401, code: "UNAUTHORIZED", reason: httpapi.ReasonUnauth},
 		{doc: "a token of another scope", ask: asked("POST", "/v1/transfer", someTransfer, header{"Authorization": "Bearer bad"}), status: 403,
-			code: "FORBIDDEN", reason: reasonForbidden},
+			code: "FORBIDDEN", reason: httpapi.ReasonForbidden, details: httpapi.Details{"scope": "wallet.transfer"}, says: "needs the scope wallet.transfer"},
+		{doc: "an operation of a batch without its scope", ask: payWith(&wallet.IndexError{Index: 2, Err: &wallet.ScopeError{Scope: "wallet.issue"}}), status: 403,
+			code: "FORBIDDEN", reason: httpapi.ReasonForbidden, details: httpapi.Details{"scope": "wallet.issue", "index": 2.0}, says: "needs the scope wallet.issue"},
 		{doc: "another account", ask: payWith(&engines.GrantError{Caveat: "account", Reason: "is another one"}), status: 403, code: "FORBIDDEN",
-			reason: reasonForbidden},
+			reason: httpapi.ReasonForbidden, details: httpapi.Details{"caveats": []any{"account"}}, says: "by its caveat account"},
 		{doc: "another account in a batch", ask: payWith(&wallet.IndexError{Index: 3, Err: &engines.GrantError{Caveat: "account", Reason: "is another one"}}),
-			status: 403, code: "FORBIDDEN", reason: reasonForbidden, details: details{"index": 3.0}},
-		{doc: "a token too narrow", ask: payWith(wallet.ErrForbidden), status: 403, code: "FORBIDDEN", reason: reasonForbidden, says: "token inspect"},
-		{doc: "a system account", ask: payWith(fmt.Errorf("to: %w", wallet.ErrSystemAccount)), status: 403, code: "FORBIDDEN", reason: reasonForbidden,
-			says: "no request pays from or to one"},
+			status: 403, code: "FORBIDDEN", reason: httpapi.ReasonForbidden, details: httpapi.Details{"caveats": []any{"account"}, "index": 3.0}},
+		{doc: "a token too narrow", ask: payWith(wallet.ErrForbidden), status: 403, code: "FORBIDDEN", reason: httpapi.ReasonForbidden, says: "token inspect"},
+		{doc: "a system account", ask: payWith(fmt.Errorf("to: %w", wallet.ErrSystemAccount)), status: 403, code: "FORBIDDEN", reason: httpapi.ReasonForbidden,
+			details: httpapi.Details{"cause": "system_account"}, says: "no request pays from or to one"},
 	}
 }
 
 func limitCases() []toldCase {
 	limit := func(doc, reason, which string, status int, ask func(*rig) *httptest.ResponseRecorder) toldCase {
-		return toldCase{doc: doc, ask: ask, status: status, code: "LIMITS_EXCEEDED", reason: reason, details: details{"limit": which}}
+		return toldCase{doc: doc, ask: ask, status: status, code: "LIMITS_EXCEEDED", reason: reason, details: httpapi.Details{"limit": which}}
 	}
 	reject := func(code record.Result, which string) func(*rig) *httptest.ResponseRecorder {
 		return payWith(&ledger.Reject{Code: code, Limit: which})
@@ -136,21 +141,21 @@ func limitCases() []toldCase {
 		limit("a day of the token", "limit_daily", "token_daily", 403, reject(record.LimitDaily, "token_daily")),
 		limit("the receiver", "limit_total", "account_total", 403, reject(record.LimitTotal, "account_total")),
 		limit("open holds", "limit_holds", "open_holds", 403, reject(record.LimitHolds, "open_holds")),
-		limit("the token's ceiling", reasonLimits, "ceiling", 403, payWith(&engines.GrantError{Caveat: "ceiling", Reason: "is lower"})),
-		limit("the wallet's own", reasonLimits, "batch_max_ops", 403, payWith(&wallet.LimitError{Limit: "batch_max_ops"})),
-		limit("a batch", reasonLimits, "batch_max_ops", 403, asked("POST", "/v1/batch", batchOf("atomic", maxBatchOps+1), writer)),
-		limit("a body", reasonBodyCap, "body", 413, asked("POST", "/v1/transfer", `{"memo":"`+strings.Repeat("a", 2<<20)+`"}`, writer)),
+		limit("the token's ceiling", "limits_exceeded", "ceiling", 403, payWith(&engines.GrantError{Caveat: "ceiling", Reason: "is lower"})),
+		limit("the wallet's own", "limits_exceeded", "batch_max_ops", 403, payWith(&wallet.LimitError{Limit: "batch_max_ops"})),
+		limit("a batch", "limits_exceeded", "batch_max_ops", 403, asked("POST", "/v1/batch", batchOf("atomic", 4096+1), writer)),
+		limit("a body", httpapi.ReasonBodyCap, "body", 413, asked("POST", "/v1/transfer", `{"memo":"`+strings.Repeat("a", 2<<20)+`"}`, writer)),
 	}
 }
 
 func conflictCases() []toldCase {
 	id, _ := record.ParseTxID(txid)
-	clash := func(doc, code, reason string, retry bool, d details, err error) toldCase {
+	clash := func(doc, code, reason string, retry bool, d httpapi.Details, err error) toldCase {
 		return toldCase{doc: doc, ask: payWith(err), status: 409, code: code, reason: reason, retry: retry, details: d}
 	}
 	other := func(scope string, g *engines.Grant, err error) func(*rig) *httptest.ResponseRecorder {
 		return func(r *rig) *httptest.ResponseRecorder {
-			r.d.Auth = granted{[]string{scope}, g}
+			r.Deps().Auth = granted{[]string{scope}, g}
 			r.wal.set(err)
 			return r.do("POST", "/v1/batch", batchOf("atomic", 2), writer)
 		}
@@ -160,26 +165,30 @@ func conflictCases() []toldCase {
 	taken.status = 422
 	inBatch := func(err error) error { return &wallet.IndexError{Index: 1, Err: err} }
 	return []toldCase{
-		clash("too little", "INSUFFICIENT_FUNDS", "insufficient_funds", false, details{"asset": "ron"}, refusedBy(record.InsufficientFunds)),
+		clash("a payer nobody knows", "INSUFFICIENT_FUNDS", "insufficient_funds", false, httpapi.Details{"asset": "ron", "field": "from", "cause": "account_unknown"},
+			&ledger.Reject{Code: record.InsufficientFunds, Unknown: true}),
+		clash("too little", "INSUFFICIENT_FUNDS", "insufficient_funds", false, httpapi.Details{"asset": "ron"}, refusedBy(record.InsufficientFunds)),
 		clash("a nonce again", "NONCE_CONFLICT", "nonce_reused", false,
-			details{"field": "nonce", "expected_nonce": 7.0, "committed_txid": txid}, reused),
-		clash("a nonce ahead", "NONCE_CONFLICT", "nonce_gap", true, details{"field": "nonce", "expected_nonce": 7.0},
+			httpapi.Details{"field": "nonce", "expected_nonce": 7.0, "committed_txid": txid}, reused),
+		clash("a nonce ahead", "NONCE_CONFLICT", "nonce_gap", true, httpapi.Details{"field": "nonce", "expected_nonce": 7.0},
 			&ledger.Reject{Code: record.NonceGap, Expected: 7}),
 		{doc: "a nonce of someone else's account", ask: other("wallet.transfer", grantOf("bob"), inBatch(reused)), status: 409,
-			code: "NONCE_CONFLICT", reason: "nonce_reused", details: details{"field": "nonce", "index": 1.0}},
+			code: "NONCE_CONFLICT", reason: "nonce_reused", details: httpapi.Details{"field": "nonce", "index": 1.0}},
 		{doc: "a nonce by who may not pay", ask: other("wallet.burn", nil, inBatch(reused)), status: 409,
-			code: "NONCE_CONFLICT", reason: "nonce_reused", details: details{"field": "nonce", "index": 1.0}},
+			code: "NONCE_CONFLICT", reason: "nonce_reused", details: httpapi.Details{"field": "nonce", "index": 1.0}},
 		{doc: "a nonce in a batch", ask: other("wallet.transfer", grantOf("alice"), inBatch(reused)), status: 409, code: "NONCE_CONFLICT",
-			reason: "nonce_reused", details: details{"field": "nonce", "index": 1.0, "expected_nonce": 7.0, "committed_txid": txid}},
+			reason: "nonce_reused", details: httpapi.Details{"field": "nonce", "index": 1.0, "expected_nonce": 7.0, "committed_txid": txid}},
 		{doc: "the nonce of an issue", ask: func(r *rig) *httptest.ResponseRecorder {
-			r.d.Auth = granted{[]string{"wallet.issue"}, grantOf("bob")}
+			r.Deps().Auth = granted{[]string{"wallet.issue"}, grantOf("bob")}
 			r.wal.set(reused)
 			return r.do("POST", "/v1/issue", `{"to":"bob","asset":"ron","amount_minor":"5","nonce":1}`, writer)
 		}, status: 409, code: "NONCE_CONFLICT", reason: "nonce_reused",
-			details: details{"field": "nonce", "expected_nonce": 7.0, "committed_txid": txid}},
+			details: httpapi.Details{"field": "nonce", "expected_nonce": 7.0, "committed_txid": txid}},
 		clash("a hold again", "HOLD_CLOSED", "hold_closed", false, nil, refusedBy(record.HoldClosed)),
 		clash("a hold too late", "HOLD_EXPIRED", "hold_expired", false, nil, refusedBy(record.HoldExpired)),
 		clash("a flag", "ACCOUNT_LOCKED", "account_locked", false, nil, refusedBy(record.AccountLocked)),
+		clash("a flag of the payer", "ACCOUNT_LOCKED", "account_locked", false, httpapi.Details{"field": "from"}, &ledger.Reject{Code: record.AccountLocked, Party: "from"}),
+		clash("a flag of the payee", "ACCOUNT_LOCKED", "account_locked", false, httpapi.Details{"field": "to"}, &ledger.Reject{Code: record.AccountLocked, Party: "to"}),
 		clash("the same key under way", "IDEMPOTENCY_IN_FLIGHT", "idem_in_flight", true, nil, wallet.ErrInFlight),
 		taken,
 	}
@@ -189,48 +198,48 @@ func laterCases() []toldCase {
 	busy := func(doc, reason string, ask func(*rig) *httptest.ResponseRecorder) toldCase {
 		return toldCase{doc: doc, ask: ask, status: 429, code: "BUSY", reason: reason, retry: true}
 	}
-	later := func(doc, reason string, d details, ask func(*rig) *httptest.ResponseRecorder) toldCase {
+	later := func(doc, reason string, d httpapi.Details, ask func(*rig) *httptest.ResponseRecorder) toldCase {
 		return toldCase{doc: doc, ask: ask, status: 503, code: "RETRY_LATER", reason: reason, retry: true, details: d}
 	}
-	none := func(cause string) details { return details{"cause": cause, "outcome": "none"} }
+	none := func(cause string) httpapi.Details { return httpapi.Details{"cause": cause, "outcome": "none"} }
 	return []toldCase{
-		busy("work_tx is full", reasonBusy, payWith(fmt.Errorf("post: %w", flow.ErrBusy))),
-		busy("too many in flight", reasonInflight, func(r *rig) *httptest.ResponseRecorder {
-			r.services[serviceWallet].set(Limits{})
+		busy("work_tx is full", httpapi.ReasonBusy, payWith(fmt.Errorf("post: %w", flow.ErrBusy))),
+		busy("too many in flight", httpapi.ReasonInflight, func(r *rig) *httptest.ResponseRecorder {
+			r.SetLimits(serviceWallet, httpapi.Limits{})
 			return r.do("POST", "/v1/transfer", someTransfer, writer)
 		}),
-		busy("too many a second", reasonRate, twice(Limits{Inflight: 9, PerPrincipal: Rate{1, 1}})),
-		later("not ready", reasonDegraded, none(wallet.CauseLedger), func(r *rig) *httptest.ResponseRecorder {
+		busy("too many a second", httpapi.ReasonRate, twice(httpapi.Limits{Inflight: 9, PerPrincipal: httpapi.Rate{1, 1}})),
+		later("not ready", httpapi.ReasonDegraded, none(wallet.CauseLedger), func(r *rig) *httptest.ResponseRecorder {
 			r.wal.notReady = &wallet.NotReadyError{Cause: wallet.CauseLedger}
 			return r.do("POST", "/v1/transfer", someTransfer, writer)
 		}),
-		later("too late in the queue", reasonTimeout, none(wallet.CauseDeadline), payWith(&wallet.NotReadyError{Cause: wallet.CauseDeadline})),
-		later("not that far", reasonTimeout, details{"field": "min_seq", "reached_seq": 3.0}, func(r *rig) *httptest.ResponseRecorder {
+		later("too late in the queue", httpapi.ReasonTimeout, none(wallet.CauseDeadline), payWith(&wallet.NotReadyError{Cause: wallet.CauseDeadline})),
+		later("not that far", httpapi.ReasonTimeout, httpapi.Details{"field": "min_seq", "reached_seq": 3.0}, func(r *rig) *httptest.ResponseRecorder {
 			r.wal.set(&wallet.BehindError{Want: 9, Have: 3})
 			return r.do("GET", "/v1/balance?account=a&asset=ron&min_seq=9", "", writer)
 		}),
-		later("the ledger loads", reasonDegraded, none(wallet.CauseStarting), payWith(ledger.ErrLoading)),
-		later("the deadline", reasonTimeout, details{"outcome": "none"}, payWith(context.DeadlineExceeded)),
-		later("the client went", reasonCanceled, details{"outcome": "none"}, payWith(context.Canceled)),
-		later("the queue is closed", reasonDraining, nil, payWith(flow.ErrClosed)),
-		later("draining", reasonDraining, nil, gated(GateDraining)),
-		later("starting", reasonDegraded, details{"cause": "starting"}, func(r *rig) *httptest.ResponseRecorder {
-			r.gate = newGate()
+		later("the ledger loads", httpapi.ReasonDegraded, none(wallet.CauseStarting), payWith(ledger.ErrLoading)),
+		later("the deadline", httpapi.ReasonTimeout, httpapi.Details{"outcome": "none"}, payWith(context.DeadlineExceeded)),
+		later("the client went", httpapi.ReasonCanceled, httpapi.Details{"outcome": "none"}, payWith(context.Canceled)),
+		later("the queue is closed", httpapi.ReasonDraining, nil, payWith(flow.ErrClosed)),
+		later("draining", httpapi.ReasonDraining, nil, gated(httpapi.GateDraining)),
+		later("starting", httpapi.ReasonDegraded, httpapi.Details{"cause": "starting"}, func(r *rig) *httptest.ResponseRecorder {
+			r.Reopen()
 			return r.do("GET", "/v1/balance?account=a&asset=ron", "", writer)
 		}),
-		later("restored", reasonRestored, details{"cause": reasonRestored}, payWith(store.ErrRestored)),
+		later("restored", httpapi.ReasonRestored, httpapi.Details{"cause": httpapi.ReasonRestored}, payWith(store.ErrRestored)),
 	}
 }
 
 func gravestCases() []toldCase {
 	gone := func(doc, outcome string, err error) toldCase {
 		return toldCase{doc: doc, ask: payWith(err), status: 503, code: "UPSTREAM_UNAVAILABLE", reason: "upstream", retry: true,
-			details: details{"outcome": outcome}}
+			details: httpapi.Details{"outcome": outcome}}
 	}
 	unsure := gone("the store's word is out", "unknown", flow.ErrUnknown)
-	unsure.reason, unsure.says = reasonCommitUnsure, "same request again"
+	unsure.reason, unsure.says = httpapi.ReasonCommitUnsure, "same request again"
 	failed := gone("the store failed", "unknown", store.ErrPoisoned)
-	failed.reason, failed.says = reasonStoreFailed, "same request"
+	failed.reason, failed.says = httpapi.ReasonStoreFailed, "same request"
 	unknown := gone("no answer of the ledger", "unknown", &wallet.OutcomeError{Unknown: true, Cause: context.DeadlineExceeded})
 	unknown.says = "same Idempotency-Key"
 	lost := gone("no answer below", "unknown", &ledger.UnavailableError{Unknown: true, Cause: context.DeadlineExceeded})
@@ -242,37 +251,41 @@ func gravestCases() []toldCase {
 		unsure, failed, unknown, lost,
 		gone("the breaker is open", "none", &wallet.OutcomeError{Cause: ledger.ErrUnavailable}),
 		gone("retries are spent", "none", &ledger.UnavailableError{Cause: context.DeadlineExceeded}),
-		{doc: "safe mode", ask: payWith(ledger.ErrSafeMode), status: 503, code: "UPSTREAM_UNAVAILABLE", reason: "upstream", retry: true, details: details{"cause": "safe_mode", "outcome": "none"}, says: "ledger verify"},
+		{doc: "safe mode", ask: payWith(ledger.ErrSafeMode), status: 503, code: "UPSTREAM_UNAVAILABLE", reason: "upstream", retry: true, details: httpapi.Details{"cause": "safe_mode", "outcome": "none"}, says: "ledger verify"},
 		{doc: "safe mode, before it is begun", ask: func(r *rig) *httptest.ResponseRecorder {
 			r.wal.notReady = ledger.ErrSafeMode
 			return r.do("POST", "/v1/transfer", someTransfer, writer)
-		}, status: 503, code: "UPSTREAM_UNAVAILABLE", reason: "upstream", retry: true, details: details{"cause": "safe_mode", "outcome": "none"}, says: "ledger rebuild"},
+		}, status: 503, code: "UPSTREAM_UNAVAILABLE", reason: "upstream", retry: true, details: httpapi.Details{"cause": "safe_mode", "outcome": "none"}, says: "ledger rebuild"},
 		{doc: "a damaged record", ask: func(r *rig) *httptest.ResponseRecorder {
 			r.wal.set(fmt.Errorf("tx: %w: %w", ledger.ErrSafeMode, store.ErrCorrupt))
 			return r.do("GET", "/v1/tx/"+txid, "", writer)
-		}, status: 503, code: "UPSTREAM_UNAVAILABLE", reason: "upstream", retry: true, details: details{"cause": "safe_mode", "outcome": "none"}, says: "has to read is damaged"},
+		}, status: 503, code: "UPSTREAM_UNAVAILABLE", reason: "upstream", retry: true, details: httpapi.Details{"cause": "safe_mode", "outcome": "none"}, says: "has to read is damaged"},
 		{doc: "a wait for a record in safe mode", ask: func(r *rig) *httptest.ResponseRecorder {
 			r.wal.set(fmt.Errorf("balance: %w", ledger.ErrSafeMode))
 			return r.do("GET", "/v1/balance?account=a&asset=ron&min_seq=9", "", writer)
-		}, status: 503, code: "UPSTREAM_UNAVAILABLE", reason: "upstream", retry: true, details: details{"cause": "safe_mode", "field": "min_seq"}, says: "without it the balance is read as it stands"},
+		}, status: 503, code: "UPSTREAM_UNAVAILABLE", reason: "upstream", retry: true, details: httpapi.Details{"cause": "safe_mode", "field": "min_seq"}, says: "without it the balance is read as it stands"},
 		{doc: "a damaged record on the way to min_seq", ask: func(r *rig) *httptest.ResponseRecorder {
 			r.wal.set(fmt.Errorf("balance: %w: %w", ledger.ErrSafeMode, store.ErrCorrupt))
 			return r.do("GET", "/v1/balance?account=a&asset=ron&min_seq=9", "", writer)
-		}, status: 503, code: "UPSTREAM_UNAVAILABLE", reason: "upstream", retry: true, details: details{"cause": "safe_mode", "outcome": "none"}, says: "has to read is damaged"},
-		absent("no such txid", "NOT_FOUND", reasonNotFound, func(r *rig) *httptest.ResponseRecorder {
+		}, status: 503, code: "UPSTREAM_UNAVAILABLE", reason: "upstream", retry: true, details: httpapi.Details{"cause": "safe_mode", "outcome": "none"}, says: "has to read is damaged"},
+		absent("no such txid", "NOT_FOUND", httpapi.ReasonNotFound, func(r *rig) *httptest.ResponseRecorder {
 			r.wal.set(fmt.Errorf("tx: %w", wallet.ErrNotFound))
 			return r.do("GET", "/v1/tx/"+txid, "", writer)
 		}),
-		{doc: "another method", ask: asked("GET", "/v1/transfer", "", writer), status: 405, code: "NOT_FOUND", reason: reasonMethod},
-		absent("no such path", "NOT_FOUND", reasonNotFound, asked("POST", "/v1/mint", "", writer)),
+		{doc: "another method", ask: asked("GET", "/v1/transfer", "", writer), status: 405, code: "METHOD_NOT_ALLOWED", reason: httpapi.ReasonMethod},
+		{doc: "flags of no account", ask: func(r *rig) *httptest.ResponseRecorder {
+			r.wal.set(fmt.Errorf("flags: %w", wallet.ErrUnknownAccount))
+			return r.do("POST", "/v1/accounts/flags", `{"account":"tpyo","set":["frozen"]}`, writer)
+		}, status: 404, code: "NOT_FOUND", reason: "account_unknown", details: httpapi.Details{"field": "account"}, says: `"new":true`},
+		absent("no such path", "NOT_FOUND", httpapi.ReasonNotFound, asked("POST", "/v1/mint", "", writer)),
 		absent("no such hold", "HOLD_NOT_FOUND", "hold_unknown", payWith(refusedBy(record.HoldUnknown))),
-		{doc: "no room", ask: payWith(ledger.ErrFull), status: 507, code: "STORE_FULL", reason: reasonStoreFull, retry: true},
-		{doc: "no room below", ask: payWith(store.ErrFull), status: 507, code: "STORE_FULL", reason: reasonStoreFull, retry: true},
-		{doc: "a bug", ask: payWith(fmt.Errorf("secret: %w", store.ErrCorrupt)), status: 500, code: "INTERNAL_ERROR", reason: reasonInternal},
+		{doc: "no room", ask: payWith(ledger.ErrFull), status: 507, code: "STORE_FULL", reason: httpapi.ReasonStoreFull, retry: true},
+		{doc: "no room below", ask: payWith(store.ErrFull), status: 507, code: "STORE_FULL", reason: httpapi.ReasonStoreFull, retry: true},
+		{doc: "a bug", ask: payWith(fmt.Errorf("secret: %w", store.ErrCorrupt)), status: 500, code: "INTERNAL_ERROR", reason: httpapi.ReasonInternal},
 		{doc: "a panic", ask: func(r *rig) *httptest.ResponseRecorder {
-			r.d.Auth = nil
+			r.Deps().Auth = nil
 			return r.do("POST", "/v1/transfer", someTransfer, writer)
-		}, status: 500, code: "INTERNAL_ERROR", reason: reasonInternal},
+		}, status: 500, code: "INTERNAL_ERROR", reason: httpapi.ReasonInternal},
 	}
 }
 
@@ -289,7 +302,7 @@ func TestEveryCodeOfTheWallet(t *testing.T) {
 			t.Errorf("%s: %d %+v, want %d %s %s retry %v", tt.doc, w.Code, p, tt.status, tt.code, tt.reason, tt.retry)
 		}
 		if want := map[string]any(tt.details); !reflect.DeepEqual(p.Details, want) && len(p.Details)+len(want) > 0 {
-			t.Errorf("%s: details %v, want %v", tt.doc, p.Details, want)
+			t.Errorf("%s: httpapi.Details %v, want %v", tt.doc, p.Details, want)
 		}
 		if p.Detail == "" || !strings.Contains(p.Detail, tt.says) || strings.Contains(w.Body.String(), "secret") {
 			t.Errorf("%s: %q, want %q in it", tt.doc, p.Detail, tt.says)
@@ -304,9 +317,10 @@ func TestEveryCodeOfTheWallet(t *testing.T) {
 
 // renew undoes what a case has changed.
 func (r *rig) renew() {
-	r.d.Auth, r.gate = fakeAuth{}, newGate()
-	r.SetGate(GateOpen)
-	r.services[serviceWallet].set(Limits{Inflight: 9})
+	r.Deps().Auth = fakeAuth{}
+	r.Reopen()
+	r.SetGate(httpapi.GateOpen)
+	r.SetLimits(serviceWallet, httpapi.Limits{Inflight: 9})
 	r.wal.set(nil)
 	r.wal.notReady = nil
 }
@@ -351,5 +365,62 @@ func TestTheDeadlineEndsAWrite(t *testing.T) {
 	}
 	if r.wal.until > time.Second {
 		t.Errorf("%s to the deadline", r.wal.until)
+	}
+}
+
+// checkWords holds that a refusal names the field that it is about, says why, and, where there is a doubt, how to find out.
+func checkWords(t *testing.T, doc string, p wire.Problem) {
+	t.Helper()
+	field, named := p.Details["field"].(string)
+	if named && !strings.Contains(p.Detail, field+": ") && !strings.Contains(p.Detail, "header "+field) {
+		t.Errorf("%s: %q does not begin with the field %s", doc, p.Detail, field)
+	}
+	if limit, ok := p.Details["limit"].(string); ok {
+		of := map[string]string{
+			"per_op": "wallet.max_amount_per_op", "daily": "wallet.daily_ceiling", "token_daily": "ceiling_daily", "account_total": "wallet.max_account_total",
+			"open_holds": "wallet.max_open_holds", "ceiling": "token's ceiling", "ceiling_daily": "ceiling_daily", "batch_max_ops": "ops: ", "body": "server.max_body_bytes",
+		}[limit]
+		if of == "" || !strings.Contains(p.Detail, of) {
+			t.Errorf("%s: %q does not say which limit", doc, p.Detail)
+		}
+	}
+	why := map[string]string{
+		"insufficient_funds": "amount_minor: there is less to spend than the amount", "nonce_reused": "was used before", "nonce_gap": "not used yet", "hold_closed": "hold: was captured or released before",
+		"hold_expired": "hold: its time is over", "hold_unknown": "hold: there is none of this txid, or it is not yours", "account_locked": "a flag of one of the accounts",
+		"idem_conflict": "stands for another request", "idem_in_flight": "send the same one again to get its answer", "asset_unknown": "not declared",
+		httpapi.ReasonBusy: "nothing was enqueued", httpapi.ReasonInflight: "nothing was begun", httpapi.ReasonRate: "after Retry-After", httpapi.ReasonStoreFull: "nothing was written", httpapi.ReasonUnauth: "send a token", httpapi.ReasonForbidden: " ",
+		httpapi.ReasonInternal: "corr_id", httpapi.ReasonRestored: "accept-restore", httpapi.ReasonDraining: "nothing was done", "expired": "is over",
+	}[p.Reason]
+	switch side, _ := p.Details["field"].(string); {
+	case p.Reason == "account_locked" && side != "":
+		why = side + ": a flag forbids this account"
+	case p.Details["cause"] == "account_unknown":
+		why = "from: nobody has ever paid this account"
+	}
+	if !strings.Contains(p.Detail, why) {
+		t.Errorf("%s: %q, want %q in it", doc, p.Detail, why)
+	}
+	switch p.Details["outcome"] {
+	case "unknown":
+		if !strings.Contains(p.Detail, "same request") {
+			t.Errorf("%s: %q does not say how to find out", doc, p.Detail)
+		}
+	case "none":
+		if !strings.Contains(p.Detail, "nothing was") && !strings.Contains(p.Detail, "before anything was done") {
+			t.Errorf("%s: %q does not say that nothing was done", doc, p.Detail)
+		}
+	}
+}
+
+// checkRetryAfter: whole seconds from 1 on wherever it makes sense to come again, the same outside the body as in it, none elsewhere.
+func checkRetryAfter(t *testing.T, doc string, w *httptest.ResponseRecorder, p wire.Problem) {
+	t.Helper()
+	want := w.Code == 429 || w.Code == 503 || w.Code == 507 || p.Code == "IDEMPOTENCY_IN_FLIGHT"
+	given := w.Header().Get("Retry-After")
+	if n, _ := strconv.Atoi(given); want != (n >= 1) || given != "" && n != p.RetryAfter {
+		t.Errorf("%s: Retry-After %q, in the body %d", doc, given, p.RetryAfter)
+	}
+	if (w.Header().Get("WWW-Authenticate") != "") != (w.Code == http.StatusUnauthorized) {
+		t.Errorf("%s: challenged as %q", doc, w.Header().Get("WWW-Authenticate"))
 	}
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -92,8 +93,11 @@ func None() Value[struct{}] {
 	}
 }
 
-// cborVersion is the first byte of every CBOR value.
-const cborVersion = 1
+// The first byte of every CBOR value.
+const (
+	cborVersion = 1
+	cborSummed  = 2 // a checksum is behind it
+)
 
 var errVersion = errors.New("value has an unknown version byte")
 
@@ -145,4 +149,41 @@ func decodeCBOR(b []byte, v any) error {
 		return errVersion
 	}
 	return modes().dec.Unmarshal(b[1:], v)
+}
+
+// encodeSummed is encodeCBOR with the checksum behind it.
+func encodeSummed(key []byte, v any) ([]byte, error) {
+	b, err := encodeCBOR(v)
+	if err != nil {
+		return nil, err
+	}
+	return sealCBOR(key, b), nil
+}
+
+// decodeSummed reads what encodeSummed or, in older files, encodeCBOR wrote.
+func decodeSummed(key, row []byte, v any) error {
+	b, err := openCBOR(key, row)
+	if err != nil {
+		return err
+	}
+	return decodeCBOR(b, v)
+}
+
+// sealCBOR puts a checksum behind a CBOR value, which is changed, and says so in its version.
+func sealCBOR(key, value []byte) (row []byte) {
+	value[0] = cborSummed
+	return AddSum(key, value)
+}
+
+// openCBOR is the value of a row that sealCBOR made. A row of an older file is its own value.
+func openCBOR(key, row []byte) (value []byte, err error) {
+	if len(row) == 0 || row[0] != cborSummed {
+		return row, nil
+	}
+	if value, err = CutSum(key, row); err != nil {
+		return nil, err
+	}
+	value = bytes.Clone(value)
+	value[0] = cborVersion
+	return value, nil
 }

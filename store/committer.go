@@ -32,6 +32,7 @@ func (s *Store) runCommitter(ctx context.Context) error {
 	s.running.Store(true)
 	defer s.running.Store(false)
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	//rawchan: it paces the probe of a slow store, no work waits for it
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
 	c := &committer{s: s, probe: tick.C}

@@ -11,6 +11,40 @@ import (
 	"ronbox/appliance/b3"
 )
 
+// Behind the name of a database: of one that is being made, compacted or restored, and of the old file until the compacted one's name is durable.
+// What was killed leaves them.
+const (
+	newSuffix     = ".new"
+	compactSuffix = ".compacting"
+	restoreSuffix = ".restoring"
+	keptSuffix    = ".before-compact"
+)
+
+// SweepBeside removes what killed runs have left beside the file at path, which the caller has open, and gives the paths. Where one of them runs
+// it leaves all to it.
+func SweepBeside(path string) (removed []string, err error) {
+	folder, err := lockFolder(path)
+	if errors.Is(err, ErrLocked) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = closing(folder, err) }()
+	if err := folder.Sync(); err != nil { // the name of the file is durable before what it replaced goes
+		return nil, err
+	}
+	for _, suffix := range []string{newSuffix, compactSuffix, restoreSuffix, keptSuffix} {
+		switch gone := os.Remove(path + suffix); {
+		case gone == nil:
+			removed = append(removed, path+suffix)
+		case !errors.Is(gone, os.ErrNotExist):
+			err = errors.Join(err, gone)
+		}
+	}
+	return removed, err
+}
+
 // Compacted says what a compaction has done.
 type Compacted struct {
 	File      string    `json:"file"`
@@ -37,7 +71,7 @@ func Compact(ctx context.Context, path string, progress func(done, total int64))
 		return done, err
 	}
 	done = Compacted{File: path, Before: old.Size()}
-	fresh := path + ".compacting"
+	fresh := path + compactSuffix
 	if err = removeIfThere(fresh); err == nil {
 		err = done.make(ctx, old, fresh, progress)
 	}
@@ -111,7 +145,7 @@ func (r *ReadOnly) digest(ctx context.Context) (d digests, err error) {
 // swap puts the new file, which was verified, in the place of the old one. From the rename on a node may have it open and commit to it, so
 // there is no way back. The old file keeps a name of its own until the new one's is durable.
 func swap(fresh, path string, folder *os.File) error {
-	kept := path + ".before-compact"
+	kept := path + keptSuffix
 	if err := removeIfThere(kept); err != nil {
 		return err
 	}

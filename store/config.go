@@ -72,34 +72,21 @@ func DefaultConfig() Config {
 
 // Validate joins all faults.
 func (c Config) Validate() error {
-	var f faults
-	f.within("store.max_bytes", c.MaxBytes, unit.Size(minBytes), unit.Size(maxBytes))
-	f.within("store.min_free", c.MinFree, 0, 1<<40)
-	f.within("store.group_bytes", c.GroupBytes, 1<<10, 64<<20)
-	if c.GroupMax < 1 || c.GroupMax > 4096 {
-		f.add("store.group_max = %d: must be 1..4096", c.GroupMax)
-	}
-	if c.LockTimeout < 0 || c.LockTimeout.D() > time.Minute {
-		f.add("store.lock_timeout = %q: must be 0s..1m", c.LockTimeout)
-	}
-	if every := c.SnapshotEvery.D(); every != 0 && (every < time.Minute || every > 30*24*time.Hour) {
-		f.add("store.snapshot_every = %q: must be 0s or 1m..30d", c.SnapshotEvery)
+	var every, dir error
+	if e := c.SnapshotEvery.D(); e != 0 && (e < time.Minute || e > 30*24*time.Hour) {
+		every = fmt.Errorf("store.snapshot_every = %q: must be 0s or 1m..30d", c.SnapshotEvery)
 	}
 	if len(c.SnapshotDir) > 4096 || strings.ContainsRune(c.SnapshotDir, 0) {
-		f.add("store.snapshot_dir = %.64q: must be the path of a folder", c.SnapshotDir)
+		dir = fmt.Errorf("store.snapshot_dir = %.64q: must be the path of a folder", c.SnapshotDir)
 	}
-	return errors.Join(f...)
-}
-
-// faults are what a section has wrong, each said as the loader of the configuration says it.
-type faults []error
-
-func (f *faults) add(format string, args ...any) { *f = append(*f, fmt.Errorf(format, args...)) }
-
-func (f *faults) within(key string, v, lo, hi unit.Size) {
-	if v < lo || v > hi {
-		f.add("%s = %q: must be %s..%s", key, v, lo, hi)
-	}
+	return errors.Join(
+		unit.Within("store.max_bytes", c.MaxBytes, minBytes, maxBytes),
+		unit.Within("store.min_free", c.MinFree, 0, 1<<40),
+		unit.Within("store.group_bytes", c.GroupBytes, 1<<10, 64<<20),
+		unit.Within("store.group_max", c.GroupMax, 1, 4096),
+		unit.Between("store.lock_timeout", c.LockTimeout, 0, time.Minute),
+		every, dir,
+	)
 }
 
 // DefaultAmnesiaConfig holds every default.
@@ -109,22 +96,14 @@ func DefaultAmnesiaConfig() AmnesiaConfig {
 
 // Validate joins all faults.
 func (c AmnesiaConfig) Validate() error {
-	var f faults
-	if c.PurgeIntervalMS < 100 || c.PurgeIntervalMS > 3_600_000 {
-		f.add("amnesia.purge_interval_ms = %d: must be 100..3600000", c.PurgeIntervalMS)
-	}
-	f.within("amnesia.max_bytes", c.MaxBytes, unit.Size(minMemory), unit.Size(maxBytes))
-	return errors.Join(f...)
+	return errors.Join(
+		unit.Within("amnesia.purge_interval_ms", c.PurgeIntervalMS, 100, 3_600_000),
+		unit.Within("amnesia.max_bytes", c.MaxBytes, minMemory, maxBytes),
+	)
 }
 
 // DefaultAuditConfig holds every default.
 func DefaultAuditConfig() AuditConfig { return AuditConfig{Enabled: true, Retain: auditRows} }
 
-// Validate joins all faults.
-func (c AuditConfig) Validate() error {
-	var f faults
-	if c.Retain < 1 || c.Retain > 10_000_000 {
-		f.add("audit.retain = %d: must be 1..10000000", c.Retain)
-	}
-	return errors.Join(f...)
-}
+// Validate refuses what is out of bounds.
+func (c AuditConfig) Validate() error { return unit.Within("audit.retain", c.Retain, 1, 10_000_000) }

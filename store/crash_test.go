@@ -128,7 +128,11 @@ const crashCycles = 30
 func TestKill(t *testing.T) {
 	path := newFile(t)
 	submitted, acked := map[string]bool{}, map[string]bool{}
-	for cycle := range crashCycles {
+	cycles := crashCycles
+	if testing.Short() {
+		cycles /= 5
+	}
+	for cycle := range cycles {
 		cmd, said, in := childProcess(t, "write", path)
 		early := cycle%4 == 0
 		if early {

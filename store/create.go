@@ -21,7 +21,7 @@ func Create(path string, id Identity) (err error) {
 	if _, err := os.Lstat(path); err == nil {
 		return &fs.PathError{Op: "create", Path: path, Err: fs.ErrExist}
 	}
-	fresh := path + ".new"
+	fresh := path + newSuffix
 	if err := removeIfThere(fresh); err != nil {
 		return err
 	}

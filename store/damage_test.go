@@ -242,6 +242,9 @@ func TestNewerSchema(t *testing.T) {
 
 // Whatever byte is damaged, looking at the file ends in a report, never in a crash; and with a manifest it is always found.
 func TestVerifySurvivesEveryByte(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nothing runs beside it: left to the run without -short")
+	}
 	r := open(t, newFile(t))
 	for i := range 4 {
 		mustCommit(r, put{Key: fmt.Sprint(i), Value: "v"})

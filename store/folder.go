@@ -23,7 +23,7 @@ func makeDir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return syncDir(above)
+	return SyncDir(above)
 }
 
 // lockFolder makes the folder of path and locks it: whoever makes or replaces the database in it does so alone. The lock goes with the
@@ -76,8 +76,8 @@ func ownedLike(path, other string) error {
 // closing closes c and joins what that says.
 func closing(c io.Closer, err error) error { return errors.Join(err, c.Close()) }
 
-// syncDir makes a rename inside dir durable.
-func syncDir(dir string) error {
+// SyncDir makes a rename inside dir durable.
+func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

@@ -262,7 +262,11 @@ func (g *group) give(cause error) error {
 func (g *group) collapse(v any) error {
 	stack := debug.Stack()
 	g.s.log.Error("committer_panicked", "reason", fmt.Sprint(v), "stack", string(stack))
-	g.s.poison(fmt.Errorf("panic: %v", v), !g.reader.broken(v))
+	if g.reader.broken(v) {
+		g.s.poison(&fileFault{v}, false)
+	} else {
+		g.s.poison(fmt.Errorf("panic: %v", v), true)
+	}
 	return g.failAll()
 }
 

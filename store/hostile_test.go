@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"hash/fnv"
@@ -240,6 +241,109 @@ func TestMetaOutOfRange(t *testing.T) {
 		if err := ready(t.Context(), newStore(path, testConfig())); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: open: %v", name, err)
 		}
+	}
+}
+
+// A bit that a disk has flipped in a row of meta is found, before a boot believes it.
+func TestMetaFlips(t *testing.T) {
+	path := counted(t, 3)
+	change := func(fn func(meta *bolt.Bucket) error) {
+		db, err := openBolt(path, &opening{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(db.Update(func(tx *bolt.Tx) error { return fn(tx.Bucket([]byte(metaBucket.Name))) }), db.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows := map[string][]byte{}
+	change(func(meta *bolt.Bucket) error {
+		if err := meta.Put(keyAudit1, AddSum(keyAudit1, auditKey(1))); err != nil {
+			return err
+		}
+		return meta.ForEach(func(k, v []byte) error {
+			rows[string(k)] = bytes.Clone(v)
+			return nil
+		})
+	})
+	if len(rows) != 5 {
+		t.Fatalf("rows of meta: %v", rows)
+	}
+	for key, row := range rows {
+		for i := range row {
+			bad := bytes.Clone(row)
+			bad[i] ^= 1 << (i % 8)
+			change(func(meta *bolt.Bucket) error { return meta.Put([]byte(key), bad) })
+			if rep, err := Verify(t.Context(), path, nil, nil, nil); err != nil || rep.OK {
+				t.Errorf("%s, byte %d: not found, %v", key, i, err)
+			}
+		}
+		change(func(meta *bolt.Bucket) error { return meta.Put([]byte(key), row) })
+	}
+	if rep, err := Verify(t.Context(), path, nil, nil, nil); err != nil || !rep.OK {
+		t.Errorf("the rows were put back: %v, %v", rep.Problem, err)
+	}
+}
+
+// Rows of meta without checksums, as older programs wrote them, are read; the boot adds the checksums.
+func TestMetaWithoutSums(t *testing.T) {
+	path := counted(t, 3)
+	db, err := openBolt(path, &opening{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	summed := func(meta *bolt.Bucket) (n int) {
+		for _, key := range [][]byte{keyIdent, keyPosition, keyClean, keyBuckets} {
+			if _, err := CutSum(key, meta.Get(key)); err == nil {
+				n++
+			}
+		}
+		return n
+	}
+	var want Info
+	err = db.Update(func(tx *bolt.Tx) (err error) {
+		meta := tx.Bucket([]byte(metaBucket.Name))
+		if n := summed(meta); n != 4 {
+			t.Errorf("%d rows have checksums", n)
+		}
+		if want, err = readInfo(tx); err != nil {
+			return err
+		}
+		for _, key := range [][]byte{keyIdent, keyPosition, keyClean, keyBuckets} {
+			row, err := CutSum(key, meta.Get(key))
+			if err != nil {
+				return err
+			}
+			if row = bytes.Clone(row); row[0] == cborSummed {
+				row[0] = cborVersion
+			}
+			if err := meta.Put(key, row); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err = errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if rep, err := Verify(t.Context(), path, nil, nil, nil); err != nil || !rep.OK || rep.Info != want {
+		t.Errorf("an older file: %+v, %v, want %+v", rep.Info, err, want)
+	}
+	s := newStore(path, testConfig())
+	if err := errors.Join(ready(t.Context(), s), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if db, err = openBolt(path, &opening{readOnly: true}); err != nil {
+		t.Fatal(err)
+	}
+	err = db.View(func(tx *bolt.Tx) error {
+		if n := summed(tx.Bucket([]byte(metaBucket.Name))); n != 4 {
+			t.Errorf("after a boot %d rows have checksums", n)
+		}
+		return nil
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Error(err)
 	}
 }
 

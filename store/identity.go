@@ -82,7 +82,18 @@ var (
 	keyAudit1   = []byte("audit_first") // 8 bytes; absent until rows were let go
 )
 
-// position is the part of Info that moves with every group: 56 bytes in the file, and the oldest audit row beside them.
+// Each row of meta ends in a checksum, which a file that no newer program has opened lacks: the boot adds it. A row of fixed size shows by its
+// length whether it has one, one of CBOR by its version byte.
+
+// fixedRow takes the checksum off a row of meta whose value has n bytes.
+func fixedRow(key, row []byte, n int) ([]byte, error) {
+	if len(row) == n {
+		return row, nil
+	}
+	return CutSum(key, row)
+}
+
+// position is the part of Info that moves with every group: 56 bytes in the file and their checksum, and the oldest audit row beside them.
 type position struct {
 	seq        uint64
 	at         int64
@@ -92,19 +103,24 @@ type position struct {
 }
 
 const (
-	positionLen = 3*8 + b3.Size
-	positionMax = 1 << 62 // of each number: half way to where counting on would wrap
+	positionLen = 3*8 + b3.Size // without its checksum
+	positionMax = 1 << 62       // of each number: half way to where counting on would wrap
 )
 
-func (p position) bytes() []byte {
-	b := make([]byte, 0, positionLen)
+// row is the position as the file has it.
+func (p position) row() []byte {
+	b := make([]byte, 0, positionLen+SumSize)
 	b = binary.BigEndian.AppendUint64(b, p.seq)
 	b = binary.BigEndian.AppendUint64(b, uint64(p.at))
 	b = binary.BigEndian.AppendUint64(b, p.auditSeq)
-	return append(b, p.auditHead[:]...)
+	return AddSum(keyPosition, append(b, p.auditHead[:]...))
 }
 
-func parsePosition(b []byte) (position, error) {
+func parsePosition(row []byte) (position, error) {
+	b, err := fixedRow(keyPosition, row, positionLen)
+	if err != nil {
+		return position{}, fmt.Errorf("meta position: %w", err)
+	}
 	if len(b) != positionLen {
 		return position{}, fmt.Errorf("meta position has %d bytes, not %d", len(b), positionLen)
 	}
@@ -123,14 +139,17 @@ func parsePosition(b []byte) (position, error) {
 // readFirst is the oldest audit row kept. A file that does not say has let go what was too many for a ring of auditRows.
 func (p *position) readFirst(raw []byte) error {
 	p.auditFirst = 1
+	first, err := fixedRow(keyAudit1, raw, 8)
 	switch {
 	case raw == nil && p.auditSeq > auditRows:
 		p.auditFirst = p.auditSeq - auditRows + 1
 	case raw == nil:
-	case len(raw) != 8 || binary.BigEndian.Uint64(raw) < 1 || binary.BigEndian.Uint64(raw) > p.auditSeq+1:
+	case err != nil:
+		return fmt.Errorf("meta audit_first: %w", err)
+	case len(first) != 8 || binary.BigEndian.Uint64(first) < 1 || binary.BigEndian.Uint64(first) > p.auditSeq+1:
 		return errors.New("meta audit_first is out of range")
 	default:
-		p.auditFirst = binary.BigEndian.Uint64(raw)
+		p.auditFirst = binary.BigEndian.Uint64(first)
 	}
 	return nil
 }
@@ -138,11 +157,11 @@ func (p *position) readFirst(raw []byte) error {
 // put writes the position; from is what the file has.
 func (p position) put(meta *bolt.Bucket, from position) error {
 	if p.auditFirst != from.auditFirst {
-		if err := meta.Put(keyAudit1, auditKey(p.auditFirst)); err != nil {
+		if err := meta.Put(keyAudit1, AddSum(keyAudit1, auditKey(p.auditFirst))); err != nil {
 			return err
 		}
 	}
-	return meta.Put(keyPosition, p.bytes())
+	return meta.Put(keyPosition, p.row())
 }
 
 func (i Info) position() position {
@@ -162,7 +181,7 @@ func readInfo(tx *bolt.Tx) (Info, error) {
 		return Info{}, fmt.Errorf("%w: no meta bucket", ErrCorrupt)
 	}
 	var row identRow
-	if err := decodeCBOR(meta.Get(keyIdent), &row); err != nil {
+	if err := decodeSummed(keyIdent, meta.Get(keyIdent), &row); err != nil {
 		return Info{}, fmt.Errorf("%w: meta identity: %w", ErrCorrupt, err)
 	}
 	p, err := parsePosition(meta.Get(keyPosition))
@@ -172,9 +191,13 @@ func readInfo(tx *bolt.Tx) (Info, error) {
 	if err != nil {
 		return Info{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
+	stopped, err := fixedRow(keyClean, meta.Get(keyClean), 1)
+	if err != nil {
+		return Info{}, fmt.Errorf("%w: meta clean: %w", ErrCorrupt, err)
+	}
 	i := Info{
 		NodeID: row.NodeID, Incarnation: row.Incarnation, Schema: row.Schema, AuthEpoch: row.AuthEpoch, Restored: row.Restored,
-		RestoredFrom: row.RestoredFrom, CreatedAt: row.CreatedAt, Clean: string(meta.Get(keyClean)) == "1",
+		RestoredFrom: row.RestoredFrom, CreatedAt: row.CreatedAt, Clean: string(stopped) == "1",
 	}
 	if i.Schema < 1 {
 		return Info{}, fmt.Errorf("%w: schema %d", ErrCorrupt, i.Schema)
@@ -197,7 +220,7 @@ func writeInfo(tx *bolt.Tx, i Info) error {
 	if err != nil {
 		return err
 	}
-	ident, err := encodeCBOR(i.row())
+	ident, err := encodeSummed(keyIdent, i.row())
 	if err != nil {
 		return err
 	}
@@ -205,11 +228,12 @@ func writeInfo(tx *bolt.Tx, i Info) error {
 	return errors.Join(meta.Put(keyIdent, ident), i.position().put(meta, made), meta.Put(keyClean, cleanFlag(i.Clean)))
 }
 
+// cleanFlag is the row that reports whether the last stop was orderly.
 func cleanFlag(clean bool) []byte {
 	if clean {
-		return []byte("1")
+		return AddSum(keyClean, []byte("1"))
 	}
-	return []byte("0")
+	return AddSum(keyClean, []byte("0"))
 }
 
 // bucketRow records a declaration, so that the file alone can be verified.
@@ -230,7 +254,7 @@ func makeBuckets(tx *bolt.Tx, s schema) error {
 		}
 		rows = append(rows, bucketRow{d.Name, d.Class, d.Append, d.owner, d.Subs})
 	}
-	raw, err := encodeCBOR(rows)
+	raw, err := encodeSummed(keyBuckets, rows)
 	if err != nil {
 		return err
 	}
@@ -248,7 +272,7 @@ func readBuckets(tx *bolt.Tx) ([]*Bucket, error) {
 		return nil, nil // made, never opened by a node
 	}
 	var rows []bucketRow
-	if err := decodeCBOR(raw, &rows); err != nil {
+	if err := decodeSummed(keyBuckets, raw, &rows); err != nil {
 		return nil, fmt.Errorf("%w: meta buckets: %w", ErrCorrupt, err)
 	}
 	out := make([]*Bucket, len(rows))

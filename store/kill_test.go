@@ -59,6 +59,9 @@ func killAt(t *testing.T, role, path string, steps int, more time.Duration) {
 
 // Killed anywhere in a compaction, the file is whole, and has the rows it had.
 func TestKillCompaction(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nothing runs beside it: left to the run without -short")
+	}
 	path, want := holed(t)
 	for cycle := range killCycles {
 		killAt(t, "compact", path, 1+3*cycle, time.Duration(cycle)*time.Millisecond)
@@ -77,6 +80,9 @@ func TestKillCompaction(t *testing.T) {
 
 // Killed anywhere in a snapshot, what has the name of one is one; the rest is swept.
 func TestKillSnapshot(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nothing runs beside it: left to the run without -short")
+	}
 	path, want := holed(t)
 	dir := filepath.Dir(path)
 	for cycle := range killCycles {

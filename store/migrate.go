@@ -180,7 +180,7 @@ func (m *migrator) look() (info Info, at migrationRow, err error) {
 			if raw == nil {
 				return nil
 			}
-			if err := decodeCBOR(raw, &at); err != nil || at.From != info.Schema {
+			if err := decodeSummed(keyMigration, raw, &at); err != nil || at.From != info.Schema {
 				return fmt.Errorf("%w: meta migration: %w", ErrCorrupt, errors.Join(err, fmt.Errorf("from %d", at.From)))
 			}
 			return nil
@@ -229,7 +229,7 @@ func (m *migrator) step(tx *bolt.Tx, one Migration) (rows uint64, end bool, err 
 	}
 	at := migrationRow{From: one.From}
 	if raw := meta.Get(keyMigration); raw != nil {
-		if err := decodeCBOR(raw, &at); err != nil {
+		if err := decodeSummed(keyMigration, raw, &at); err != nil {
 			return 0, false, fmt.Errorf("%w: meta migration: %w", ErrCorrupt, err)
 		}
 	}
@@ -248,7 +248,7 @@ func (m *migrator) step(tx *bolt.Tx, one Migration) (rows uint64, end bool, err 
 	if next == nil {
 		return at.Rows, true, m.finish(tx, at)
 	}
-	raw, err := encodeCBOR(at)
+	raw, err := encodeSummed(keyMigration, at)
 	if err != nil {
 		return 0, false, err
 	}
@@ -291,7 +291,7 @@ func (m *migrator) finish(tx *bolt.Tx, at migrationRow) error {
 	if info.Schema == m.table.schema {
 		return errors.Join(writeInfo(tx, info), meta.Delete(keyMigration))
 	}
-	raw, err := encodeCBOR(migrationRow{From: info.Schema}) // the next one goes on behind the same snapshot
+	raw, err := encodeSummed(keyMigration, migrationRow{From: info.Schema}) // the next one goes on behind the same snapshot
 	return errors.Join(err, writeInfo(tx, info), meta.Put(keyMigration, raw))
 }
 

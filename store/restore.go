@@ -94,7 +94,7 @@ func restoreOver(ctx context.Context, snapshot, dst string, rep Report, o Restor
 	if old != nil {
 		defer func() { err = errors.Join(err, old.Close()) }()
 	}
-	fresh := dst + ".restoring"
+	fresh := dst + restoreSuffix
 	if err := removeIfThere(fresh); err != nil {
 		return info, err
 	}
@@ -179,14 +179,14 @@ func (acceptRestore) Kind() string { return "store.accept_restore/1" }
 // Apply rewrites the identity row and audits who accepted.
 func (c acceptRestore) Apply(r Reader, _ Stamp, w *Writes) (done struct{}, err error) {
 	var row identRow
-	if err := decodeCBOR(r.Get(metaBucket, keyIdent), &row); err != nil {
+	if err := decodeSummed(keyIdent, r.Get(metaBucket, keyIdent), &row); err != nil {
 		return done, fmt.Errorf("%w: meta identity: %w", ErrCorrupt, err)
 	}
 	if !row.Restored {
 		return done, nil
 	}
 	row.Restored = false
-	raw, err := encodeCBOR(row)
+	raw, err := encodeSummed(keyIdent, row)
 	if err != nil {
 		return done, err
 	}

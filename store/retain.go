@@ -72,6 +72,15 @@ const restAge = time.Hour
 // as many are kept. Files of other names are not touched, nor snapshots without a manifest, nor what a snapshot that is being taken writes.
 // It gives the paths it removed. A folder that does not exist is empty.
 func Retain(dir string, now time.Time, keep RetainPolicy) (removed []string, err error) {
+	return clearShelf(dir, func(s *shelf) []string { return s.surplus(now, keep) })
+}
+
+// Sweep removes what killed snapshots have left in dir an hour ago, and nothing else.
+func Sweep(dir string) (removed []string, err error) {
+	return clearShelf(dir, func(*shelf) []string { return nil })
+}
+
+func clearShelf(dir string, surplus func(*shelf) []string) (removed []string, err error) {
 	folder, err := os.Open(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -85,7 +94,7 @@ func Retain(dir string, now time.Time, keep RetainPolicy) (removed []string, err
 	if err != nil {
 		return nil, err
 	}
-	names := s.surplus(now, keep)
+	names := surplus(s)
 	if alone {
 		names = append(names, s.dead(time.Now().Add(-restAge))...)
 	}
@@ -134,7 +143,7 @@ func readShelf(dir string) (*shelf, error) {
 }
 
 func (s *shelf) add(name string) {
-	if strings.HasPrefix(name, "ronbox-") && strings.HasSuffix(name, ".partial") {
+	if strings.HasSuffix(name, ".partial") && (strings.HasPrefix(name, "ronbox-") || strings.HasPrefix(name, "pre-migrate-")) {
 		s.rests = append(s.rests, name)
 		return
 	}

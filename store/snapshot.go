@@ -113,7 +113,7 @@ func (m Manifest) publish(partial string) error {
 	if err != nil {
 		return errors.Join(err, removeIfThere(m.ManifestPath))
 	}
-	return syncDir(filepath.Dir(m.Path))
+	return SyncDir(filepath.Dir(m.Path))
 }
 
 // vacant refuses to write over a snapshot.

@@ -246,8 +246,9 @@ func (s *Store) boot(db *bolt.DB) (info Info, err error) {
 		if err := makeBuckets(tx, s.schema); err != nil {
 			return err
 		}
-		meta := tx.Bucket([]byte(metaBucket.Name))
-		return errors.Join(meta.Delete(keyMigration), meta.Put(keyClean, cleanFlag(false))) // a program between the two schemas ends here
+		meta, used := tx.Bucket([]byte(metaBucket.Name)), info
+		used.Clean = false
+		return errors.Join(meta.Delete(keyMigration), writeInfo(tx, used)) // a program between the two schemas ends here
 	})
 	if err == nil || !clean(err) {
 		return info, err

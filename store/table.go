@@ -11,6 +11,7 @@ type Table[K, V any] struct {
 	key    Key[K]
 	value  Value[V]
 	summed bool // rows end in a checksum
+	later  bool // or began without one: the version byte of their CBOR tells
 	alone  bool // all rows of the bucket do
 }
 
@@ -23,6 +24,12 @@ func NewTable[K, V any](b *Bucket, key Key[K], value Value[V]) Table[K, V] {
 // codec's bytes must be its own, since they are appended to.
 func (t Table[K, V]) Summed() Table[K, V] {
 	t.summed = true
+	return t
+}
+
+// SummedLater is Summed for a table of CBOR values whose rows once had no checksum: these are read as they are, and get it when they are written.
+func (t Table[K, V]) SummedLater() Table[K, V] {
+	t.later = true
 	return t
 }
 
@@ -82,8 +89,11 @@ func (t Table[K, V]) Put(w *Writes, k K, v V) {
 		panic(err)
 	}
 	key := t.key.Append(nil, k)
-	if t.summed {
+	switch {
+	case t.summed:
 		raw = AddSum(key, raw)
+	case t.later:
+		raw = sealCBOR(key, raw)
 	}
 	w.Put(t.bucket, key, raw)
 }
@@ -147,8 +157,11 @@ func (t Table[K, V]) rows(raw iter.Seq2[[]byte, []byte]) iter.Seq2[K, V] {
 
 func (t Table[K, V]) decode(key, raw []byte) V {
 	var err error
-	if t.summed {
+	switch {
+	case t.summed:
 		raw, err = CutSum(key, raw)
+	case t.later:
+		raw, err = openCBOR(key, raw)
 	}
 	var v V
 	if err == nil {

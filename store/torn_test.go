@@ -152,6 +152,9 @@ func (w pageWrite) garbled(rnd *rand.Rand) pageWrite {
 // Whatever of a commit has reached the disk before its first sync, each write of it whole, in part, garbled or not at all, the state is the
 // one before it.
 func TestTornBeforeTheSync(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nothing runs beside it: left to the run without -short")
+	}
 	rnd, path := rand.New(rand.NewPCG(1, 2)), filepath.Join(t.TempDir(), "torn.db")
 	for i, c := range recordCommits(t) {
 		var disks []disk
@@ -182,6 +185,9 @@ func TestTornBeforeTheSync(t *testing.T) {
 
 // A meta page of which some reached the disk makes the state the new one or leaves the one before it.
 func TestTornMetaPage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nothing runs beside it: left to the run without -short")
+	}
 	rnd, path := rand.New(rand.NewPCG(3, 4)), filepath.Join(t.TempDir(), "torn.db")
 	for i, c := range recordCommits(t) {
 		synced := c.before.with(c.data...)

@@ -2,7 +2,7 @@ package b3
 
 import "golang.org/x/sys/cpu"
 
-// wide says whether compress8 can run here.
+// wide reports whether compress8 can run here.
 var wide = cpu.X86.HasAVX2
 
 // compress8 puts one block of every lane through BLAKE3's compression: blocks is where lane 0 has its block, and each further lane has it

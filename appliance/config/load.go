@@ -9,8 +9,12 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"sort"
 	"strings"
 	"syscall"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
 
 	"ronbox/appliance/unit"
 )
@@ -37,7 +41,7 @@ func Load(o LoadOptions) (*Config, error) {
 	return l.cfg, nil
 }
 
-// load overlays every place on the defaults, and judges what comes of it.
+// load overlays every place on the defaults, and validates the result.
 func load(o LoadOptions) *loader {
 	l := newLoader()
 	env := l.environment(o.Env)
@@ -56,7 +60,7 @@ type loader struct {
 	cfg    *Config
 	all    []leaf
 	from   map[string]origin // by key, where its value was set; defaults are absent
-	bad    map[string]bool   // keys whose text was refused: judging their values would repeat the fault
+	bad    map[string]bool   // keys whose text was refused: validating their values would repeat the fault
 	faults []error
 }
 
@@ -79,7 +83,7 @@ func (l *loader) set(key string, from origin, assign func(reflect.Value) error, 
 		if m, ok := errors.AsType[*memberError](err); ok && from.inside != nil {
 			where = from.inside(m.member)
 		}
-		l.faults = append(l.faults, found.told(&Fault{Where: where, Key: key, Value: shown, Reason: err.Error()}))
+		l.faults = append(l.faults, found.redact(&Fault{Where: where, Key: key, Value: shown, Reason: err.Error()}))
 	}
 }
 
@@ -102,7 +106,7 @@ func (l *loader) keys() []string {
 	return out
 }
 
-// file overlays the TOML file. Only a file that was named must exist; what is wrong with the directory the node tells.
+// file overlays the TOML file. Only a file that was named must exist; a fault of the directory is reported by the node.
 func (l *loader) file(o LoadOptions, env []variable) {
 	path := o.File
 	if path == "" {
@@ -214,7 +218,7 @@ func (l *loader) variables(env []variable) {
 	}
 }
 
-// absolute frees the data directory from the working directory of whoever started the node.
+// absolute frees the data directory from the working directory of the process.
 func (l *loader) absolute() {
 	if l.cfg.Node.DataDir == "" {
 		return
@@ -228,3 +232,147 @@ func (l *loader) absolute() {
 }
 
 func quote(s string) string { return fmt.Sprintf("%q", s) }
+
+// entry is one key of a file with the value it was given, and where.
+type entry struct {
+	key   string
+	at    string // file:line:column
+	value any
+	// inside is the place of a member of a value that is a table.
+	inside func(member string) string
+}
+
+// parseFile reads a TOML document into its entries, in the order of the document. known says which keys hold a value:
+// a table under such a key is its value, any other table holds keys.
+func parseFile(name string, data []byte, known func(key string) bool) ([]entry, error) {
+	var doc map[string]any
+	if err := toml.Unmarshal(data, &doc); err != nil {
+		return nil, syntaxFault(name, data, err)
+	}
+	at := positions(data)
+	out := flatten(nil, "", doc, known)
+	sort.Slice(out, func(i, j int) bool { return before(at[out[i].key], at[out[j].key], out[i].key < out[j].key) })
+	place := func(key string) string { return fmt.Sprintf("%s:%d:%d", name, at[key].Line, at[key].Column) }
+	for i, e := range out {
+		out[i].at = place(e.key)
+		out[i].inside = func(member string) string { return place(e.key + "." + part(member)) }
+	}
+	return out, nil
+}
+
+func before(a, b unstable.Position, tie bool) bool {
+	if a.Offset != b.Offset {
+		return a.Offset < b.Offset
+	}
+	return tie
+}
+
+func syntaxFault(name string, data []byte, err error) error {
+	var bad *toml.DecodeError
+	if !errors.As(err, &bad) {
+		return &Fault{Where: name, Reason: err.Error()}
+	}
+	line, column := bad.Position()
+	path := make([]string, len(bad.Key()))
+	for i, p := range bad.Key() {
+		path[i] = part(p)
+	}
+	key := strings.Join(path, ".")
+	if key == "" {
+		key = keyBefore(data, line, column)
+	}
+	return &Fault{
+		Where:  fmt.Sprintf("%s:%d:%d", name, line, column),
+		Key:    key,
+		Reason: strings.TrimPrefix(bad.Error(), "toml: "),
+	}
+}
+
+// keyBefore is the key on a line whose value stands at a column, "" for none.
+func keyBefore(data []byte, line, column int) (key string) {
+	nearest := 0
+	for k, at := range positions(data) {
+		if at.Line == line && at.Column < column && at.Column > nearest {
+			key, nearest = k, at.Column
+		}
+	}
+	return key
+}
+
+// part is one name of a dotted key, quoted where TOML wants it, so that "a.b" is not a path.
+func part(name string) string {
+	for i := range len(name) {
+		if c := name[i]; (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' {
+			return tomlString(name)
+		}
+	}
+	if name == "" {
+		return tomlString(name)
+	}
+	return name
+}
+
+// maxKey bounds the keys that are looked into, in bytes: the longest there is has some 40.
+const maxKey = 256
+
+// flatten turns nested tables into dotted keys. An empty table that is no value is an entry too, so that a section
+// nobody knows is still reported.
+func flatten(out []entry, prefix string, table map[string]any, known func(string) bool) []entry {
+	for k, v := range table {
+		key := prefix + part(k)
+		inner, isTable := v.(map[string]any)
+		if !isTable || known(key) || len(key) > maxKey {
+			out = append(out, entry{key: key, value: v})
+			continue
+		}
+		if len(inner) == 0 {
+			out = append(out, entry{key: key, value: inner})
+		}
+		out = flatten(out, key+".", inner, known)
+	}
+	return out
+}
+
+// positions gives the place of each key, table and inline member of a document, up to its first fault.
+func positions(data []byte) map[string]unstable.Position {
+	var p unstable.Parser
+	p.Reset(data)
+	at, table := map[string]unstable.Position{}, ""
+	for p.NextExpression() {
+		e := p.Expression()
+		switch e.Kind {
+		case unstable.Table, unstable.ArrayTable:
+			table = mark(&p, at, "", e.Key()) + "."
+		case unstable.KeyValue:
+			markValue(&p, at, table, e)
+		}
+	}
+	return at
+}
+
+// mark notes where each prefix of a dotted key stands, and returns the whole key.
+func mark(p *unstable.Parser, at map[string]unstable.Position, prefix string, it unstable.Iterator) string {
+	key := strings.TrimSuffix(prefix, ".")
+	for len(key) <= maxKey && it.Next() {
+		if key != "" {
+			key += "."
+		}
+		key += part(string(it.Node().Data))
+		if _, seen := at[key]; !seen {
+			at[key] = p.Shape(it.Node().Raw).Start
+		}
+	}
+	return key
+}
+
+func markValue(p *unstable.Parser, at map[string]unstable.Position, prefix string, kv *unstable.Node) {
+	key := mark(p, at, prefix, kv.Key())
+	if kv.Value().Kind != unstable.InlineTable {
+		return
+	}
+	for it := kv.Value().Children(); it.Next(); {
+		if it.Node().Kind == unstable.KeyValue {
+			markValue(p, at, key+".", it.Node())
+		}
+	}
+}

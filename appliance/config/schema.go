@@ -1,13 +1,13 @@
 package config
 
 import (
-	"encoding"
 	"encoding/json"
 	"fmt"
 	"reflect"
 	"strings"
 
 	"ronbox/appliance/unit"
+	"ronbox/httpapi/openapi"
 )
 
 // Texts of durations and sizes, as package unit reads them; it also wants the units of a duration to fall.
@@ -70,6 +70,7 @@ func (l leaf) schema(description string) object {
 	return out
 }
 
+// typeSchema is that of a Go type, without the width of its numbers.
 func typeSchema(t reflect.Type) object {
 	switch t {
 	case reflect.TypeFor[unit.Duration]():
@@ -77,25 +78,15 @@ func typeSchema(t reflect.Type) object {
 	case reflect.TypeFor[unit.Size]():
 		return object{"type": "string", "pattern": sizePattern}
 	}
-	if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
-		return object{"type": "string"}
-	}
 	switch t.Kind() {
-	case reflect.Bool:
-		return object{"type": "boolean"}
-	case reflect.String:
-		return object{"type": "string"}
-	case reflect.Float32, reflect.Float64:
-		return object{"type": "number"}
 	case reflect.Slice:
 		return object{"type": "array", "items": typeSchema(t.Elem())}
 	case reflect.Map:
 		return object{"type": "object", "additionalProperties": typeSchema(t.Elem())}
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return object{"type": "integer", "minimum": 0}
-	default:
-		return object{"type": "integer"}
 	}
+	out := openapi.Schema(t)
+	delete(out, "format")
+	return out
 }
 
 // jsonDefault is what encoding/json makes of a value, but an empty list or table is not null.

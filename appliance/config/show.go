@@ -1,7 +1,9 @@
 package config
 
 import (
+	_ "embed" // the commented file
 	"encoding"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -14,14 +16,88 @@ import (
 	"ronbox/appliance/obs"
 )
 
+// Where a value comes from.
+const (
+	FromDefault = "default"
+	FromFile    = "file"
+	FromEnv     = "env"
+	FromFlag    = "flag"
+)
+
+// What the change of a key takes.
+const (
+	ReloadInPlace = "r"
+	ReloadRebind  = "b"
+	ReloadRestart = "x"
+)
+
+// origin is the kind of place a value comes from, and the place.
+type origin struct {
+	source, where string
+	inside        func(member string) string // the place of a member, if the value is a table of a file
+}
+
+// Entry is one key with its current value, for people. Values are spelt as TOML has them, secrets as "***".
+type Entry struct {
+	Key     string `json:"key"`
+	Value   string `json:"value"`
+	Default string `json:"default"`
+	Source  string `json:"source"`          // FromDefault, FromFile, FromEnv or FromFlag
+	Where   string `json:"where,omitempty"` // "ronbox.toml:41:3", "RONBOX_STORE__MAX_BYTES", "flag --data-dir", "" for a default
+	Reload  string `json:"reload"`          // ReloadInPlace, ReloadRebind or ReloadRestart
+}
+
+// Explain is Load that also lists every key, in the order of the sections, with its value, its default and its source.
+func Explain(o LoadOptions) (*Config, []Entry, error) {
+	l := load(o)
+	if err := errors.Join(l.faults...); err != nil {
+		return nil, nil, err
+	}
+	defaults := leaves(Default())
+	out := make([]Entry, len(l.all))
+	for i, one := range l.all {
+		from, set := l.from[one.key]
+		if !set {
+			from.source = FromDefault
+		}
+		out[i] = Entry{
+			Key: one.key, Value: one.shown(), Default: defaults[i].shown(), Source: from.source, Where: from.where, Reload: one.reload,
+		}
+	}
+	return l.cfg, out, nil
+}
+
+// Change is one key that differs between two configurations.
+type Change struct {
+	Key    string `json:"key"`
+	From   string `json:"from"`
+	To     string `json:"to"`
+	Reload string `json:"reload"`
+}
+
+// Diff lists what is different in next, in the order of the sections. Secrets are shown as "***", also where they differ.
+func Diff(old, next *Config) []Change {
+	var out []Change
+	was := leaves(old)
+	for i, is := range leaves(next) {
+		if !reflect.DeepEqual(was[i].value.Interface(), is.value.Interface()) && was[i].text() != is.text() {
+			out = append(out, Change{Key: is.key, From: was[i].shown(), To: is.shown(), Reload: is.reload})
+		}
+	}
+	return out
+}
+
 // hidden is what a secret is shown as.
 const hidden = `"***"`
 
-// secret says whether the leaf's type or name makes it one.
+// secret reports whether the leaf's type or name makes it one.
 func (l leaf) secret() bool {
 	_, typed := l.value.Interface().(obs.Secret)
-	return typed || obs.Hides(l.key)
+	return typed || obs.Hides(l.key) && !slices.Contains(public[:], l.key)
 }
+
+// public are keys whose names say otherwise.
+var public = [...]string{"rewarder.policy_trust_keys", "index.cache.warmup_keys"}
 
 // shown is the leaf's value as TOML spells it, unless it is a secret.
 func (l leaf) shown() string {
@@ -31,8 +107,8 @@ func (l leaf) shown() string {
 	return l.text()
 }
 
-// told is a fault as it may be told: without what a secret was set to, or the words of whoever refused it, which may repeat it.
-func (l leaf) told(f *Fault) *Fault {
+// redact removes from a fault the value of a secret, and the words of its refusal, which may repeat it.
+func (l leaf) redact(f *Fault) *Fault {
 	if l.secret() {
 		f.Value, f.Reason = hidden, "is not valid"
 	}
@@ -131,7 +207,7 @@ func opening(i int, first, later string) string {
 	return later
 }
 
-// tomlFloat keeps the point that tells a number from a whole one.
+// tomlFloat keeps the point that makes a number no whole one.
 func tomlFloat(f float64) string {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return strings.ToLower(strings.TrimPrefix(strconv.FormatFloat(f, 'g', -1, 64), "+"))
@@ -162,4 +238,31 @@ func tomlString(s string) string {
 	}
 	b.WriteByte('"')
 	return b.String()
+}
+
+// commented lists every key with its default behind a "#", under its section. Text lines begin with "# ".
+//
+//go:embed ronbox.toml
+var commented string
+
+// Template is the file that init writes: every key, commented, with its default; keys of set get their value and stand
+// uncommented. The value of a list is its one element.
+func Template(set map[string]string) string {
+	section := ""
+	lines := strings.SplitAfter(commented, "\n")
+	for i, line := range lines {
+		if name, ok := strings.CutPrefix(line, "["); ok {
+			section = strings.TrimRight(name, "]\n")
+			continue
+		}
+		key, unset, isKey := strings.Cut(strings.TrimPrefix(line, "#"), " = ")
+		if value, ok := set[section+"."+key]; ok && isKey && strings.HasPrefix(line, "#") {
+			text := tomlString(value)
+			if strings.HasPrefix(unset, "[") {
+				text = "[" + text + "]"
+			}
+			lines[i] = key + " = " + text + "\n"
+		}
+	}
+	return strings.Join(lines, "")
 }

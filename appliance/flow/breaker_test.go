@@ -178,6 +178,9 @@ func (r *breakerRun) settle(event byte) {
 
 // Every sequence of five events, from each of the three states, ends as the model says at every event.
 func TestBreakerEverySequence(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nothing runs beside it: left to the run without -short")
+	}
 	const depth = 5
 	start := time.Unix(1e9, 0)
 	for name, rule := range breakerRules {

@@ -25,6 +25,7 @@ type Catalog struct {
 // channel is a declared channel and, where flow can close it, who still feeds it.
 type channel struct {
 	spec  Spec
+	fixed int             // how many of spec.Producers were declared with it; tasks with this queue among their Lanes follow, by service
 	live  map[string]bool // the feeders that have not returned for good
 	close func()          // nil: not closable, or closed already
 	gauge Gauge           // nil: only a name
@@ -65,7 +66,7 @@ func (c *Catalog) enter(s Spec, closeAll func(), g Gauge) {
 	if err := s.check(); err != nil {
 		panic(err.Error())
 	}
-	ch := &channel{spec: s, live: map[string]bool{}, close: closeAll, gauge: g}
+	ch := &channel{spec: s, fixed: len(s.Producers), live: map[string]bool{}, close: closeAll, gauge: g}
 	for _, p := range s.Producers {
 		ch.live[feeder(s.Service, p)] = true
 	}
@@ -89,8 +90,26 @@ func (c *Catalog) DeclareTask(ts ...Task) {
 		if c.hasTask(t.Service, t.Name) {
 			panic(fmt.Sprintf("flow: task %s.%s is declared twice", t.Service, t.Name))
 		}
+		for _, lane := range t.Lanes {
+			c.feedLane(lane, t)
+		}
 		c.tasks = append(c.tasks, t)
 	}
+}
+
+// feedLane adds t to the producers of a declared queue; Check reports one that is not declared. It is called with mu held.
+func (c *Catalog) feedLane(lane string, t Task) {
+	i := slices.IndexFunc(c.channels, func(ch *channel) bool { return qualify(ch.spec.Service, ch.spec.Name) == lane })
+	if i < 0 {
+		return
+	}
+	ch, name := c.channels[i], qualify(t.Service, t.Name)
+	at := len(ch.spec.Producers)
+	for at > ch.fixed && !strings.HasPrefix(ch.spec.Producers[at-1], t.Service+".") && ch.spec.Producers[at-1] > name {
+		at--
+	}
+	ch.spec.Producers = slices.Insert(slices.Clip(slices.Clone(ch.spec.Producers)), at, name)
+	ch.live[name] = true
 }
 
 // declareStarted enters t unless DeclareTask did so before.
@@ -155,17 +174,26 @@ func (c *Catalog) ranks() []Lock {
 	return locks
 }
 
-// Check reports every producer and consumer that is neither a declared task, nor HTTP, nor "*".
+// Check reports every producer and consumer that is neither a declared task, nor HTTP, nor "*", and every lane that is no channel.
 func (c *Catalog) Check() error {
 	known := map[string]bool{}
 	for _, t := range c.Tasks() {
 		known[t.Service+"."+t.Name] = true
 	}
 	var errs []error
+	lanes := map[string]bool{}
 	for _, s := range c.Specs() {
+		lanes[qualify(s.Service, s.Name)] = true
 		for _, name := range slices.Concat(s.Producers, s.Consumers) {
 			if name != HTTP && name != everyTask && !known[qualify(s.Service, name)] {
 				errs = append(errs, fmt.Errorf("flow: %s.%s names %q, which is no declared task", s.Service, s.Name, name))
+			}
+		}
+	}
+	for _, t := range c.Tasks() {
+		for _, lane := range t.Lanes {
+			if !lanes[lane] {
+				errs = append(errs, fmt.Errorf("flow: task %s.%s names the lane %s, which is no declared channel", t.Service, t.Name, lane))
 			}
 		}
 	}

@@ -64,7 +64,7 @@ func TestCatalogGolden(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, got := range map[string]string{"catalog.md": c.Markdown(), "catalog.mmd": c.Mermaid(), "catalog.json": string(js) + "\n"} {
+		for name, got := range map[string]string{"catalog.md": c.Markdown(), "catalog.mmd": c.Mermaid(), "overview.mmd": c.Overview(), "catalog.json": string(js) + "\n"} {
 			file := filepath.Join("testdata", name)
 			if *update {
 				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
@@ -174,5 +174,37 @@ func TestCloseFedByTellsHandlersFromATask(t *testing.T) {
 	s.Drain("node", time.Minute, 0)
 	if task.TrySend(1) != ErrClosed {
 		t.Error("the end of the task did not close its queue")
+	}
+}
+
+// Tasks that name a queue of another service as a lane are its producers, by service and then in their own order.
+func TestLanes(t *testing.T) {
+	c := NewCatalog(nil, nil)
+	work := NewQueue[int](c, Spec{Service: "store", Name: "work", Cap: 1, Policy: Wait, Producers: []string{"node.janitor", HTTP}})
+	for _, name := range []string{"registry.pipeline", "wallet.worker", "wallet.ticker", "ledger.flusher", "ledger.expirer"} {
+		service, task, _ := strings.Cut(name, ".")
+		c.DeclareTask(Task{Service: service, Name: task, Lanes: []string{"store.work"}})
+	}
+	want := "node.janitor http ledger.flusher ledger.expirer registry.pipeline wallet.worker wallet.ticker"
+	if got := strings.Join(c.Specs()[0].Producers, " "); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	for _, name := range strings.Fields(strings.ReplaceAll(want, HTTP, "store.http")) {
+		if err := work.TrySend(1); err != nil {
+			t.Fatalf("closed before %s has returned: %v", name, err)
+		}
+		<-work.C()
+		if service, task, _ := strings.Cut(name, "."); service == "store" {
+			c.CloseFedBy(service, HTTP)
+		} else {
+			c.CloseFedBy(service, task)
+		}
+	}
+	if work.TrySend(1) != ErrClosed {
+		t.Error("open although no producer is left")
+	}
+	c.DeclareTask(Task{Service: "x", Name: "y", Lanes: []string{"store.none"}})
+	if err := c.Check(); err == nil || !strings.Contains(err.Error(), "store.none") {
+		t.Errorf("a lane that is no channel: %v", err)
 	}
 }

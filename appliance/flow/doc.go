@@ -1,10 +1,13 @@
 // Package flow holds what concurrency in ronbox is made of: channels with a bound and a policy, one-shot answers, ranked locks, supervised
-// tasks, and the catalogue in which each of them is declared. It imports nothing of ronbox and everything else builds on it.
+// tasks, and the catalogue in which they are declared. It imports nothing of ronbox and everything else builds on it.
 //
 // # Invariants
 //
-//  1. Nothing undeclared exists: every channel, ticker, task and lock is constructed through a Catalog, which refuses a second one of the
-//     same service and name. The printed topology is therefore the real one.
+//  1. Whatever queues, fans out, repeats or runs is declared: every Queue, Broadcast, Watch, Ticker and Task is made through a Catalog, which
+//     refuses a second one of the same service and name, so the printed topology is the real one. Beside them stand ranked locks, which tell
+//     the catalogue their rank; signals, channels of struct{} with room for at most one token; and leaf mutexes, held over nothing that waits,
+//     which their package's Lock order tells of. ronlint (rawchan, lockwait) finds any other channel, ticker or delayed call; a comment
+//     excuses those that end with one call or hold no work.
 //  2. Queue: the items accepted by TrySend and Send are exactly those that come out of C, Recv or Discard, in order per producer. C is
 //     closed only when the queue is closed, empty, and no sender is inside; no send ever meets a closed channel.
 //  3. Broadcast: Publish never waits; for each subscription published = delivered + lagged + pending.

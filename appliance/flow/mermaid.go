@@ -38,6 +38,65 @@ func (c *Catalog) Mermaid() string {
 	return p.text.String()
 }
 
+// Overview returns the services as a flowchart: a box with the tasks of each, and an edge, with the names of the channels, from each
+// that produces to each other that consumes. Channels of every task, tickers and what stays within a service are left to Mermaid.
+func (c *Catalog) Overview() string {
+	p := picture{drawn: map[string]bool{}, shared: map[edge][]Spec{}}
+	p.line("flowchart LR")
+	p.end("", HTTP)
+	for _, service := range c.services() {
+		var tasks []string
+		for _, t := range c.Tasks() {
+			if t.Service == service {
+				tasks = append(tasks, plain(t.Name))
+			}
+		}
+		if len(tasks) > 0 {
+			p.node("", id(service), "[%q]", strings.Join(append([]string{"<b>" + plain(service) + "</b>"}, tasks...), br))
+		}
+	}
+	for _, s := range c.Specs() {
+		if s.Kind != KindTicker && !slices.Contains(slices.Concat(s.Producers, s.Consumers), everyTask) {
+			p.between(s)
+		}
+	}
+	for _, e := range p.edges {
+		var names []string
+		for _, s := range p.shared[e] {
+			names = append(names, plain(s.Name))
+		}
+		p.line("  %s %s|%q| %s", e.from, e.arrow, strings.Join(names, br), e.to)
+	}
+	return p.text.String()
+}
+
+// between notes the edges of s that join two services.
+func (p *picture) between(s Spec) {
+	arrow := "-.->"
+	if s.Kind == KindQueue {
+		arrow = "-->"
+	}
+	var met []edge
+	for _, from := range s.Producers {
+		for _, to := range s.Consumers {
+			e := edge{serviceID(s, from), arrow, serviceID(s, to)}
+			if e.from != e.to && !slices.Contains(met, e) {
+				met = append(met, e)
+				p.join(e, s)
+			}
+		}
+	}
+}
+
+// serviceID is the id, in an overview, of the service of a producer or consumer of s.
+func serviceID(s Spec, name string) string {
+	if name == HTTP {
+		return "http_handlers"
+	}
+	service, _, _ := strings.Cut(qualify(s.Service, name), ".")
+	return id(service)
+}
+
 // picture is a flowchart being written.
 type picture struct {
 	text   strings.Builder

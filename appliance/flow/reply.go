@@ -48,14 +48,14 @@ func (r *Reply[T]) Claim() bool {
 
 // Answer settles the job with v, claimed or not, and reports whether this was its outcome: false if it was settled before or the caller left.
 func (r *Reply[T]) Answer(v T) bool {
-	return r.settle(v, nil)
+	return r.Settle(v, nil)
 }
 
 // Fail settles the job with err, claimed or not, and reports whether this was its outcome. Deferred around the work on a job it answers
 // for a panic and does nothing after an Answer.
 func (r *Reply[T]) Fail(err error) bool {
 	var zero T
-	return r.settle(zero, err)
+	return r.Settle(zero, err)
 }
 
 func (r *Reply[T]) swap(from, to uint32) bool {
@@ -63,7 +63,8 @@ func (r *Reply[T]) swap(from, to uint32) bool {
 	return r.state.CompareAndSwap(from, to)
 }
 
-func (r *Reply[T]) settle(v T, err error) bool {
+// Settle is Answer or, with an error, Fail.
+func (r *Reply[T]) Settle(v T, err error) bool {
 	if !r.swap(replyClaimed, replySettling) && !r.swap(replyWaiting, replySettling) {
 		return false
 	}

@@ -38,7 +38,9 @@ type Task struct {
 	Name       string // singular: "worker"; the value of the labels kind and task
 	Count      int    // instances; 0 means 1
 	Restart    Restart
-	Background bool // cancelled at once when the process drains
+	Background bool     // cancelled at once when the process drains
+	Vital      bool     // no write is answered while it does not run
+	Lanes      []string // queues of other services that it sends to, by their full names: "store.work"
 	Doc        string
 	Run        func(ctx context.Context) error
 }

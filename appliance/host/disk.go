@@ -2,14 +2,129 @@ package host
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// FileSystem is what a folder stands on.
+type FileSystem struct {
+	Type       string // "ext4", "" if unknown
+	Source     string // "/dev/nvme0n1p2"
+	Network    bool   // its locks and syncs depend on another machine, or on another process
+	Memory     bool   // it ends with the power
+	Free       int64  // bytes that this process may still write
+	Total      int64  // bytes
+	FastCommit Answer // ext4 only
+}
+
+// Answer is yes, no, or not known.
+type Answer string
+
+// The answers.
+const (
+	Yes     Answer = "yes"
+	No      Answer = "no"
+	Unknown Answer = "unknown"
+)
+
+// networkTypes are the file systems whose locks and syncs cannot be trusted.
+var networkTypes = [...]string{"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "ceph", "glusterfs", "lustre", "afs", "ocfs2", "gfs2", "virtiofs"}
+
+// ReadFileSystem looks at the file system of path, or of the nearest folder above it that exists.
+func ReadFileSystem(path string) (FileSystem, error) {
+	dir, err := existing(path)
+	if err != nil {
+		return FileSystem{}, err
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return FileSystem{}, &os.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	size := uint64(st.Frsize) // what blocks are counted in; the other size is that of good reads
+	if size == 0 {
+		size = uint64(st.Bsize)
+	}
+	out := FileSystem{Free: int64(st.Bavail * size), Total: int64(st.Blocks * size), FastCommit: No}
+	mounts, err := here().mounts()
+	if err != nil {
+		return out, err
+	}
+	m, _ := mountOf(mounts, dir)
+	out.Type, out.Source = m.Type, m.Source
+	out.Network = slices.Contains(networkTypes[:], m.Type) || strings.HasPrefix(m.Type, "fuse")
+	out.Memory = m.Type == "tmpfs" || m.Type == "ramfs"
+	if m.Type == "ext4" {
+		out.FastCommit = fastCommit(m.Source)
+	}
+	return out, nil
+}
+
+// existing is path, absolute and without links, or the nearest folder above it.
+func existing(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	for {
+		real, err := filepath.EvalSymlinks(path)
+		if err == nil {
+			return real, nil
+		}
+		if up := filepath.Dir(path); up != path && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR)) {
+			path = up
+			continue
+		}
+		return "", err
+	}
+}
+
+// fastCommit looks into the superblock of a device, which takes the right to read it.
+func fastCommit(device string) Answer {
+	f, err := os.Open(device)
+	if err != nil {
+		return Unknown
+	}
+	defer f.Close()
+	on, err := parseFastCommit(f)
+	switch {
+	case err != nil:
+		return Unknown
+	case on:
+		return Yes
+	}
+	return No
+}
+
+// Offsets and values of an ext4 superblock.
+const (
+	superAt      = 1024
+	superSize    = 1024
+	superMagicAt = 0x38
+	superMagic   = 0xEF53
+	compatAt     = 0x5C
+	compatFast   = 0x400 // COMPAT_FAST_COMMIT
+)
+
+// parseFastCommit reads from an ext4 file system whether fast commits are on.
+func parseFastCommit(r io.ReaderAt) (bool, error) {
+	var super [superSize]byte
+	if _, err := r.ReadAt(super[:], superAt); err != nil {
+		return false, fmt.Errorf("superblock: %w", err)
+	}
+	if binary.LittleEndian.Uint16(super[superMagicAt:]) != superMagic {
+		return false, errors.New("superblock: not that of an ext4 file system")
+	}
+	return binary.LittleEndian.Uint32(super[compatAt:])&compatFast != 0, nil
+}
 
 // Latency is how long single syncs took.
 type Latency struct {

@@ -1,4 +1,4 @@
-// Package host reads what the machine under the node is like: its limits, memory, disk, kernel and clock, and judges it with advice.
+// Package host reads what the machine under the node is like: its limits, memory, disk, kernel and clock, and turns it into findings with advice.
 //
 // # Invariants
 //

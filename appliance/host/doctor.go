@@ -2,17 +2,56 @@ package host
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"strings"
 	"time"
 )
+
+// Level is how a finding bears on the node.
+type Level string
+
+// The levels.
+const (
+	OK   Level = "ok"
+	Warn Level = "warn" // the node works, but worse than it could, or the fact is unknown
+	Bad  Level = "bad"  // the node will not start, or cannot keep its promises
+)
+
+// Finding is one thing that was looked at.
+type Finding struct {
+	Check  string `json:"check"`
+	Level  Level  `json:"level"`
+	Seen   string `json:"seen"`
+	Advice string `json:"advice,omitempty"` // what to do; "" when all is well
+}
+
+func ok(check, format string, args ...any) Finding {
+	return Finding{Check: check, Level: OK, Seen: fmt.Sprintf(format, args...)}
+}
+
+func warn(check, advice, format string, args ...any) Finding {
+	return Finding{Check: check, Level: Warn, Seen: fmt.Sprintf(format, args...), Advice: advice}
+}
+
+func bad(check, advice, format string, args ...any) Finding {
+	return Finding{Check: check, Level: Bad, Seen: fmt.Sprintf(format, args...), Advice: advice}
+}
+
+// unknown is a check that could not be made.
+func unknown(check string, err error) Finding {
+	return warn(check, "look at it by hand, or run doctor as the user of the node", "cannot be told: %v", err)
+}
 
 // Inputs are what the node is going to need of the machine.
 type Inputs struct {
 	DataDir      string
-	Bind         string // address of the HTTP listener; "" is not looked at
-	Running      bool   // a node runs here already: its port is taken, and by it
-	MaxBytes     int64  // what the database may grow to; with Amnesia in memory
-	MinFree      int64  // what the disk must keep free
-	Held         int64  // what the database takes of the disk already
+	Private      []string // files that nobody else is to read; those that are not there do not matter
+	Bind         string   // address of the HTTP listener; "" is not looked at
+	Running      bool     // a node runs here already: its port is taken, and by it
+	MaxBytes     int64    // what the database may grow to; with Amnesia in memory
+	MinFree      int64    // what the disk must keep free
+	Held         int64    // what the database takes of the disk already
 	MaxConns     int
 	Amnesia      bool
 	AllowSwap    bool
@@ -29,37 +68,66 @@ const (
 // Doctor looks at everything the node depends on. It changes nothing but a temporary file in the data directory, and takes some
 // hundred milliseconds, or as long as the disk does.
 func Doctor(ctx context.Context, in Inputs) []Finding {
-	out := []Finding{checkFolder(in)}
+	out := fileChecks(in)
 	if in.Bind != "" {
-		out = append(out, judgePort(in, PortFree(ctx, in.Bind)))
+		out = append(out, classifyPort(in, PortFree(ctx, in.Bind)))
 	}
-	out = append(out, Glance(in)...)
+	out = append(out, machineChecks(in)...)
 	if !in.Amnesia { // else nothing is written there
-		out = append(out, checkSpace(in), checkSync(ctx, in))
+		disk, err := ReadFileSystem(in.DataDir)
+		out = append(out, check("disk_space", err, func() Finding { return classifySpace(in, disk) }), checkSync(ctx, in))
 	}
-	return append(out, checkClock(), checkBacklog())
+	clock, err := ReadClock()
+	out = append(out, check("clock", err, func() Finding { return classifyClock(clock) }))
+	backlog, err := ReadSoMaxConn()
+	return append(out, check("somaxconn", err, func() Finding { return classifyBacklog(backlog) }))
 }
 
-// Glance looks at what a boot should tell of: it only reads, and takes a millisecond or so.
-func Glance(in Inputs) []Finding {
-	return []Finding{checkFileSystem(in), checkKernel(), checkSwap(in), checkMemory(in), checkFiles(in), checkCPU()}
-}
-
-func checkFileSystem(in Inputs) Finding {
-	kernel, _ := ReadKernel() // its own check tells
-	disk, err := ReadFileSystem(in.DataDir)
+// check is the finding of facts that were read, or that they could not be.
+func check(name string, err error, classify func() Finding) Finding {
 	if err != nil {
-		return unknown("file_system", err)
+		return unknown(name, err)
 	}
-	return judgeFileSystem(in, disk, kernel)
+	return classify()
 }
 
-func checkSpace(in Inputs) Finding {
-	disk, err := ReadFileSystem(in.DataDir)
-	if err != nil {
-		return unknown("disk_space", err)
+// BootChecks are the checks whose findings a boot logs: they only read, and take a millisecond or so.
+func BootChecks(in Inputs) []Finding { return append(fileChecks(in), machineChecks(in)...) }
+
+func fileChecks(in Inputs) []Finding { return []Finding{checkFolder(in), checkPrivate(in)} }
+
+func machineChecks(in Inputs) []Finding {
+	kernel, kernelErr := ReadKernel()
+	disk, diskErr := ReadFileSystem(in.DataDir)
+	areas, swapErr := ReadSwap()
+	memory, memoryErr := ReadMemory()
+	limits, limitsErr := ReadLimits()
+	group, _ := here().group() // without it no group forbids swap, and only the machine bounds memory
+	lockable, _ := mayLock()   // unknown: not to be relied on
+	return []Finding{
+		check("file_system", diskErr, func() Finding { return classifyFileSystem(in, disk, kernel) }),
+		check("kernel", kernelErr, func() Finding { return classifyKernel(kernel) }),
+		check("swap", swapErr, func() Finding { return classifySwap(in, areas, group, lockable) }),
+		check("memory", memoryErr, func() Finding { return classifyMemory(in, memory, group) }),
+		classifyFiles(in, limits),
+		check("cpu", limitsErr, func() Finding { return classifyCPU(limits) }),
 	}
-	return judgeSpace(in, disk)
+}
+
+// checkPrivate looks at the permissions of the private files.
+func checkPrivate(in Inputs) Finding {
+	const check = "private_files"
+	var open, advice []string
+	for _, path := range in.Private {
+		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
+			open = append(open, fmt.Sprintf("%s (%04o)", path, info.Mode().Perm()))
+			advice = append(advice, path)
+		}
+	}
+	if open == nil {
+		return ok(check, "database and keys are closed to others")
+	}
+	return warn(check, "chmod 600 "+strings.Join(advice, " "), "others may read or write %s", strings.Join(open, ", "))
 }
 
 func checkSync(ctx context.Context, in Inputs) Finding {
@@ -70,64 +138,5 @@ func checkSync(ctx context.Context, in Inputs) Finding {
 		return unknown("disk_sync", err)
 	}
 	took, err := SyncLatency(ctx, dir, syncSamples)
-	if err != nil {
-		return unknown("disk_sync", err)
-	}
-	return judgeSync(took)
-}
-
-func checkKernel() Finding {
-	k, err := ReadKernel()
-	if err != nil {
-		return unknown("kernel", err)
-	}
-	return judgeKernel(k)
-}
-
-func checkClock() Finding {
-	c, err := ReadClock()
-	if err != nil {
-		return unknown("clock", err)
-	}
-	return judgeClock(c)
-}
-
-func checkSwap(in Inputs) Finding {
-	areas, err := ReadSwap()
-	if err != nil {
-		return unknown("swap", err)
-	}
-	group, _ := here().group() // without it no group forbids swap
-	lockable, _ := mayLock()   // if that cannot be told it cannot be relied on
-	return judgeSwap(in, areas, group, lockable)
-}
-
-func checkMemory(in Inputs) Finding {
-	m, err := ReadMemory()
-	if err != nil {
-		return unknown("memory", err)
-	}
-	group, _ := here().group() // without it only the machine bounds
-	return judgeMemory(in, m, group)
-}
-
-func checkFiles(in Inputs) Finding {
-	l, _ := ReadLimits()
-	return judgeFiles(in, l)
-}
-
-func checkCPU() Finding {
-	l, err := ReadLimits()
-	if err != nil {
-		return unknown("cpu", err)
-	}
-	return judgeCPU(l)
-}
-
-func checkBacklog() Finding {
-	n, err := ReadSoMaxConn()
-	if err != nil {
-		return unknown("somaxconn", err)
-	}
-	return judgeBacklog(n)
+	return check("disk_sync", err, func() Finding { return classifySync(took) })
 }

@@ -27,12 +27,22 @@ func testBoard(failing ...string) *Board {
 		Probe{Service: "edge", Key: "packs_verified", Plane: ReadPlane},
 	)
 	for _, r := range b.rows {
-		r.set(nil)
+		b.Set(r.Service, r.Key, nil)
 		if slices.Contains(failing, r.Service+"."+r.Key) {
-			r.set(errSlow)
+			b.Set(r.Service, r.Key, errSlow)
 		}
 	}
 	return b
+}
+
+// Who reads the board waits for nobody who changes it.
+func TestReportTakesNoLock(t *testing.T) {
+	b := testBoard("registry.commit_ready")
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r := b.Report("", ""); !r.Ready || len(r.Missing) != 1 || b.failing("registry", "commit_ready") != 1 || b.failing("node", "storage_ready") != 0 {
+		t.Errorf("%+v", r)
+	}
 }
 
 func TestReport(t *testing.T) {

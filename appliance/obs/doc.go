@@ -3,7 +3,8 @@
 // # Invariants
 //
 //  1. One name has one type, one label set and one help text, whichever service uses it; a label that a service lacks is "".
-//  2. A series is resolved where it is constructed. Counting and observing look nothing up and never wait.
+//  2. A series is resolved where it is constructed. Counting and observing look nothing up and never wait. A series whose label comes and goes
+//     is removed by its owner.
 //  3. A log call never waits for the reader of the log: from the start until the writer task has returned, lines that do not fit are dropped
 //     and counted.
 //  4. A Secret, and any field or member of a value whose name is that of one, prints as ***, in log lines and in spans. A line is one line
@@ -17,7 +18,7 @@
 //
 // # Tasks and queues
 //
-// Ring.Run is one task of service node, to be listed and started by whoever builds the logger. It drains the ring of log lines, which is
+// Ring.Run is one task of service node, which the builder of the logger lists and starts. It drains the ring of log lines, which is
 // bounded in bytes and drops the newest, and once a second lets the sums out that are due. Behind a tracer that is on stand the tracing
 // library's batcher, a goroutine and a queue of 2,048 spans that drops the newest; the Tracer owns and Close joins it. A Flight that
 // records has a goroutine of the runtime, until the last Stop. The package starts nothing else.

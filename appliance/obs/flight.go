@@ -14,7 +14,7 @@ import (
 type Flight struct {
 	mu    sync.Mutex
 	rec   *trace.FlightRecorder // nil while stopped; guarded by mu
-	users int                   // who have started it and not stopped it; guarded by mu
+	users int                   // Starts without their Stop; guarded by mu
 	began time.Time             // when rec was started; guarded by mu
 }
 
@@ -33,8 +33,8 @@ func NewFlight() *Flight {
 	return new(Flight)
 }
 
-// Start begins to record. A Flight that records already goes on, until each who has started it has called Stop. After an error, which
-// tells that another Flight of the process records, there is nothing to stop.
+// Start begins to record. A Flight that records already goes on, until each Start has had its Stop. After an error, which means that
+// another Flight of the process records, there is nothing to stop.
 func (f *Flight) Start() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -49,7 +49,7 @@ func (f *Flight) Start() error {
 	return nil
 }
 
-// Recording says whether there is a window to look at.
+// Recording reports whether there is a window to look at.
 func (f *Flight) Recording() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -2,6 +2,7 @@ package obs
 
 import (
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -92,12 +93,15 @@ func (m *Metrics) declare(f Family) {
 	m.families[f.Name] = added
 }
 
+// anyType is the type of a family that may be of any.
+const anyType Type = 0
+
 // family finds a declared family and orders the labels of one of its series. What it cannot find is a bug, so it panics.
 func (m *Metrics) family(name string, t Type, service string, pairs []string) (*family, []string) {
 	m.mu.Lock()
 	f, ok := m.families[name]
 	m.mu.Unlock()
-	if !ok || f.Type != t {
+	if !ok || t != anyType && f.Type != t {
 		panic(fmt.Sprintf("obs: no %s family %s is declared", t, name))
 	}
 	values, err := f.values(service, pairs)
@@ -143,6 +147,24 @@ func (m *Metrics) Histogram(name, service string, pairs ...string) func(v float6
 	}
 	f, values := m.family(name, Histogram, service, pairs)
 	return m.histogram(f, service).WithLabelValues(values[1:]...).Observe
+}
+
+// Remove takes a series out of the scrape. Functions that were resolved to it may still be called and change nothing that shows; resolving
+// it again begins a new series, a counter's at 0. Removing a series that does not exist does nothing. It is for label values that come and
+// go, such as peers and epochs: the owner removes a series with what it counts, so that their number stays bounded.
+func (m *Metrics) Remove(name, service string, pairs ...string) {
+	if m == nil {
+		return
+	}
+	f, values := m.family(name, anyType, service, pairs)
+	switch f.Type {
+	case Counter:
+		f.counters.DeleteLabelValues(values...)
+	case Gauge:
+		f.gauges.remove(values)
+	case Histogram:
+		m.histogram(f, service).DeleteLabelValues(values[1:]...)
+	}
 }
 
 // histogram is the vector of service, since one vector has one set of buckets.
@@ -205,4 +227,110 @@ func (m *Metrics) handler(open bool) http.Handler {
 		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxScrapes, Timeout: scrapeTimeout, CoalesceGather: true,
 		EnableOpenMetrics: open,
 	})
+}
+
+// gauges collects the series of one gauge family by asking each for its value.
+type gauges struct {
+	desc *prometheus.Desc
+
+	mu     sync.Mutex
+	series map[string]*gauge // by joined label values; guarded by mu
+}
+
+// gauge is one series. It is immutable.
+type gauge struct {
+	values []string
+	read   func() float64
+	set    func(float64) // nil unless the series is pushed
+}
+
+func newGauges(desc *prometheus.Desc) *gauges {
+	return &gauges{desc: desc, series: make(map[string]*gauge)}
+}
+
+// put adds or replaces the series with these label values.
+func (g *gauges) put(values []string, read func() float64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.series[strings.Join(values, "\xff")] = &gauge{values: values, read: read}
+}
+
+// cell is the setter of a pushed series, one for all that ask for the same labels.
+func (g *gauges) cell(values []string) func(float64) {
+	key := strings.Join(values, "\xff")
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if old, ok := g.series[key]; ok && old.set != nil {
+		return old.set
+	}
+	bits := new(atomic.Uint64)
+	made := &gauge{
+		values: values,
+		read:   func() float64 { return math.Float64frombits(bits.Load()) },
+		set:    func(v float64) { bits.Store(math.Float64bits(v)) },
+	}
+	g.series[key] = made
+	return made.set
+}
+
+// remove forgets the series with these label values.
+func (g *gauges) remove(values []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.series, strings.Join(values, "\xff"))
+}
+
+// Describe implements prometheus.Collector.
+func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
+	ch <- g.desc
+}
+
+// Collect implements prometheus.Collector. The reads run outside the lock.
+func (g *gauges) Collect(ch chan<- prometheus.Metric) {
+	g.mu.Lock()
+	all := make([]*gauge, 0, len(g.series))
+	for _, s := range g.series {
+		all = append(all, s)
+	}
+	g.mu.Unlock()
+	for _, s := range all {
+		ch <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, s.value(), s.values...)
+	}
+}
+
+// value reads the series; one broken reader must not hide the other series.
+func (s *gauge) value() (v float64) {
+	defer func() {
+		if recover() != nil {
+			v = math.NaN()
+		}
+	}()
+	return s.read()
+}
+
+// MetricsConfig is the section [metrics].
+type MetricsConfig struct {
+	// NativeHistograms adds the sparse buckets of Prometheus, which only scrapes in protobuf carry, to the classic ones.
+	NativeHistograms bool `toml:"native_histograms" reload:"x"`
+	// OpenMetrics answers scrapers that ask for it in that format; counters without _total lose their type there.
+	OpenMetrics bool `toml:"openmetrics" reload:"r"`
+}
+
+// DefaultMetricsConfig is the classic text format alone.
+func DefaultMetricsConfig() MetricsConfig {
+	return MetricsConfig{}
+}
+
+// Validate has nothing to refuse: every combination works.
+func (c MetricsConfig) Validate() error { return nil }
+
+// Configure takes OpenMetrics for the scrapes from now on, and NativeHistograms for the histograms resolved from now on: so first of all.
+func (m *Metrics) Configure(c MetricsConfig) {
+	if m == nil {
+		return
+	}
+	m.openMetrics.Store(c.OpenMetrics)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.native = c.NativeHistograms
 }

@@ -13,6 +13,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"ronbox/appliance/host/hosttest"
 )
 
 // scrape is what a scraper reads.
@@ -76,13 +78,13 @@ func TestExposition(t *testing.T) {
 			}
 		}
 	}
-	if promtool, err := exec.LookPath("promtool"); err == nil {
-		cmd := exec.Command(promtool, "check", "metrics")
+	t.Run("promtool", func(t *testing.T) {
+		cmd := exec.Command(hosttest.Tool(t, "promtool", "prometheus"), "check", "metrics")
 		cmd.Stdin = strings.NewReader(text)
 		if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 			t.Errorf("promtool: %v\n%s", err, out)
 		}
-	}
+	})
 }
 
 // Beside what is declared there are the families of the Go runtime and the process.
@@ -212,6 +214,71 @@ func TestConcurrentUse(t *testing.T) {
 	}
 }
 
+// A removed series leaves the scrape, whatever its type; one that is resolved again begins anew.
+func TestRemove(t *testing.T) {
+	m := NewMetrics()
+	count, set := m.Counter("rejected_total", "index", "reason", "p1"), m.Set("queue_capacity", "index", "queue", "p1")
+	observe := m.Histogram("upstream_latency_seconds", "index", "svc", "p1", "op", "get")
+	m.Gauge("queue_depth", "index", func() float64 { return 1 }, "queue", "p1")
+	m.Counter("rejected_total", "index", "reason", "p2")(1)
+	use := func() { count(3); set(4); observe(.1) }
+	use()
+	if n := strings.Count(scrape(t, m), `"p1"`); n < 4 {
+		t.Fatalf("%d lines of p1", n)
+	}
+	for range 2 { // the second time there is nothing to remove
+		m.Remove("rejected_total", "index", "reason", "p1")
+		m.Remove("queue_capacity", "index", "queue", "p1")
+		m.Remove("queue_depth", "index", "queue", "p1")
+		m.Remove("upstream_latency_seconds", "index", "svc", "p1", "op", "get")
+	}
+	use()
+	if text := scrape(t, m); strings.Contains(text, `"p1"`) || !strings.Contains(text, `"p2"`) {
+		t.Errorf("after its removal:\n%s", text)
+	}
+	m.Counter("rejected_total", "index", "reason", "p1")(1)
+	if text := scrape(t, m); !strings.Contains(text, `rejected_total{reason="p1",service="index"} 1`+"\n") {
+		t.Errorf("made again:\n%s", text)
+	}
+	(*Metrics)(nil).Remove("x", "y", "odd")
+	if !panics(func() { m.Remove("none_total", "index") }) || !panics(func() { m.Remove("rejected_total", "index", "other", "x") }) {
+		t.Error("what no family has was removed")
+	}
+}
+
+// Series come and go while others are counted and scraped: a scrape sees each whole or not at all, and what stays is exact.
+func TestRemoveConcurrently(t *testing.T) {
+	m := NewMetrics()
+	var wg sync.WaitGroup
+	for peer := range 4 {
+		wg.Go(func() {
+			reason := string(rune('a' + peer))
+			for range 200 {
+				count := m.Counter("rejected_total", "index", "reason", reason)
+				m.Gauge("queue_depth", "index", func() float64 { return 1 }, "queue", reason)
+				observe := m.Histogram("upstream_latency_seconds", "index", "svc", reason, "op", "get")
+				m.Remove("rejected_total", "index", "reason", reason)
+				m.Remove("queue_depth", "index", "queue", reason)
+				m.Remove("upstream_latency_seconds", "index", "svc", reason, "op", "get")
+				count(1)
+				observe(1)
+				m.Counter("rejected_total", "index", "reason", "stays")(1)
+			}
+		})
+		wg.Go(func() {
+			for range 20 {
+				if _, err := m.Registry().Gather(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if text := scrape(t, m); strings.Contains(text, `="a"`) || !strings.Contains(text, `rejected_total{reason="stays",service="index"} 800`) {
+		t.Errorf("in the end:\n%s", text)
+	}
+}
+
 func BenchmarkCounter(b *testing.B) {
 	count := NewMetrics().Counter("rejected_total", "node", "reason", "busy")
 	b.ReportAllocs()
@@ -225,5 +292,67 @@ func BenchmarkHistogram(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		observe(.003)
+	}
+}
+
+// Native buckets are added to the classic ones, and only where they were asked for before the series was made.
+func TestNativeHistograms(t *testing.T) {
+	for _, on := range []bool{false, true} {
+		m := NewMetrics()
+		m.Configure(MetricsConfig{NativeHistograms: on})
+		observe := m.Histogram("request_latency_seconds", "registry", "route", "/registry/head", "method", "GET")
+		for i := range 1000 {
+			observe(.0001 * float64(i))
+		}
+		m.Configure(MetricsConfig{NativeHistograms: !on}) // too late for it
+		h := histogram(t, m, "request_latency_seconds")
+		if len(h.GetBucket()) != 10 || h.GetSampleCount() != 1000 {
+			t.Errorf("%v: %d classic buckets, %d samples", on, len(h.GetBucket()), h.GetSampleCount())
+		}
+		if native := h.Schema != nil; native != on || on && len(h.GetPositiveDelta()) > nativeBuckets {
+			t.Errorf("%v: schema %v, %d buckets", on, h.Schema, len(h.GetPositiveDelta()))
+		}
+	}
+}
+
+func histogram(t *testing.T, m *Metrics, name string) *dto.Histogram {
+	t.Helper()
+	all, err := m.Registry().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetHistogram()
+		}
+	}
+	t.Fatalf("no %s", name)
+	return nil
+}
+
+// OpenMetrics is spoken only to those who ask, only while it is turned on, and a reload turns it.
+func TestOpenMetrics(t *testing.T) {
+	m := NewMetrics()
+	handler := m.Handler()
+	accepted := func(accept string) string {
+		r, w := httptest.NewRequest("GET", "/metrics", nil), httptest.NewRecorder()
+		r.Header.Set("Accept", accept)
+		handler.ServeHTTP(w, r)
+		return w.Header().Get("Content-Type")
+	}
+	const open = "application/openmetrics-text"
+	for _, on := range []bool{false, true, false} {
+		m.Configure(MetricsConfig{OpenMetrics: on})
+		if got := accepted(open + ";version=1.0.0"); strings.HasPrefix(got, open) != on {
+			t.Errorf("%v: asked for it, got %s", on, got)
+		}
+		if got := accepted("text/plain"); !strings.HasPrefix(got, "text/plain") {
+			t.Errorf("%v: did not ask, got %s", on, got)
+		}
+	}
+	var none *Metrics
+	none.Configure(DefaultMetricsConfig())
+	if err := DefaultMetricsConfig().Validate(); err != nil {
+		t.Error(err)
 	}
 }

@@ -43,7 +43,7 @@ type sum struct {
 	held int
 }
 
-// pass says whether a line of kind k is written now.
+// pass reports whether a line of kind k is written now.
 func (r *repeats) pass(k kind, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -7,7 +7,10 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // ringBytes bounds the lines that wait for the writer: some seconds of a busy node, little beside its memory.
@@ -21,13 +24,13 @@ type Ring struct {
 	lost    atomic.Uint64 // lines dropped
 	wake    chan struct{} // holds one token while something may be pending
 
-	writing sync.Mutex // held over writes to out; who holds it takes no other
+	writing sync.Mutex // held over writes to out; its holder takes no other lock
 
 	mu      sync.Mutex
 	mode    ringMode                        // guarded by mu
 	pending []byte                          // whole lines; guarded by mu
 	busy    bool                            // the writer task is writing; guarded by mu
-	idle    chan struct{}                   // closed when nothing is pending or being written, nil when no one waits; guarded by mu
+	idle    chan struct{}                   // closed when nothing is pending or being written, nil when nobody waits; guarded by mu
 	sweep   func(now time.Time, final bool) // writes the sums that are due; guarded by mu
 }
 
@@ -37,7 +40,7 @@ type ringMode int
 const (
 	gathers ringMode = iota // kept until Run starts
 	runs                    // kept for Run
-	through                 // written by whoever logs
+	through                 // written by the caller of the logger
 )
 
 // NewRing writes to out. It shows as the queue "log" of service node.
@@ -55,8 +58,8 @@ func RingCap() int {
 	return ringBytes
 }
 
-// sums makes the ring call sweep once a second, and at its end: what was held back must show even if nothing else is logged.
-func (r *Ring) sums(sweep func(now time.Time, final bool)) {
+// setSweep makes the ring call sweep once a second, and at its end: sums must show even if nothing else is logged.
+func (r *Ring) setSweep(sweep func(now time.Time, final bool)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sweep = sweep
@@ -90,7 +93,7 @@ func (r *Ring) Write(p []byte) (int, error) {
 	r.mu.Unlock()
 	select {
 	case r.wake <- struct{}{}:
-	default: // the writer has been told
+	default: // the writer is awake already
 	}
 	return len(p), nil
 }
@@ -108,7 +111,7 @@ func (r *Ring) write(p []byte, out func([]byte) (int, error)) (int, error) {
 func (r *Ring) alone(p []byte, out func([]byte) (int, error)) (int, error) {
 	r.writing.Lock()
 	defer r.writing.Unlock()
-	return out(p) //lockwait: writing is there to keep two writes from mixing; it guards nothing else, and who holds it takes no other lock
+	return out(p) //lockwait: writing is there to keep two writes from mixing; it guards nothing else, and its holder takes no other lock
 }
 
 // errTwoWriters says that Run was called while it ran.
@@ -134,6 +137,7 @@ func (r *Ring) drain(ctx context.Context) error {
 			r.stop()
 		}
 	}()
+	//rawchan: the log writer serves from before there is a catalogue
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
 	for batch := []byte(nil); ; {
@@ -141,7 +145,7 @@ func (r *Ring) drain(ctx context.Context) error {
 		if last {
 			r.sum(true)
 		}
-		batch = r.take(batch, last)
+		batch = r.swapPending(batch, last)
 		if len(batch) > 0 {
 			_, _ = r.write(batch, r.out.Write) // counted
 			continue
@@ -159,9 +163,9 @@ func (r *Ring) drain(ctx context.Context) error {
 	}
 }
 
-// take swaps what is pending for the buffer written last. If nothing is pending, whoever waits in Flush goes on, and when last is set
-// the ring goes on to writing through in the same step, so that no line is left in it.
-func (r *Ring) take(spare []byte, last bool) []byte {
+// swapPending exchanges the pending lines for the buffer written last. If nothing is pending, callers waiting in Flush go on, and when last
+// is set the ring writes through from then on, in the same step, so that no line is left in it.
+func (r *Ring) swapPending(spare []byte, last bool) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	batch := r.pending
@@ -233,4 +237,44 @@ func (r *Ring) depth() float64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return float64(bytes.Count(r.pending, []byte{'\n'}))
+}
+
+const (
+	// atomicWrite is what a pipe that is ready takes without waiting (PIPE_BUF).
+	atomicWrite = 4096
+	// readyPoll is how soon the end of a context is seen while a pipe is full.
+	readyPoll = 20 * time.Millisecond
+)
+
+// writeReady writes p as far as out takes it before ctx ends. An out that is no file is written to in one piece, as long as it takes.
+func writeReady(ctx context.Context, out io.Writer, p []byte) (n int, err error) {
+	file, ok := out.(syscall.Conn)
+	if !ok {
+		return out.Write(p)
+	}
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	for n < len(p) {
+		for !ready(raw) {
+			if ctx.Err() != nil {
+				return n, context.Cause(ctx)
+			}
+		}
+		m, err := out.Write(p[n:min(n+atomicWrite, len(p))])
+		if n += m; err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// ready waits up to readyPoll for the file to take a write, or to have failed, which the write then returns.
+func ready(raw syscall.RawConn) bool {
+	events := 0
+	err := raw.Control(func(fd uintptr) {
+		events, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, int(readyPoll.Milliseconds()))
+	})
+	return events > 0 || err != nil
 }

@@ -33,7 +33,7 @@ func verbOf(verb rune) rune {
 // MarshalText hides the text from encoders.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
 
-// secretKey says whether a name is that of a secret: one of its words is ("api_key", "tokens", "authToken"), and its last word does not
+// secretKey reports whether a name is that of a secret: one of its words is ("api_key", "tokens", "authToken"), and its last word does not
 // say that the value is only something about it ("token_id", "key_hint", "body_bytes").
 func secretKey(key string) bool {
 	named, last := false, ""
@@ -76,5 +76,5 @@ func aboutWord(w string) bool {
 	return false
 }
 
-// Hides says whether a field of this name, "auth.api_key", is hidden in log lines, and so wherever else the node tells of it.
+// Hides reports whether a field of this name, "auth.api_key", is hidden in log lines and wherever else the node shows it.
 func Hides(name string) bool { return secretKey(name) }

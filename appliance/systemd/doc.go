@@ -1,4 +1,4 @@
-// Package systemd is what the node says to a service manager and takes from it: readiness, sockets, and the units that ship.
+// Package systemd is what a service manager and the node exchange: readiness, sockets, and the units that ship.
 //
 // # Invariants
 //
@@ -8,7 +8,7 @@
 //
 // # Tasks and queues
 //
-// None: who runs the node calls Notify from a task of its own.
+// None: the node calls Notify from tasks of its own.
 //
 // # Lock order
 //

@@ -2,6 +2,7 @@ package unit
 
 import (
 	"encoding"
+	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -89,4 +90,27 @@ func TestRoundTrip(t *testing.T) {
 			t.Fatalf("size %d printed %q, came back %d, %v", n, text, z, err)
 		}
 	})
+}
+
+// A value out of bounds is told with them; a text is quoted. NaN is in no bounds, and nothing is told of a range that is empty.
+func TestBounds(t *testing.T) {
+	for want, err := range map[string]error{
+		"":                                   errors.Join(Within("a", 1, 1, 3), Within("b", 3, 1, 3), Within("c", 9, 5, 4), Between("d", 0, 0, time.Second)),
+		"shards = 0: must be 1..64":          Within("shards", 0, 1, 64),
+		"rate = NaN: must be 0..1":           Within("rate", math.NaN(), 0, 1),
+		`file = "1B": must be 1KiB..2MiB`:    Within("file", Size(1), 1<<10, 2<<20),
+		`wait = "2m": must be 1s..1m`:        Between("wait", Duration(2*time.Minute), time.Second, time.Minute),
+		`wait = "0s": must be 1ms..1h`:       Between("wait", 0, time.Millisecond, time.Hour),
+		"burst = -1: must be 0..1000000":     Within("burst", -1, 0, 1_000_000),
+		"max_bytes = 65: must be 1..64":      Within("max_bytes", int64(65), 1, 64),
+		"retry.factor = 10.5: must be 1..10": Within("retry.factor", 10.5, 1, 10),
+	} {
+		if got := ""; err != nil {
+			if got = err.Error(); got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		} else if want != "" {
+			t.Errorf("nothing is told, want %q", want)
+		}
+	}
 }

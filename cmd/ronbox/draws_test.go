@@ -80,10 +80,14 @@ type loggedTest struct {
 	ends  []func()
 }
 
-func (t *loggedTest) Helper()          {}
-func (t *loggedTest) Name() string     { return "TestX" }
-func (t *loggedTest) Failed() bool     { return true }
+func (t *loggedTest) Helper() {}
+
+func (t *loggedTest) Name() string { return "TestX" }
+
+func (t *loggedTest) Failed() bool { return true }
+
 func (t *loggedTest) Cleanup(f func()) { t.ends = append(t.ends, f) }
+
 func (t *loggedTest) Logf(format string, args ...any) {
 	t.lines = append(t.lines, fmt.Sprintf(format, args...))
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os/exec"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -13,8 +16,12 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/ledger/idem"
 	"ronbox/httpapi/client"
+	registryapi "ronbox/httpapi/registry"
 	"ronbox/httpapi/wire"
+	"ronbox/store"
 )
 
 const (
@@ -25,6 +32,7 @@ const (
 // TestKill9 kills the node at random points of applying the eight states: HEAD is never behind what was acknowledged,
 // the log is never torn, and a stream that asks for what follows its last event gets exactly that.
 func TestKill9(t *testing.T) {
+	skipRaceOnly(t)
 	tellSeed(t)
 	for done := 0; done < *kills; done += killsPerBox {
 		cycles := min(killsPerBox, *kills-done)
@@ -42,7 +50,7 @@ type acks struct {
 	b3   map[uint64]string
 }
 
-func (a *acks) add(d appliedDoc) {
+func (a *acks) add(d appliedStates) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.last = max(a.last, d.Version)
@@ -79,7 +87,7 @@ func killBox(t *testing.T, cycles int) uint64 {
 			t.Fatalf("cycle %d: HEAD is %d (%v), %d was acknowledged", i, head.Version, err, last)
 		}
 		if last > 1 {
-			if v, err := c.Version(ctx, last, false); err != nil || v.PayloadB3 != b3 {
+			if v, err := c.Version(ctx, last, false); err != nil || v.PayloadB3.String() != b3 {
 				t.Fatalf("cycle %d: version %d is %s (%v), %s was acknowledged", i, last, v.PayloadB3, err, b3)
 			}
 		}
@@ -92,7 +100,7 @@ func killBox(t *testing.T, cycles int) uint64 {
 	})
 	cancel()
 	wg.Wait()
-	if code := p.signal(t, syscall.SIGTERM); code != exitDone {
+	if code := p.signal(t, syscall.SIGTERM); code != cli.ExitDone {
 		t.Errorf("the last life ended with %d\n%s", code, p.stderr)
 	}
 	b.checkLog(t)
@@ -110,20 +118,20 @@ func (b *box) applyForEver(t *testing.T, ctx context.Context, acked *acks) {
 	for i := 0; ctx.Err() == nil; {
 		d, code := b.applyOnce(t, ctx, patience, files[i%len(files)])
 		switch code {
-		case exitDone:
+		case cli.ExitDone:
 			acked.add(d)
 			patience = minPatience
 			i++
 		case -1: // killed
 			patience = min(2*patience, maxPatience)
-		case exitUnreachable, exitBusy:
+		case cli.ExitUnreachable, cli.ExitBusy:
 		default:
 			t.Errorf("apply ended with %d", code)
 		}
 	}
 }
 
-func (b *box) applyOnce(t *testing.T, ctx context.Context, patience time.Duration, file string) (d appliedDoc, code int) {
+func (b *box) applyOnce(t *testing.T, ctx context.Context, patience time.Duration, file string) (d appliedStates, code int) {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	cmd := exec.CommandContext(ctx, binary, b.args("registry", "apply", file, "--key", b.key, "--json")...)
@@ -135,7 +143,7 @@ func (b *box) applyOnce(t *testing.T, ctx context.Context, patience time.Duratio
 		err = json.Unmarshal(out, &d)
 	}
 	if err == nil {
-		return d, exitDone
+		return d, cli.ExitDone
 	}
 	if ctx.Err() == nil {
 		t.Errorf("apply printed %q: %v", out, err)
@@ -144,7 +152,7 @@ func (b *box) applyOnce(t *testing.T, ctx context.Context, patience time.Duratio
 }
 
 // follow reads the stream after version from until it has brought version to, and gives the last it saw.
-func follow(t *testing.T, ctx context.Context, c *client.Client, from, to uint64) uint64 {
+func follow(t *testing.T, ctx context.Context, c *apiClient, from, to uint64) uint64 {
 	t.Helper()
 	if from >= to {
 		return from
@@ -153,7 +161,7 @@ func follow(t *testing.T, ctx context.Context, c *client.Client, from, to uint64
 		if e.Name == wire.EventLagged {
 			t.Errorf("lagged after version %d: %s", from, e.Data)
 		}
-		if e.Name != wire.EventUpdate {
+		if e.Name != registryapi.EventUpdate {
 			return nil
 		}
 		if want := strconv.FormatUint(from+1, 10); e.ID != want {
@@ -168,4 +176,106 @@ func follow(t *testing.T, ctx context.Context, c *client.Client, from, to uint64
 		t.Errorf("stream after version %d: %v", from, err)
 	}
 	return from
+}
+
+// TestKill9Seal kills the node while it seals slots of the idempotency index, payments going on: each one that was answered is answered
+// with the same bytes, and the ledger is sound. A slot holds eight keys here, so that payments close one with almost every batch and each
+// turn of the sealer has many to seal. A key counts for a minute: runs are dropped, and the node is killed doing it, in a test that lasts
+// longer than that, which is one of a thousand kills.
+func TestKill9Seal(t *testing.T) {
+	skipRaceOnly(t)
+	tellSeed(t)
+	t.Parallel() // the sealer looks once a second
+	b, d := newBox(t), draws(t, "kills")
+	b.env = append(b.env, "RONBOX_WALLET__LIMITS__RATE_PER_SECOND=1000000", "RONBOX_WALLET__LIMITS__BURST=1000000", "RONBOX_LEDGER__SLOT_MAX=8",
+		"RONBOX_WALLET__IDEMPOTENCY_TTL=1m", "RONBOX_LEDGER__SLOT_WIDTH=1m")
+	p := b.start(t)
+	var ps []*payer
+	var gate sync.RWMutex
+	for i := range payers {
+		name := fmt.Sprint("payer", i)
+		must(t, nil, b.args("wallet", "issue", name, fmt.Sprint(fortune), "-q")...)
+		ps = append(ps, &payer{box: b, name: name, to: fmt.Sprint("payer", (i+1)%payers), gate: &gate})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, payer := range ps {
+		wg.Go(func() { payer.run(t, ctx) })
+	}
+	halves, cycles := 0, 4
+	if *kills >= 1000 {
+		cycles = *kills / 10
+	}
+	for range cycles {
+		b.killSealing(t, d, p)
+		halves += b.halfRuns(t)
+		b.checkLedger(t)
+		p = b.start(t)
+		c := b.client(t)
+		gate.Lock()
+		for _, payer := range ps {
+			payer.look(t, c)
+		}
+		gate.Unlock()
+		c.Close()
+		if t.Failed() {
+			break
+		}
+	}
+	cancel()
+	wg.Wait()
+	b.checkMoney(t, ps)
+	if code := p.signal(t, syscall.SIGTERM); code != cli.ExitDone {
+		t.Errorf("the last life ended with %d\n%s", code, p.stderr)
+	}
+	b.checkLedger(t)
+	t.Logf("%d runs were left without an end", halves)
+}
+
+// killSealing kills the node a moment after it has sealed or dropped a slot.
+func (b *box) killSealing(t *testing.T, d *rand.Rand, p *process) {
+	t.Helper()
+	c := b.client(t)
+	defer c.Close()
+	before := sealedKeys(t, c)
+	until(t, "slots are sealed", func() bool { return sealedKeys(t, c) != before })
+	time.AfterFunc(drawTime(d, 20*time.Millisecond), func() { _ = p.cmd.Process.Signal(syscall.SIGKILL) })
+	<-p.done
+}
+
+// sealedKeys is how many keys a node has in sealed slots.
+func sealedKeys(t *testing.T, c *apiClient) (keys int) {
+	t.Helper()
+	raw, err := c.Metrics(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(raw)) {
+		if series, value, _ := strings.Cut(line, " "); strings.HasPrefix(series, "idem_entries{") && strings.Contains(series, `"sealed"`) {
+			_, _ = fmt.Sscan(value, &keys)
+			return keys
+		}
+	}
+	t.Fatal("no count of sealed keys")
+	return 0
+}
+
+// halfRuns is how many sealed slots of a node that does not run have no end.
+func (b *box) halfRuns(t *testing.T) int {
+	t.Helper()
+	f, err := store.OpenReader(filepath.Join(b.dir, "ronbox.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	l := idem.New(1, idem.Cut{}).Loader()
+	if err := f.View(t.Context(), func(r store.Reader) error {
+		for !l.Step(r) {
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return len(l.Half())
 }

@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"os"
+
+	"ronbox/cmd/ronbox/cli"
 )
 
 func main() {
-	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, now: now}
-	os.Exit(a.run(context.Background(), os.Args[1:]))
+	a := cli.New(os.Stdin, os.Stdout, os.Stderr, build())
+	os.Exit(a.Run(context.Background(), root(a), os.Args[1:]))
 }

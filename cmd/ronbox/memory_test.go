@@ -4,20 +4,19 @@ import (
 	"bytes"
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"ronbox/appliance/host/hosttest"
+	"ronbox/cmd/ronbox/cli"
 )
 
 // In memory mode a node opens no path for writing over its whole life: it starts, answers reads and writes, and stops, under strace.
 func TestMemoryModeWritesNoFile(t *testing.T) {
-	strace, err := exec.LookPath("strace")
-	if err != nil {
-		t.Fatalf("this test needs strace: %v", err)
-	}
+	strace := hosttest.Tool(t, "strace", "strace")
 	b := newBox(t) // its directory holds the configuration and the socket; the database in it stays as it is
 	db := filepath.Join(b.dir, "ronbox.db")
 	was, err := os.ReadFile(db)
@@ -30,15 +29,15 @@ func TestMemoryModeWritesNoFile(t *testing.T) {
 	p.cmd.Args = append([]string{strace, "-f", "-qq", "-s", "4096", "-e", "trace=open,openat,openat2,creat,truncate", "-o", trace, "--"}, p.cmd.Args...)
 	p.cmd.Path = strace
 	b.run(t, p)
-	stop := func() result { return cliIn(t, context.Background(), "", b.args("drain")...) } // strace, the child, keeps signals to itself
+	stop := func() result { return ronboxIn(t, context.Background(), "", b.args("drain")...) } // strace, the child, keeps signals to itself
 	t.Cleanup(func() { stop() })
 	b.awaitReady(t, p)
 	b.useInMemory(t)
-	if r := stop(); r.code != exitDone {
+	if r := stop(); r.code != cli.ExitDone {
 		t.Fatalf("drain: exit %d\n%s", r.code, r.stderr)
 	}
 	<-p.done
-	if p.code() != exitDone {
+	if p.code() != cli.ExitDone {
 		t.Errorf("exit %d\n%s", p.code(), p.stderr)
 	}
 	raw, err := os.ReadFile(trace)
@@ -76,14 +75,14 @@ func (b *box) useInMemory(t *testing.T) {
 	must(t, nil, b.args("db", "stats")...)
 	must(t, nil, b.args("status")...)
 	for _, verb := range [][]string{{"db", "snapshot", dir}, {"db", "check"}} {
-		if r := cli(t, b.args(verb...)...); r.code != exitFailed || !strings.Contains(r.stderr, "in memory") {
+		if r := ronbox(t, b.args(verb...)...); r.code != cli.ExitFailed || !strings.Contains(r.stderr, "in memory") {
 			t.Errorf("%v: exit %d, %s%s", verb, r.code, r.stdout, r.stderr)
 		}
 	}
 	if err := os.WriteFile(filepath.Join(b.dir, "ronbox.toml"), nil, 0o600); err != nil { // a reload reads, too
 		t.Fatal(err)
 	}
-	_ = cli(t, b.args("config", "reload")...)
+	_ = ronbox(t, b.args("config", "reload")...)
 }
 
 var openCall = regexp.MustCompile(`\b(open|openat|openat2|creat|truncate)\(([^"]*)"([^"]*)"(.*)`)

@@ -18,16 +18,21 @@ import (
 	"testing"
 	"time"
 
+	"ronbox/appliance/host"
+	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/registry/rverify"
 	"ronbox/httpapi/client"
-	"ronbox/httpapi/wire"
+	nodeapi "ronbox/httpapi/node"
+	registryapi "ronbox/httpapi/registry"
 )
 
 // The main job on real input: eight states over a dev genesis are versions 2 to 9.
 func TestEightRealStates(t *testing.T) {
+	skipRaceOnly(t)
 	b := newBox(t)
 	b.start(t)
 	files := states(t)
-	var doc appliedDoc
+	var doc appliedStates
 	must(t, &doc, b.args(append([]string{"registry", "apply", "--key", b.key, "--json"}, files...)...)...)
 	if doc.Version != 9 || len(doc.Results) != 8 {
 		t.Fatalf("apply gave %+v", doc)
@@ -37,17 +42,17 @@ func TestEightRealStates(t *testing.T) {
 			t.Errorf("file %d: %+v", i, r)
 		}
 	}
-	var head wire.Head
+	var head registryapi.Head
 	must(t, &head, b.args("registry", "head", "--json")...)
-	if head.Version != 9 || head.PayloadB3 != doc.PayloadB3 || head.Hash != doc.Hash || head.CommittedAt != doc.CommittedAt {
+	if head.Version != 9 || head.PayloadB3.String() != doc.PayloadB3 || head.Hash.String() != doc.Hash || head.CommittedAt != doc.CommittedAt {
 		t.Errorf("head is %+v, apply said %+v", head, doc)
 	}
-	var v wire.Version
+	var v registryapi.Version
 	must(t, &v, b.args("registry", "get", "9", "--json")...)
 	if len(v.Items) != 7633 {
 		t.Errorf("version 9 holds %d descriptors, want 7633", len(v.Items))
 	}
-	var again appliedDoc
+	var again appliedStates
 	must(t, &again, b.args("registry", "apply", files[7], "--key", b.key, "--json")...)
 	if again.Version != 9 || again.Results[0].Changed || again.Hash != doc.Hash {
 		t.Errorf("applying the same state again gave %+v", again)
@@ -63,18 +68,18 @@ func TestSecondServeNamesTheFirst(t *testing.T) {
 	first := b.start(t)
 	second := b.launch(t)
 	<-second.done
-	if second.code() != exitLocked || !strings.Contains(second.stderr.String(), fmt.Sprint(first.cmd.Process.Pid)) {
+	if second.code() != cli.ExitLocked || !strings.Contains(second.stderr.String(), fmt.Sprint(first.cmd.Process.Pid)) {
 		t.Errorf("exit %d, want 75 and process %d named:\n%s", second.code(), first.cmd.Process.Pid, second.stderr)
 	}
 	db := filepath.Join(b.dir, "ronbox.db")
 	for _, verb := range [][]string{
 		{"db", "info", db}, {"db", "verify", db}, {"registry", "verify", "--db", db, "--genesis", b.genesis},
 	} {
-		if r := cli(t, b.args(verb...)...); r.code != exitLocked || !strings.Contains(r.stderr, fmt.Sprint(first.cmd.Process.Pid)) {
+		if r := ronbox(t, b.args(verb...)...); r.code != cli.ExitLocked || !strings.Contains(r.stderr, fmt.Sprint(first.cmd.Process.Pid)) {
 			t.Errorf("%v beside a node: exit %d, %s", verb, r.code, r.stderr)
 		}
 	}
-	if code := first.signal(t, syscall.SIGTERM); code != exitDone {
+	if code := first.signal(t, syscall.SIGTERM); code != cli.ExitDone {
 		t.Errorf("the first ended with %d\n%s", code, first.stderr)
 	}
 }
@@ -108,10 +113,10 @@ func TestTermUnderLoad(t *testing.T) {
 		})
 	}
 	writer.Go(func() {
-		cliIn(t, ctx, "", b.args(append([]string{"registry", "apply", "-q", "--key", b.key}, states(t)...)...)...)
+		ronboxIn(t, ctx, "", b.args(append([]string{"registry", "apply", "-q", "--key", b.key}, states(t)...)...)...)
 	})
 	<-begun
-	if code := p.signal(t, syscall.SIGTERM); code != exitDone {
+	if code := p.signal(t, syscall.SIGTERM); code != cli.ExitDone {
 		t.Errorf("exit %d\n%s", code, p.stderr)
 	}
 	readers.Wait()
@@ -126,13 +131,15 @@ func TestTermUnderLoad(t *testing.T) {
 func TestDrainVerbStopsTheNode(t *testing.T) {
 	b := newBox(t)
 	p := b.start(t)
-	var doc drained
+	var doc struct {
+		Draining bool `json:"draining"`
+	}
 	must(t, &doc, b.args("drain", "--reason", "test", "--json")...)
 	<-p.done
-	if !doc.Draining || p.code() != exitDone {
+	if !doc.Draining || p.code() != cli.ExitDone {
 		t.Errorf("drain said %+v, serve ended with %d\n%s", doc, p.code(), p.stderr)
 	}
-	if r := cli(t, b.args("status")...); r.code != exitUnreachable || !strings.Contains(r.stderr, "ronbox serve") {
+	if r := ronbox(t, b.args("status")...); r.code != cli.ExitUnreachable || !strings.Contains(r.stderr, "ronbox serve") {
 		t.Errorf("status of no node: exit %d, %s", r.code, r.stderr)
 	}
 }
@@ -140,7 +147,7 @@ func TestDrainVerbStopsTheNode(t *testing.T) {
 func TestURLAndToken(t *testing.T) {
 	b := newBox(t)
 	b.start(t)
-	var s wire.Status
+	var s nodeapi.Status
 	must(t, &s, b.args("status", "--json")...)
 	none := filepath.Join(t.TempDir(), "t")
 	narrow := filepath.Join(t.TempDir(), "n")
@@ -155,15 +162,15 @@ func TestURLAndToken(t *testing.T) {
 		args []string
 		want int
 	}{
-		{"reads need no token", []string{"--url", s.URL, "registry", "head"}, exitDone},
-		{"writes do", append([]string{"--url", s.URL}, apply...), exitDenied},
-		{"not any", append([]string{"--url", s.URL, "--token-file", none}, apply...), exitDenied},
-		{"one with the scope", append([]string{"--url", s.URL, "--token-file", narrow}, apply...), exitDenied},
-		{"the dev token may", append([]string{"--url", s.URL, "--token-file", admin}, apply...), exitDone},
-		{"nobody there", []string{"--url", "http://127.0.0.1:1", "registry", "head"}, exitUnreachable},
-		{"both ways", []string{"--url", s.URL, "--socket", "x", "registry", "head"}, exitUsage},
+		{"reads need no token", []string{"--url", s.URL, "registry", "head"}, cli.ExitDone},
+		{"writes do", append([]string{"--url", s.URL}, apply...), cli.ExitDenied},
+		{"not any", append([]string{"--url", s.URL, "--token-file", none}, apply...), cli.ExitDenied},
+		{"one with the scope", append([]string{"--url", s.URL, "--token-file", narrow}, apply...), cli.ExitDenied},
+		{"the dev token may", append([]string{"--url", s.URL, "--token-file", admin}, apply...), cli.ExitDone},
+		{"nobody there", []string{"--url", "http://127.0.0.1:1", "registry", "head"}, cli.ExitUnreachable},
+		{"both ways", []string{"--url", s.URL, "--socket", "x", "registry", "head"}, cli.ExitUsage},
 	} {
-		if r := cli(t, tt.args...); r.code != tt.want {
+		if r := ronbox(t, tt.args...); r.code != tt.want {
 			t.Errorf("%s: exit %d, want %d\n%s", tt.doc, r.code, tt.want, r.stderr)
 		}
 	}
@@ -183,7 +190,7 @@ func TestInitStart(t *testing.T) {
 			return err == nil && r.Ready
 		})
 		t.Logf("%s: ready after %s", life, time.Since(began).Round(time.Millisecond))
-		if code := p.signal(t, syscall.SIGTERM); code != exitDone {
+		if code := p.signal(t, syscall.SIGTERM); code != cli.ExitDone {
 			t.Errorf("exit %d\n%s", code, p.stderr)
 		}
 		for _, want := range []string{life, "URL ", "admin.token", b.dir + " status", "wallet transfer alice bob 100\n", "dev-signer.key"} {
@@ -249,11 +256,11 @@ func TestInterruptedStreamEndsWell(t *testing.T) {
 }
 
 // checkLog verifies the log of a node that does not run.
-func (b *box) checkLog(t testing.TB) verifyDoc {
+func (b *box) checkLog(t testing.TB) rverify.Report {
 	t.Helper()
 	r := spawn(t, "registry", "verify", "--db", filepath.Join(b.dir, "ronbox.db"), "--genesis", b.genesis, "--json")
-	var doc verifyDoc
-	if decode(t, r.stdout, &doc); r.code != exitDone || !doc.OK {
+	var doc rverify.Report
+	if decode(t, r.stdout, &doc); r.code != cli.ExitDone || !doc.OK {
 		t.Fatalf("verify: exit %d, %+v\n%s", r.code, doc, r.stderr)
 	}
 	return doc
@@ -262,7 +269,7 @@ func (b *box) checkLog(t testing.TB) verifyDoc {
 func TestServeAnswersProbesOverTCP(t *testing.T) {
 	b := newBox(t)
 	b.start(t)
-	var s wire.Status
+	var s nodeapi.Status
 	must(t, &s, b.args("status", "--json")...)
 	resp, err := http.Get(s.URL + "/healthz")
 	if err != nil {
@@ -272,5 +279,90 @@ func TestServeAnswersProbesOverTCP(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 	if resp.StatusCode != http.StatusOK {
 		t.Errorf("healthz: %s", resp.Status)
+	}
+}
+
+// A node goes on when whoever read its log has gone, and when its terminal has closed.
+func TestLostReaderAndTerminalDoNotEndTheNode(t *testing.T) {
+	b := newBox(t)
+	b.env = append(b.env, "RONBOX_LOG__LEVEL=debug")
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := b.prepare()
+	p.cmd.Stdout, p.cmd.Stderr = w, w
+	b.run(t, p)
+	b.awaitReady(t, p)
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // each leaves lines in a log that nobody reads
+		if _, err := b.client(t).Head(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if code := p.signal(t, syscall.SIGTERM); code != cli.ExitDone {
+		t.Errorf("exit %d, want 0", code)
+	}
+}
+
+type checkup struct {
+	OK       bool           `json:"ok"`
+	Findings []host.Finding `json:"findings"`
+}
+
+// doctor looks at everything the node needs, and its exit code is that of the worst it finds.
+func TestDoctor(t *testing.T) {
+	b := newBox(t)
+	for _, running := range []bool{false, true} {
+		if running {
+			b.start(t)
+		}
+		r := ronbox(t, b.args("doctor", "--json")...)
+		var doc checkup
+		decode(t, r.stdout, &doc)
+		seen := map[string]host.Finding{}
+		worst := host.OK
+		for _, f := range doc.Findings {
+			seen[f.Check] = f
+			if (f.Advice == "") != (f.Level == host.OK) {
+				t.Errorf("%s is %s, its advice %q", f.Check, f.Level, f.Advice)
+			}
+			if f.Level == host.Bad {
+				worst = host.Bad
+			}
+		}
+		if bad := worst == host.Bad; doc.OK == bad || (r.code == cli.ExitBad) != bad || (r.code == cli.ExitDone) == bad {
+			t.Errorf("the worst is %s, ok is %t, exit %d", worst, doc.OK, r.code)
+		}
+		for _, check := range []string{"config", "node", "port", "data_dir", "file_system", "disk_space", "disk_sync", "kernel", "clock", "swap", "memory", "open_files", "cpu", "somaxconn"} {
+			if seen[check].Seen == "" {
+				t.Errorf("nothing is said of %s", check)
+			}
+		}
+		if got := strings.HasPrefix(seen["node"].Seen, "runs"); got != running {
+			t.Errorf("a node runs: %t; doctor says %q", running, seen["node"].Seen)
+		}
+		human := ronbox(t, b.args("doctor")...)
+		if strings.Count(human.stdout, "\n") < len(doc.Findings) {
+			t.Errorf("a person is shown less:\n%s", human.stdout)
+		}
+	}
+}
+
+// A faulty configuration is a finding like any other: the rest is looked at all the same.
+func TestDoctorOfABadConfiguration(t *testing.T) {
+	t.Setenv("RONBOX_SERVER__BIND", "nonsense")
+	var doc checkup
+	r := ronbox(t, "--data-dir", filepath.Join(t.TempDir(), "none"), "doctor", "--json")
+	if decode(t, r.stdout, &doc); r.code != cli.ExitBad || len(doc.Findings) < 10 || doc.Findings[0].Level != host.Bad || !strings.Contains(doc.Findings[0].Seen, "server.bind") {
+		t.Errorf("exit %d, %+v", r.code, doc)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -15,8 +14,10 @@ import (
 	"sync"
 	"testing"
 
+	"ronbox/appliance/host/hosttest"
+	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/ledger/lverify"
-	"ronbox/httpapi/wire"
+	walletapi "ronbox/httpapi/wallet"
 )
 
 // Sizes of the power cuts.
@@ -61,9 +62,9 @@ func TestPowerCut(t *testing.T) {
 		if err := os.WriteFile(path, image, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		r := cli(t, "ledger", "verify", path, "--json")
+		r := ronbox(t, "ledger", "verify", path, "--json")
 		var doc lverify.Report
-		if decode(t, r.stdout, &doc); r.code != exitDone || !doc.OK || doc.Head.Seq < answered {
+		if decode(t, r.stdout, &doc); r.code != cli.ExitDone || !doc.OK || doc.Head.Seq < answered {
 			t.Fatalf("cut after event %d of %d, record %d was answered: exit %d, %+v\n%s", at, len(events), answered, r.code, doc, r.stderr)
 		}
 	}
@@ -72,18 +73,15 @@ func TestPowerCut(t *testing.T) {
 // traced has a node make payments under strace, and gives the trace.
 func (b *box) traced(t *testing.T) string {
 	t.Helper()
-	strace, err := exec.LookPath("strace")
-	if err != nil {
-		t.Fatalf("this test needs strace: %v", err)
-	}
-	b.env = append(b.env, "RONBOX_LEDGER__FLUSH_EVERY=5ms", "RONBOX_LEDGER__STALL_AFTER=2s")
+	strace := hosttest.Tool(t, "strace", "strace")
+	b.env = append(b.env, "RONBOX_LEDGER__FLUSH_EVERY=5ms")
 	trace := filepath.Join(t.TempDir(), "trace")
 	p := b.prepare()
 	calls := "trace=pwrite64,pwritev,pwritev2,fdatasync,fsync,ftruncate,fallocate,write,writev"
 	p.cmd.Args = append([]string{strace, "-f", "-qq", "-y", "-xx", "-s", "1048576", "-e", calls, "-e", "signal=none", "-o", trace, "--"}, p.cmd.Args...)
 	p.cmd.Path = strace
 	b.run(t, p)
-	stop := func() { cliIn(t, context.Background(), "", b.args("drain")...) } // strace keeps signals to itself
+	stop := func() { ronboxIn(t, context.Background(), "", b.args("drain")...) } // strace keeps signals to itself
 	t.Cleanup(stop)
 	b.awaitReady(t, p)
 	var all sync.WaitGroup
@@ -91,8 +89,8 @@ func (b *box) traced(t *testing.T) string {
 		c := b.client(t)
 		all.Go(func() {
 			for n := range cutPayments {
-				body := wire.Transfer{From: fmt.Sprint("payer", i), To: "shop", Asset: usualAsset, AmountMinor: "1", Nonce: uint64(n + 1)}
-				if _, err := c.Transfer(t.Context(), newKey(body.Nonce), body); err != nil {
+				body := walletapi.Transfer{From: fmt.Sprint("payer", i), To: "shop", Asset: "ron", AmountMinor: "1", Nonce: uint64(n + 1)}
+				if _, err := c.Transfer(t.Context(), fmt.Sprint("cut-", i, "-", n), body); err != nil {
 					t.Error(err)
 				}
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,10 @@ import (
 	"testing"
 	"time"
 
+	"ronbox/cmd/ronbox/cli"
 	"ronbox/httpapi/client"
+	nodeapi "ronbox/httpapi/node"
+	registryapi "ronbox/httpapi/registry"
 	"ronbox/httpapi/wire"
 )
 
@@ -51,7 +55,7 @@ func (l *load) read(ctx context.Context, where func() (*client.Client, error)) {
 			continue
 		}
 		for err == nil && ctx.Err() == nil {
-			_, err = c.Head(context.WithoutCancel(ctx)) // one that the test cut short would look like one that was torn
+			_, err = registryapi.NewClient(c).Head(context.WithoutCancel(ctx)) // one that the test cut short would look like one that was torn
 			if p, told := errors.AsType[*wire.Problem](err); told && p.Reason == "rate_limit" {
 				err = nil // an answer like any other: the crowd asks as fast as it can
 			}
@@ -185,7 +189,7 @@ func TestHangupMovesTheNodeUnderLoad(t *testing.T) {
 	if socket.missed.Load() > 0 {
 		t.Errorf("the socket was not there for %d requests", socket.missed.Load())
 	}
-	if code := p.signal(t, syscall.SIGTERM); code != exitDone {
+	if code := p.signal(t, syscall.SIGTERM); code != cli.ExitDone {
 		t.Errorf("exit %d\n%s", code, p.stderr)
 	}
 }
@@ -212,7 +216,7 @@ func TestBadReloadKeepsServing(t *testing.T) {
 			t.Errorf("%s: version %d is in force", tt.doc, v)
 		}
 		var problem wire.Problem
-		if r := cli(t, b.args("config", "reload", "--json")...); r.code == exitDone {
+		if r := ronbox(t, b.args("config", "reload", "--json")...); r.code == cli.ExitDone {
 			t.Errorf("%s: the verb says %s", tt.doc, r.stdout)
 		} else if decode(t, r.stdout, &problem); problem.Detail == "" {
 			t.Errorf("%s: the verb does not say why: %s", tt.doc, r.stdout)
@@ -231,7 +235,7 @@ func TestBadReloadKeepsServing(t *testing.T) {
 	if readers.missed.Load() > 0 {
 		t.Errorf("%d requests found nobody", readers.missed.Load())
 	}
-	if code := p.signal(t, syscall.SIGTERM); code != exitDone {
+	if code := p.signal(t, syscall.SIGTERM); code != cli.ExitDone {
 		t.Errorf("exit %d\n%s", code, p.stderr)
 	}
 }
@@ -259,4 +263,80 @@ func failedReloads(t testing.TB, url string) (sum int) {
 		sum += n
 	}
 	return sum
+}
+
+// A storm of SIGHUPs over a file that keeps changing: no request is lost, and what is in force in the end is what stands in the file.
+func TestReloadStorm(t *testing.T) {
+	levels := []string{"error", "warn", "info"}
+	text := func(i int) string {
+		return fmt.Sprintf("server.bind = \"127.0.0.1:0\"\nlog.level = %q\nserver.max_conns = %d\n", levels[i%len(levels)], 1000+i)
+	}
+	b := fileBox(t, text(0))
+	p := b.start(t)
+	where := b.url(t)
+	readers := press(t, 4, func() (*client.Client, error) { return client.New(client.Options{URL: where}) })
+	socket := press(t, 1, func() (*client.Client, error) {
+		return client.New(client.Options{Socket: filepath.Join(b.dir, "admin.sock")})
+	})
+	const storm = 100
+	for i := range storm {
+		if i%3 == 2 {
+			b.configure(t, "server.bind = ") // half written
+		} else {
+			b.configure(t, text(i))
+		}
+		if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.configure(t, text(storm))
+	must(t, nil, b.args("config", "reload")...)
+	var drift configChanges
+	if must(t, &drift, b.args("config", "diff", "running", "--json")...); len(drift.Changes) > 0 {
+		t.Errorf("in force is not what the file says: %+v", drift.Changes)
+	}
+	var shown nodeapi.ConfigShow
+	must(t, &shown, b.args("config", "show", "server.max_conns", "--running", "--json")...)
+	if len(shown.Keys) != 1 || shown.Keys[0].Value != fmt.Sprint(1000+storm) || shown.Version < 2 || shown.Version > storm+2 {
+		t.Errorf("in force: %+v", shown)
+	}
+	readers.await(t, 50)
+	readers.off(t)
+	socket.off(t)
+	if n := readers.missed.Load() + socket.missed.Load(); n > 0 {
+		t.Errorf("%d requests found nobody", n)
+	}
+	if code := p.signal(t, syscall.SIGTERM); code != cli.ExitDone {
+		t.Errorf("exit %d\n%s", code, p.stderr)
+	}
+}
+
+// A reload reads the file again. The variables that the node was started with stay; those of the shell that asks play no part.
+func TestDiffRunningIsWhatAReloadDoes(t *testing.T) {
+	b := newBox(t)
+	b.start(t) // with a bind and a level of its own environment
+	t.Setenv("RONBOX_REGISTRY__LIMITS__RPS", "7")
+	changes := func() []string {
+		var d configChanges
+		must(t, &d, b.args("config", "diff", "running", "--json")...)
+		out := []string{}
+		for _, c := range d.Changes {
+			out = append(out, c.Key+" "+c.From+" "+c.To)
+		}
+		return out
+	}
+	if got := changes(); len(got) != 0 {
+		t.Errorf("nothing was changed, and a reload would change %q", got)
+	}
+	file := filepath.Join(b.dir, "ronbox.toml")
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, bytes.Replace(raw, []byte("#openmetrics = false"), []byte("openmetrics = true"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := changes(); len(got) != 1 || got[0] != "metrics.openmetrics false true" {
+		t.Errorf("changes = %q", got)
+	}
 }

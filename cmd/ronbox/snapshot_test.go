@@ -12,7 +12,10 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"ronbox/httpapi/wire"
+	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/registry/rverify"
+	nodeapi "ronbox/httpapi/node"
+	"ronbox/store"
 )
 
 // A snapshot taken under load is whole, restores to the same state, and does not write until someone says so.
@@ -25,18 +28,18 @@ func TestSnapshotUnderLoadRestores(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for i := 1; ctx.Err() == nil; i++ {
-			cliIn(t, ctx, "", b.args("registry", "apply", "-q", "--key", b.key, files[i%2])...)
+			ronboxIn(t, ctx, "", b.args("registry", "apply", "-q", "--key", b.key, files[i%2])...)
 		}
 	})
 	dir := t.TempDir()
-	var snap wire.Snapshot
+	var snap nodeapi.Snapshot
 	must(t, &snap, b.args("db", "snapshot", dir, "--json")...)
 	cancel()
 	wg.Wait()
-	if code := p.signal(t, syscall.SIGTERM); code != exitDone {
+	if code := p.signal(t, syscall.SIGTERM); code != cli.ExitDone {
 		t.Fatalf("serve ended with %d\n%s", code, p.stderr)
 	}
-	var checked dbVerifyDoc
+	var checked checkedFile
 	must(t, &checked, "db", "verify", snap.File, "--json")
 	if !checked.OK || checked.B3.String() != snap.B3 || checked.Seq != snap.Seq || checked.StateHash.IsZero() {
 		t.Errorf("verify gave %+v of %+v", checked, snap)
@@ -44,23 +47,28 @@ func TestSnapshotUnderLoadRestores(t *testing.T) {
 	restoreAndAccept(t, b, snap, checked)
 }
 
-func restoreAndAccept(t *testing.T, b *box, snap wire.Snapshot, checked dbVerifyDoc) {
+type checkedFile struct {
+	store.Report
+	Seq uint64 `json:"seq"`
+}
+
+func restoreAndAccept(t *testing.T, b *box, snap nodeapi.Snapshot, checked checkedFile) {
 	t.Helper()
 	r := &box{dir: filepath.Join(filepath.Dir(b.dir), "r"), env: b.env, key: b.key, genesis: b.genesis}
-	var restored wire.DBInfo
+	var restored nodeapi.DBInfo
 	must(t, &restored, r.args("db", "restore", snap.File, "--json")...)
 	if restored.StateHash != checked.StateHash.String() || !restored.Restored {
 		t.Errorf("restored %+v, want state %s", restored, checked.StateHash)
 	}
 	p := r.start(t)
 	apply := r.args("registry", "apply", states(t)[3], "--key", b.key)
-	if got := cli(t, apply...); got.code != exitBusy || !strings.Contains(got.stderr, "restore") {
+	if got := ronbox(t, apply...); got.code != cli.ExitBusy || !strings.Contains(got.stderr, "restore") {
 		t.Errorf("a write before accept-restore: exit %d, %s", got.code, got.stderr)
 	}
-	var ok accepted
-	must(t, &ok, r.args("db", "accept-restore", "--json")...)
+	must(t, nil, r.args("db", "accept-restore", "--json")...)
+	must(t, nil, r.args("registry", "highwater", "adopt", "--yes", "--json")...)
 	must(t, nil, apply...)
-	if code := p.signal(t, syscall.SIGTERM); code != exitDone {
+	if code := p.signal(t, syscall.SIGTERM); code != cli.ExitDone {
 		t.Errorf("serve ended with %d\n%s", code, p.stderr)
 	}
 	r.checkLog(t)
@@ -68,30 +76,31 @@ func restoreAndAccept(t *testing.T, b *box, snap wire.Snapshot, checked dbVerify
 
 // One flipped bit, wherever it is in the log, is found with nothing but the genesis hash.
 func TestAnyFlippedBitIsFound(t *testing.T) {
+	skipRaceOnly(t)
 	t.Parallel()
 	b := newBox(t)
 	p := b.start(t)
 	must(t, nil, b.args(append([]string{"registry", "apply", "-q", "--key", b.key}, states(t)...)...)...)
-	var snap wire.Snapshot
+	var snap nodeapi.Snapshot
 	must(t, &snap, b.args("db", "snapshot", t.TempDir(), "--json")...)
 	p.signal(t, syscall.SIGTERM)
 	verify := []string{"registry", "verify", "--db", snap.File, "--genesis", b.genesis, "--json"}
-	var doc verifyDoc
+	var doc rverify.Report
 	must(t, &doc, verify...)
 	if doc.Versions != 9 || !doc.OK {
 		t.Fatalf("the snapshot does not verify: %+v", doc)
 	}
-	if r := cli(t, "registry", "verify", "--db", snap.File, "--genesis", "b3:"+strings.Repeat("1", 64)); r.code != exitBad {
+	if r := ronbox(t, "registry", "verify", "--db", snap.File, "--genesis", "b3:"+strings.Repeat("1", 64)); r.code != cli.ExitBad {
 		t.Errorf("another genesis: exit %d", r.code)
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
-	for _, bucket := range []string{"reg/entry", "reg/payload", "reg/audit", "reg/epoch", "reg/meta"} {
-		for range 15 {
+	for _, bucket := range []string{"reg/entry", "reg/payload", "reg/audit", "reg/epoch", "reg/meta", "reg/tile", "reg/cp"} {
+		for range 8 {
 			flipped := flip(t, snap.File, bucket, rng)
 			r := spawn(t, "registry", "verify", "--db", flipped.file, "--genesis", b.genesis, "--json")
-			var bad verifyDoc
+			var bad rverify.Report
 			decode(t, r.stdout, &bad)
-			if r.code != exitBad || bad.Problem == nil || bad.Problem.Kind == "" {
+			if r.code != cli.ExitBad || bad.Problem == nil || bad.Problem.Kind == "" {
 				t.Errorf("%s, key %x, bit %d: exit %d, %s%s", bucket, flipped.key, flipped.bit, r.code, r.stdout, r.stderr)
 			}
 			_ = os.Remove(flipped.file)
@@ -103,7 +112,7 @@ func TestAnyFlippedBitIsFound(t *testing.T) {
 func TestDamagedSnapshotIsNotRestored(t *testing.T) {
 	b := newBox(t)
 	p := b.start(t)
-	var snap wire.Snapshot
+	var snap nodeapi.Snapshot
 	must(t, &snap, b.args("db", "snapshot", t.TempDir(), "--json")...)
 	p.signal(t, syscall.SIGTERM)
 	whole, err := os.ReadFile(snap.File)
@@ -117,11 +126,11 @@ func TestDamagedSnapshotIsNotRestored(t *testing.T) {
 		if err := os.WriteFile(snap.File, raw, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if r := cli(t, "db", "verify", snap.File); r.code != exitBad {
+		if r := ronbox(t, "db", "verify", snap.File); r.code != cli.ExitBad {
 			t.Errorf("verify: exit %d\n%s%s", r.code, r.stdout, r.stderr)
 		}
 		fresh := filepath.Join(t.TempDir(), "r")
-		if r := cli(t, "--data-dir", fresh, "db", "restore", snap.File); r.code != exitCorrupt || exists(filepath.Join(fresh, "ronbox.db")) {
+		if r := ronbox(t, "--data-dir", fresh, "db", "restore", snap.File); r.code != cli.ExitCorrupt || cli.Exists(filepath.Join(fresh, "ronbox.db")) {
 			t.Errorf("restore: exit %d\n%s%s", r.code, r.stdout, r.stderr)
 		}
 	}

@@ -1,15 +1,20 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"ronbox/cmd/ronbox/cli"
 )
 
 const ctrlC = "\x03"
@@ -80,9 +85,9 @@ func TestConfirmationAtATerminal(t *testing.T) {
 		keys string
 		code int
 	}{
-		{"no\n", exitFailed},
-		{"\n", exitFailed},
-		{ctrlC, exitInterrupted},
+		{"no\n", cli.ExitFailed},
+		{"\n", cli.ExitFailed},
+		{ctrlC, cli.ExitInterrupted},
 	} {
 		r := atTerminal(t, "to go on: ", tt.keys, b.args("token", "revoke", "--all")...)
 		if r.code != tt.code || r.stdout != "" || !strings.Contains(r.stderr, "void every token made so far") {
@@ -92,10 +97,73 @@ func TestConfirmationAtATerminal(t *testing.T) {
 			t.Fatalf("%q: the keys are others: %s", tt.keys, got)
 		}
 	}
-	if r := atTerminal(t, "to go on: ", "all\n", b.args("token", "revoke", "--all", "--json")...); r.code != exitDone || !strings.Contains(r.stdout, `"what":"epoch"`) {
+	if r := atTerminal(t, "to go on: ", "all\n", b.args("token", "revoke", "--all", "--json")...); r.code != cli.ExitDone || !strings.Contains(r.stdout, `"what":"epoch"`) {
 		t.Errorf("exit %d, %s", r.code, r.stdout)
 	}
 	if epoch() == before {
 		t.Error("confirmed, and nothing was done")
+	}
+}
+
+// Ctrl-C in the middle of a recording leaves nothing behind.
+func TestInterruptedVerbLeavesNoFile(t *testing.T) {
+	b := newBox(t)
+	b.start(t)
+	dir := t.TempDir()
+	cmd := exec.Command(binary, b.args("debug", "trace", "--seconds", "60", "--out", filepath.Join(dir, "trace"))...)
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(said)
+	if _, err := lines.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the recording has begun", func() bool {
+		left, err := os.ReadDir(dir)
+		return err == nil && len(left) > 0
+	})
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	rest, _ := io.ReadAll(lines)
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != cli.ExitInterrupted {
+		t.Errorf("%v, exit %d\n%s", err, cmd.ProcessState.ExitCode(), rest)
+	}
+	if left, _ := os.ReadDir(dir); len(left) > 0 {
+		t.Errorf("left over: %v", left)
+	}
+}
+
+// A verb that waits for what cannot be called back, here a pipe that nobody fills, ends when Ctrl-C is pressed again.
+func TestSecondInterruptEndsAVerb(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{cmd: exec.Command(binary, "token", "inspect", pipe), done: make(chan struct{})}
+	p.begin(t, &syscall.SysProcAttr{})
+	until(t, "the verb reads the pipe", func() bool {
+		w, err := os.OpenFile(pipe, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+		if err == nil {
+			t.Cleanup(func() { _ = w.Close() })
+		}
+		return err == nil
+	})
+	until(t, "the verb has ended", func() bool {
+		_ = p.cmd.Process.Signal(os.Interrupt) // until it has: the process may be gone
+		select {
+		case <-p.done:
+			return true
+		default:
+			return false
+		}
+	})
+	if p.cmd.ProcessState.Success() {
+		t.Error("what was interrupted says that it is done")
 	}
 }

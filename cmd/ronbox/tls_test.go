@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"ronbox/cmd/ronbox/cli"
 	"ronbox/httpapi/client"
 )
 
@@ -51,7 +52,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// issue writes a certificate for 127.0.0.1 and its key, as one who renews it does: each file whole.
+// issue writes a certificate for 127.0.0.1 and localhost, and its key, as one who renews it does: each file whole.
 func (a *authority) issue(t *testing.T, serial int64, certFile, keyFile string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -59,7 +60,7 @@ func (a *authority) issue(t *testing.T, serial int64, certFile, keyFile string) 
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "node"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "node"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
@@ -126,7 +127,7 @@ func TestCertificateChangesUnderLoad(t *testing.T) {
 	if err := os.WriteFile(cert, []byte("not a certificate"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if r := cli(t, b.args("config", "reload")...); r.code == exitDone {
+	if r := ronbox(t, b.args("config", "reload")...); r.code == cli.ExitDone {
 		t.Errorf("a certificate that cannot be read is taken: %s", r.stdout)
 	}
 	if got := ca.serial(t, url); got != 101 {
@@ -143,17 +144,17 @@ func TestCertificateChangesUnderLoad(t *testing.T) {
 		want int
 		say  string
 	}{
-		{"trusted by --ca-file", []string{"--url", url, "--ca-file", ca.file, "registry", "head"}, exitDone, ""},
-		{"not without it", []string{"--url", url, "registry", "head"}, exitUnreachable, "--ca-file"},
-		{"no such file", []string{"--url", url, "--ca-file", filepath.Join(dir, "none"), "registry", "head"}, exitFailed, ""},
-		{"no certificate in it", []string{"--url", url, "--ca-file", key, "registry", "head"}, exitUsage, ""},
-		{"plain HTTP to it", []string{"--url", strings.Replace(url, "https", "http", 1), "registry", "head"}, exitFailed, ""},
+		{"trusted by --ca-file", []string{"--url", url, "--ca-file", ca.file, "registry", "head"}, cli.ExitDone, ""},
+		{"not without it", []string{"--url", url, "registry", "head"}, cli.ExitUnreachable, "--ca-file"},
+		{"no such file", []string{"--url", url, "--ca-file", filepath.Join(dir, "none"), "registry", "head"}, cli.ExitFailed, ""},
+		{"no certificate in it", []string{"--url", url, "--ca-file", key, "registry", "head"}, cli.ExitUsage, ""},
+		{"plain HTTP to it", []string{"--url", strings.Replace(url, "https", "http", 1), "registry", "head"}, cli.ExitFailed, ""},
 	} {
-		if r := cli(t, tt.args...); r.code != tt.want || !strings.Contains(r.stderr, tt.say) {
+		if r := ronbox(t, tt.args...); r.code != tt.want || !strings.Contains(r.stderr, tt.say) {
 			t.Errorf("%s: exit %d, want %d\n%s", tt.doc, r.code, tt.want, r.stderr)
 		}
 	}
-	if code := p.signal(t, syscall.SIGTERM); code != exitDone {
+	if code := p.signal(t, syscall.SIGTERM); code != cli.ExitDone {
 		t.Errorf("exit %d\n%s", code, p.stderr)
 	}
 }

@@ -5,14 +5,21 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
+	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/cmd/ronbox/cli"
 )
 
 var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
@@ -20,17 +27,20 @@ var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 // transcript runs the command lines of a golden file against one node and holds what they print against it. A line
 // "$ …" is a command line; what follows is its stdout, its stderr behind "! ", and its exit code unless 0. "> start" and
 // "> stop" run and end the node, "> with DIR" takes another data directory, "> write FILE TEXT" and
-// "> edit FILE OLD NEW" make and change a file, "> save FILE" keeps what the line before printed. Behind a command line, " << TEXT" is its stdin and
+// "> edit FILE OLD NEW" make and change a file, "> save FILE" keeps what the line before printed, "> env NAME=VALUE" is for the nodes started from
+// then on, "> certify DIR" makes a certificate for localhost, "> get PATH HEADER:VALUE…" asks the node over TCP. Behind a command line, " << TEXT" is its stdin and
 // " | head N" keeps the first N lines of what it prints, each of 160 bytes at most.
 type transcript struct {
-	box  *box
-	proc *process
-	vars map[string]string
-	last string // stdout of the last command line
-	out  strings.Builder
+	box   *box
+	procs map[string]*process // by data directory
+	tags  map[string]string   // by path, of what was got
+	vars  map[string]string
+	last  string // stdout of the last command line
+	out   strings.Builder
 }
 
 func TestTranscripts(t *testing.T) {
+	skipRaceOnly(t)
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no transcripts: %v", err)
@@ -53,7 +63,7 @@ func runTranscript(t *testing.T, file string) {
 	t.Setenv("RONBOX_SERVER__BIND", "127.0.0.1:0")
 	t.Setenv("RONBOX_LOG__LEVEL", "warn")
 	t.Setenv("RONBOX_REGISTRY__ORIGIN", "registry.example/test")
-	tr := &transcript{box: &box{dir: filepath.Join(dir, "d"), env: os.Environ()}, vars: map[string]string{"T": dir}}
+	tr := &transcript{box: &box{dir: filepath.Join(dir, "d"), env: append(os.Environ(), patient)}, procs: map[string]*process{}, tags: map[string]string{}, vars: map[string]string{"T": dir}}
 	before := ""
 	for s := bufio.NewScanner(strings.NewReader(string(want))); s.Scan(); before = s.Text() {
 		if before == "" || !strings.HasPrefix(s.Text(), "#") { // what a verb prints follows it at once
@@ -91,14 +101,27 @@ func (tr *transcript) line(t *testing.T, line string) {
 func (tr *transcript) direct(t *testing.T, words []string) {
 	switch words[0] {
 	case "start":
-		tr.proc = tr.box.start(t)
+		tr.procs[tr.box.dir] = tr.box.start(t)
 		c := tr.box.client(t)
 		until(t, "the phase says what the probes say", func() bool { // it follows them
 			s, err := c.Status(t.Context())
-			return err == nil && (s.Phase == "running") == (s.Ready && !s.Degraded)
+			starting := slices.Contains(slices.Collect(maps.Values(s.Causes)), "starting")
+			return err == nil && !starting && (s.Phase == "running") == (s.Ready && !s.Degraded)
 		})
 	case "stop":
-		fmt.Fprintf(&tr.out, "exit %d\n", tr.proc.signal(t, syscall.SIGTERM))
+		fmt.Fprintf(&tr.out, "exit %d\n", tr.procs[tr.box.dir].signal(t, syscall.SIGTERM))
+	case "env":
+		tr.box.env = append(slices.Clone(tr.box.env), tr.expand(words[1]))
+	case "certify":
+		dir := tr.expand(words[1])
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		a := newAuthority(t)
+		a.issue(t, 2, filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
+		writePEM(t, filepath.Join(dir, "ca.pem"), "CERTIFICATE", a.cert.Raw)
+	case "get":
+		tr.get(t, tr.expand(words[1]), words[2:])
 	case "with":
 		tr.box = &box{dir: tr.expand(words[1]), env: tr.box.env}
 	case "write":
@@ -118,6 +141,54 @@ func (tr *transcript) direct(t *testing.T, words []string) {
 	}
 }
 
+// get prints the status of an answer, its headers about content, and its body: how long it is, how it begins, and whether it is what its tag says.
+func (tr *transcript) get(t *testing.T, path string, headers []string) {
+	s, err := tr.box.client(t).Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ":")
+		req.Header.Set(name, strings.ReplaceAll(value, "TAG", tr.tags[path]))
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.Body.Close() != nil {
+		t.Fatal(err)
+	}
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	tag := resp.Header.Get("Etag")
+	fmt.Fprintln(&tr.out, resp.Status)
+	for _, name := range []string{"Cache-Control", "Cache-Status", "Content-Range", "Content-Type", "Content-Encoding"} {
+		if v := resp.Header.Get(name); v != "" {
+			fmt.Fprintf(&tr.out, "%s: %s\n", name, v)
+		}
+	}
+	switch was := tr.tags[path]; {
+	case tag == "":
+	case was == "":
+		fmt.Fprintln(&tr.out, "ETag: "+tr.mask(tag))
+	default:
+		fmt.Fprintln(&tr.out, map[bool]string{true: "ETag: as before", false: "ETag: another one"}[was == tag])
+	}
+	tr.tags[path] = tag
+	switch {
+	case resp.StatusCode >= http.StatusBadRequest:
+		fmt.Fprintln(&tr.out, tr.mask(strings.TrimSpace(string(body))))
+	case tag == `"`+b3.Sum(body).String()+`"`:
+		fmt.Fprintf(&tr.out, "%d bytes, whose BLAKE3 is the tag\n", len(body))
+	case len(body) > 0:
+		fmt.Fprintf(&tr.out, "%d bytes: %q\n", len(body), body[:min(len(body), 16)])
+	}
+}
+
 func (tr *transcript) write(t *testing.T, path, text string) {
 	if err := os.WriteFile(tr.expand(path), []byte(strings.ReplaceAll(tr.expand(text), `\n`, "\n")), 0o600); err != nil {
 		t.Fatal(err)
@@ -133,7 +204,7 @@ func (tr *transcript) command(t *testing.T, text string) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // a verb that waits for ever should fail, not the run
 	defer cancel()
-	r := cliIn(t, ctx, strings.ReplaceAll(stdin, `\n`, "\n"), tr.box.args(args...)...)
+	r := ronboxIn(t, ctx, strings.ReplaceAll(stdin, `\n`, "\n"), tr.box.args(args...)...)
 	tr.capture(r.stdout)
 	tr.last = r.stdout
 	masked := tr.mask(r.stdout)
@@ -160,24 +231,28 @@ func head(t *testing.T, text, lines string) string {
 		if n--; n < 0 {
 			break
 		}
-		fmt.Fprintln(&out, clip(strings.TrimRight(l, "\n"), 160))
+		fmt.Fprintln(&out, cli.Clip(strings.TrimRight(l, "\n"), 160))
 	}
 	return out.String()
 }
 
 // captured values can be used by later lines as $NAME.
 var captured = map[string]*regexp.Regexp{
-	"P":       regexp.MustCompile(`p_[0-9A-Z]{26}`),
-	"KEY":     regexp.MustCompile(`[^"\s]*dev-signer\.key`),
-	"GENESIS": regexp.MustCompile(`(?:"genesis":"|genesis.json","payload_b3":")(b3:[0-9a-f]{64})`),
-	"SNAP":    regexp.MustCompile(`"file":"([^"]*)","manifest"`),
-	"KID":     regexp.MustCompile(`"active":"([0-9A-Z]{26})"`),
-	"PUBA":    regexp.MustCompile(`(?s)org:test#a.{1,60}?([A-Za-z0-9+/]{43}=)`),
-	"PUBB":    regexp.MustCompile(`(?s)org:test#b.{1,60}?([A-Za-z0-9+/]{43}=)`),
-	"TX":      regexp.MustCompile(`"txid":"(tx_[0-9A-Z]{26})","op":"transfer"`),
-	"HOLD":    regexp.MustCompile(`"txid":"(tx_[0-9A-Z]{26})","op":"hold"`),
-	"WKEY":    regexp.MustCompile(`"idem":"(cli-[0-9]+-[0-9A-Z]{26})"`),
-	"URL":     regexp.MustCompile(`http://127\.0\.0\.1:[1-9][0-9]*`),
+	"P":          regexp.MustCompile(`p_[0-9A-Z]{26}`),
+	"KEY":        regexp.MustCompile(`[^"\s]*dev-signer\.key`),
+	"GENESIS":    regexp.MustCompile(`(?:"genesis":"|genesis.json","payload_b3":")(b3:[0-9a-f]{64})`),
+	"SNAP":       regexp.MustCompile(`"file":"([^"]*)","manifest"`),
+	"KID":        regexp.MustCompile(`"active":"([0-9A-Z]{26})"`),
+	"PUBA":       regexp.MustCompile(`(?s)org:test#a.{1,60}?([A-Za-z0-9+/]{43}=)`),
+	"PUBB":       regexp.MustCompile(`(?s)org:test#b.{1,60}?([A-Za-z0-9+/]{43}=)`),
+	"TX":         regexp.MustCompile(`"txid":"(tx_[0-9A-Z]{26})","op":"transfer"`),
+	"HOLD":       regexp.MustCompile(`"txid":"(tx_[0-9A-Z]{26})","op":"hold"`),
+	"WKEY":       regexp.MustCompile(`"idem":"(cli-[0-9]+-[0-9A-Z]{26})"`),
+	"COMMITMENT": regexp.MustCompile(`"commitment":"(b3:[0-9a-f]{64})"`),
+	"RUNKEY":     regexp.MustCompile(`"run_key":"b3:([0-9a-f]{16})`),
+	"VKEY":       regexp.MustCompile(`"vkey":"([^"]+)"`),
+	"ORIGIN":     regexp.MustCompile(`https://127\.0\.0\.1:([1-9][0-9]*)`),
+	"URL":        regexp.MustCompile(`http://127\.0\.0\.1:[1-9][0-9]*`),
 }
 
 func (tr *transcript) capture(text string) {
@@ -202,14 +277,26 @@ func (tr *transcript) mask(text string) string {
 	text = strings.ReplaceAll(text, tr.vars["T"], "$T")
 	for _, m := range []struct{ re, by string }{
 		{`(--cursor |"next":")A[A-Za-z0-9_-]{20,}`, "${1}CURSOR"},
+		{`\+[0-9a-f]{8}\+[A-Za-z0-9+/]{44}`, "+HASH+VKEY"},
+		{`— (\S+) (?:[A-Za-z0-9+/]{102}==|[A-Za-z0-9+/]{91}=)`, "— $1 SIG"},
+		{`"hashes":\["[^]]+\]`, `"hashes":["BASE64"]`},
+		{`"checkpoint_size":[0-9]+`, `"checkpoint_size":N`},
 		{`b3:[0-9a-f]{64}`, "b3:HASH"},
 		{`b3:[0-9a-f]{12}…`, "b3:SHORT…"},
 		{`sha256:[0-9a-f]{64}`, "sha256:ROOT"},
+		{`12D3Koo[1-9A-HJ-NP-Za-km-z]{45}`, "PEER"},
+		{`"(expires_ms|updated_ms)":[0-9]+`, `"$1":MS`},
+		{`(key"?\W+)[0-9a-f]{64}`, "${1}KEY"},
+		{`rewarder/default/2008/[0-9a-f]{16}`, "rewarder/default/2008/RUN"},
+		{`(\[\\?")[0-9a-f]{64}(\\?"\])`, "${1}PUBLICKEY$2"},
+		{`"sig":"[0-9a-f]{128}"`, `"sig":"SIGNATURE"`},
+		{`(signed by +|"kid":")[0-9a-f]{64}`, "${1}PUBLICKEY"},
 		{`[A-Za-z0-9_-]{150,}`, "TOKEN"},
 		{`[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,}Z`, "TIME"},
 		{`[0-9]{8}T[0-9]{6}(\.[0-9]{3})?Z`, "TIME"},
 		{`[0-9A-Z]{26}`, "ULID"},
 		{`127\.0\.0\.1:[0-9]+`, "127.0.0.1:PORT"},
+		{`localhost:[0-9]+`, "localhost:PORT"},
 		{`[A-Za-z0-9+/]{86}==`, "SIG=="},
 		{`[A-Za-z0-9+/]{43}=`, "PUBLIC="},
 		{`(fingerprint\W+)[0-9a-f]{16}`, "${1}FINGERPRINT"},

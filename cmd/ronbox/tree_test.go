@@ -1,18 +1,23 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"ronbox/cmd/ronbox/cli"
 )
 
 // leafVerbs are the commands that do something, by their path without "ronbox".
 func leafVerbs(t testing.TB) map[string]*cobra.Command {
 	t.Helper()
 	out := map[string]*cobra.Command{}
-	for _, cmd := range pages(new(app).tree()) {
+	for _, cmd := range commands(root(new(cli.App))) {
 		if !cmd.HasSubCommands() {
 			out[strings.TrimPrefix(cmd.CommandPath(), "ronbox ")] = cmd
 		}
@@ -82,7 +87,7 @@ func TestExamplesAreTaken(t *testing.T) {
 			if !found || strings.HasPrefix(strings.TrimSpace(line), "#") {
 				continue
 			}
-			root := new(app).tree()
+			root := root(new(cli.App))
 			verb, args, err := root.Find(commandWords(rest))
 			if err == nil {
 				err = verb.ParseFlags(args)
@@ -140,16 +145,74 @@ func TestHelp(t *testing.T) {
 		code int
 		want string
 	}{
-		{"help db restore", exitDone, "Make a snapshot the database"},
-		{"help", exitDone, "One node, one binary"},
-		{"db", exitDone, "Look after the database file"},
-		{"help db restor", exitUsage, "did you mean restore?"},
-		{"help tokn", exitUsage, "did you mean token?"},
-		{"db --json", exitUsage, "want a verb"},
-		{"--json", exitUsage, "want a verb"},
+		{"help db restore", cli.ExitDone, "Make a snapshot the database"},
+		{"help", cli.ExitDone, "One node, one binary"},
+		{"db", cli.ExitDone, "Look after the database file"},
+		{"help db restor", cli.ExitUsage, "did you mean restore?"},
+		{"help tokn", cli.ExitUsage, "did you mean token?"},
+		{"db --json", cli.ExitUsage, "want a verb"},
+		{"--json", cli.ExitUsage, "want a verb"},
 	} {
-		if r := cli(t, strings.Fields(tt.line)...); r.code != tt.code || !strings.Contains(r.stdout+r.stderr, tt.want) {
+		if r := ronbox(t, strings.Fields(tt.line)...); r.code != tt.code || !strings.Contains(r.stdout+r.stderr, tt.want) {
 			t.Errorf("%s: exit %d\n%s%s", tt.line, r.code, r.stdout, r.stderr)
 		}
 	}
+}
+
+// shown is a command line of a transcript that ended neither as a usage error nor for want of a node.
+type shown struct{ human, json bool }
+
+// withoutTranscript are the verbs that no transcript can hold.
+var withoutTranscript = map[string]string{
+	"serve": "the direction `> start` runs it; it prints its log, not a result",
+}
+
+// Every verb is seen at work in a transcript: once as people read it, once with --json.
+func TestEveryVerbHasATranscript(t *testing.T) {
+	seen := transcribed(t)
+	for path := range leafVerbs(t) {
+		if withoutTranscript[path] != "" {
+			continue
+		}
+		if s := seen[path]; !s.human || !s.json {
+			t.Errorf("testdata has no command line of %q that works: for people %t, with --json %t", path, s.human, s.json)
+		}
+	}
+}
+
+var refusedLine = regexp.MustCompile(`^exit (2|4)$`)
+
+func transcribed(t *testing.T) map[string]shown {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]shown{}
+	for _, f := range files {
+		raw, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range strings.Split("\n"+string(raw), "\n$ ronbox ")[1:] {
+			lines := strings.Split(block, "\n")
+			if slices.ContainsFunc(lines, refusedLine.MatchString) {
+				continue
+			}
+			words := commandWords(lines[0])
+			cmd, _, err := root(new(cli.App)).Find(words)
+			if err != nil {
+				continue
+			}
+			path := strings.TrimPrefix(cmd.CommandPath(), "ronbox ")
+			s := out[path]
+			if slices.Contains(words, "--json") {
+				s.json = true
+			} else {
+				s.human = true
+			}
+			out[path] = s
+		}
+	}
+	return out
 }

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"regexp"
 	"slices"
 
 	"golang.org/x/tools/go/analysis"
@@ -26,8 +27,8 @@ func (*Varies) AFact() {}
 
 func (v *Varies) String() string { return "varies: " + v.Why }
 
-// recipe is what there is to know about one function: a function that it names counts as called, and a closure as part of it.
-type recipe struct {
+// summary is what there is to know about one function: a function that it names counts as called, and a closure as part of it.
+type summary struct {
 	varies []variation
 	uses   []use
 	why    string
@@ -38,12 +39,12 @@ type use struct {
 	pos token.Pos
 }
 
-// cook is one package that is read for determinism.
-type cook struct {
+// checker holds one package to determinism.
+type checker struct {
 	*unit
-	recipes map[*types.Func]*recipe
-	order   []*types.Func
-	x       *excuses
+	summaries map[*types.Func]*summary
+	order     []*types.Func
+	x         *excuses
 }
 
 func runDeterminism(pass *analysis.Pass) (any, error) {
@@ -55,7 +56,7 @@ func runDeterminism(pass *analysis.Pass) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cook{&unit{pass: pass, info: pass.TypesInfo, impls: map[*types.Func][]*types.Func{}}, map[*types.Func]*recipe{}, nil, x}
+	c := &checker{&unit{pass: pass, info: pass.TypesInfo, impls: map[*types.Func][]*types.Func{}}, map[*types.Func]*summary{}, nil, x}
 	for _, f := range files {
 		for _, d := range f.Decls {
 			if fn, ok := d.(*ast.FuncDecl); ok && fn.Body != nil {
@@ -63,8 +64,8 @@ func runDeterminism(pass *analysis.Pass) (any, error) {
 			}
 		}
 	}
-	c.settle()
-	c.judge()
+	c.propagate()
+	c.report()
 	if pass.Pkg.Path() != storePath { // which keeps its own promise to commands: what they read and write through it is the same each time
 		c.export()
 	}
@@ -73,18 +74,16 @@ func runDeterminism(pass *analysis.Pass) (any, error) {
 }
 
 // read notes what a function does itself and which functions it names.
-func (c *cook) read(decl *ast.FuncDecl) {
+func (c *checker) read(decl *ast.FuncDecl) {
 	obj, ok := c.info.Defs[decl.Name].(*types.Func)
 	if !ok {
 		return
 	}
-	r := &recipe{}
+	r := &summary{}
 	for _, v := range c.variations(decl.Body) {
-		if e := c.x.of(v.pos); e != nil {
-			e.used = true
-			continue
+		if !c.x.cover(v.pos) {
+			r.varies = append(r.varies, v)
 		}
-		r.varies = append(r.varies, v)
 	}
 	ast.Inspect(decl.Body, func(n ast.Node) bool {
 		id, ok := n.(*ast.Ident)
@@ -92,21 +91,21 @@ func (c *cook) read(decl *ast.FuncDecl) {
 			return true
 		}
 		fn, ok := c.info.Uses[id].(*types.Func)
-		if ok && fn.Pkg() != nil && ours(fn.Pkg().Path()) && !ofStore(fn) {
+		if ok && own(fn) && !ofStore(fn) {
 			r.uses = append(r.uses, use{fn.Origin(), id.Pos()})
 		}
 		return true
 	})
-	c.recipes[obj] = r
+	c.summaries[obj] = r
 	c.order = append(c.order, obj)
 }
 
-// settle finds why functions vary: they use each other, so until nothing is new.
-func (c *cook) settle() {
+// propagate finds why functions vary: they use each other, so until nothing is new.
+func (c *checker) propagate() {
 	for changed := true; changed; {
 		changed = false
 		for _, fn := range c.order {
-			r := c.recipes[fn]
+			r := c.summaries[fn]
 			if r.why != "" {
 				continue
 			}
@@ -122,10 +121,10 @@ func (c *cook) settle() {
 }
 
 // why says why what is used varies, unless an excuse says that it does not matter there.
-func (c *cook) why(u use) string {
+func (c *checker) why(u use) string {
 	for _, fn := range c.reached(u.fn) {
 		v := &Varies{}
-		if r := c.recipes[fn]; r != nil {
+		if r := c.summaries[fn]; r != nil {
 			v.Why = r.why
 		} else {
 			c.pass.ImportObjectFact(fn, v)
@@ -133,8 +132,7 @@ func (c *cook) why(u use) string {
 		if v.Why == "" {
 			continue
 		}
-		if e := c.x.of(u.pos); e != nil {
-			e.used = true
+		if c.x.cover(u.pos) {
 			return ""
 		}
 		return v.Why
@@ -143,15 +141,15 @@ func (c *cook) why(u use) string {
 }
 
 // reached are the functions that fn stands for: itself, or also the implementations of a method of an interface.
-func (c *cook) reached(fn *types.Func) []*types.Func {
+func (c *checker) reached(fn *types.Func) []*types.Func {
 	if recv := fn.Signature().Recv(); recv != nil && types.IsInterface(recv.Type()) {
 		return append([]*types.Func{fn}, c.implementations(fn)...)
 	}
 	return []*types.Func{fn}
 }
 
-// judge follows every Apply of the package and reports what varies: in its place, or where it is called in another package.
-func (c *cook) judge() {
+// report follows every Apply of the package and reports what varies: in its place, or where it is called in another package.
+func (c *checker) report() {
 	seen := map[*types.Func]bool{}
 	var todo []*types.Func
 	for _, fn := range c.order {
@@ -162,7 +160,7 @@ func (c *cook) judge() {
 	for len(todo) > 0 {
 		fn := todo[0]
 		todo = todo[1:]
-		r := c.recipes[fn]
+		r := c.summaries[fn]
 		if r == nil || seen[fn] {
 			continue
 		}
@@ -177,13 +175,13 @@ func (c *cook) judge() {
 }
 
 // follow gives the functions of this package that a use leads to, and reports those of others that vary.
-func (c *cook) follow(u use) (inside []*types.Func) {
+func (c *checker) follow(u use) (inside []*types.Func) {
 	if c.why(u) == "" {
 		return nil
 	}
 	v := &Varies{}
 	for _, fn := range c.reached(u.fn) {
-		if c.recipes[fn] != nil {
+		if c.summaries[fn] != nil {
 			inside = append(inside, fn)
 		} else if v.Why == "" && c.pass.ImportObjectFact(fn, v) {
 			c.pass.Reportf(u.pos, "Apply reaches %s by %s", v.Why, shown(fn))
@@ -192,9 +190,9 @@ func (c *cook) follow(u use) (inside []*types.Func) {
 	return inside
 }
 
-func (c *cook) export() {
+func (c *checker) export() {
 	for _, fn := range c.order {
-		if why := c.recipes[fn].why; why != "" {
+		if why := c.summaries[fn].why; why != "" {
 			c.pass.ExportObjectFact(fn, &Varies{why})
 		}
 	}
@@ -206,9 +204,7 @@ func (c *cook) export() {
 	}
 }
 
-const storePath = module + "/store"
-
-// isApply says whether fn is the Apply of a store command.
+// isApply reports whether fn is the Apply of a store command.
 func isApply(fn *types.Func) bool {
 	params := fn.Signature().Params()
 	if fn.Name() != "Apply" || fn.Signature().Recv() == nil || params.Len() != 3 {
@@ -222,8 +218,130 @@ func isApply(fn *types.Func) bool {
 	return true
 }
 
-// ofStore says whether fn is what the store gives commands to read and write with.
+// ofStore reports whether fn is what the store gives commands to read and write with.
 func ofStore(fn *types.Func) bool {
 	pkg, recv := receiver(fn)
 	return pkg == storePath && (recv == "Reader" || recv == "Writes")
+}
+
+// variation is a place at which a function does what another time may come out differently.
+type variation struct {
+	pos  token.Pos
+	what string
+}
+
+// outsideVaries says which functions of others vary, beside those that wait.
+var outsideVaries = map[string]*regexp.Regexp{
+	"time":                     names(`Now`, `Since`, `Until`, `After`, `AfterFunc`, `Tick`, `NewTimer`, `NewTicker`),
+	"math/rand":                names(`.*`),
+	"math/rand/v2":             names(`.*`),
+	"crypto/rand":              names(`.*`),
+	"os":                       names(`Getenv`, `LookupEnv`, `Environ`, `ExpandEnv`, `Getpid`, `Getppid`, `Getuid`, `Geteuid`, `Getwd`, `Hostname`, `Executable`, `User.*`, `TempDir`),
+	"runtime":                  names(`Num.*`, `GOMAXPROCS`, `ReadMemStats`, `Gosched`),
+	"hash/maphash":             names(`.*`),
+	"maps":                     names(`Keys`, `Values`, `All`),
+	"github.com/oklog/ulid/v2": names(`Make`, `Now`, `MustNewDefault`),
+}
+
+// variations are those in a block and its closures.
+func (c *checker) variations(block *ast.BlockStmt) (out []variation) {
+	sorted := map[ast.Node]bool{} // what is put in order at once
+	ast.Inspect(block, func(n ast.Node) bool {
+		if n == nil || sorted[n] {
+			return n != nil
+		}
+		if call, ok := n.(*ast.CallExpr); ok && c.sorts(call) {
+			sorted[ast.Unparen(call.Args[0])] = true
+		}
+		if what := c.variation(n); what != "" {
+			out = append(out, variation{n.Pos(), what})
+		}
+		return true
+	})
+	return out
+}
+
+// variation says how n itself varies.
+func (c *checker) variation(n ast.Node) string {
+	switch n := n.(type) {
+	case *ast.GoStmt:
+		return "a goroutine"
+	case *ast.SendStmt, *ast.SelectStmt:
+		return "a channel"
+	case *ast.UnaryExpr:
+		if n.Op == token.ARROW {
+			return "a channel"
+		}
+	case *ast.RangeStmt:
+		switch c.info.TypeOf(n.X).Underlying().(type) {
+		case *types.Chan:
+			return "a channel"
+		case *types.Map:
+			if n.Key != nil || n.Value != nil {
+				return "the order of a map"
+			}
+		}
+	case *ast.BinaryExpr:
+		if c.isFloat(n) {
+			return "a float"
+		}
+	case *ast.CallExpr:
+		if c.info.Types[n.Fun].IsType() && c.isFloat(n) {
+			return "a float"
+		}
+		return c.called(n)
+	}
+	return ""
+}
+
+// called says how the function varies that a call names.
+func (c *checker) called(call *ast.CallExpr) string {
+	var id *ast.Ident
+	switch f := ast.Unparen(call.Fun).(type) {
+	case *ast.Ident:
+		id = f
+	case *ast.SelectorExpr:
+		id = f.Sel
+	default:
+		return ""
+	}
+	switch obj := c.info.Uses[id].(type) {
+	case *types.Var:
+		if isFunc(obj) && isClock(obj.Type()) {
+			return "a clock"
+		}
+	case *types.Func:
+		if obj.Pkg() == nil || own(obj) {
+			return ""
+		}
+		name := obj.Name()
+		if _, recv := receiver(obj); recv != "" {
+			name = recv + "." + name
+		}
+		if table := outsideVaries[obj.Pkg().Path()]; table != nil && table.MatchString(name) {
+			return "a call of " + obj.Pkg().Name() + "." + name
+		}
+		return c.outside(obj, call)
+	}
+	return ""
+}
+
+// sorts reports whether a call puts what it is given in order.
+func (c *checker) sorts(call *ast.CallExpr) bool {
+	sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
+	if !ok || len(call.Args) == 0 {
+		return false
+	}
+	fn, ok := c.info.Uses[sel.Sel].(*types.Func)
+	return ok && fn.Pkg() != nil && fn.Pkg().Path() == "slices" && (fn.Name() == "Sorted" || fn.Name() == "SortedFunc" || fn.Name() == "SortedStableFunc")
+}
+
+// isFloat reports whether e is a float that is not known when it is compiled.
+func (c *checker) isFloat(e ast.Expr) bool {
+	tv := c.info.Types[e]
+	if tv.Value != nil || tv.Type == nil {
+		return false
+	}
+	b, ok := tv.Type.Underlying().(*types.Basic)
+	return ok && b.Info()&(types.IsFloat|types.IsComplex) != 0
 }

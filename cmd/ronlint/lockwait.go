@@ -1,9 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"go/ast"
 	"go/token"
 	"go/types"
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -29,12 +32,12 @@ func runLockwait(pass *analysis.Pass) (any, error) {
 		return nil, err
 	}
 	u := newUnit(pass, files)
-	u.follow()
+	u.walk(x)
 	held := u.heldOver()
-	u.settle(func(o *op) bool { // what never waits, as its excuse says, counts for nobody
+	u.propagate(func(o *op) bool { // what never waits, as its excuse says, counts nowhere
 		return len(held[o.node]) > 0 || x.of(o.node.Pos()) == nil
 	})
-	u.judge(x, held)
+	u.report(x, held)
 	u.export()
 	x.report(pass)
 	return nil, nil
@@ -55,18 +58,14 @@ func (u *unit) heldOver() map[ast.Node][]heldAt {
 	return out
 }
 
-// judge reports what waits under a lock and has no excuse.
-func (u *unit) judge(x *excuses, held map[ast.Node][]heldAt) {
+// report reports what waits under a lock and has no excuse.
+func (u *unit) report(x *excuses, held map[ast.Node][]heldAt) {
 	done := map[token.Pos]bool{}
 	for _, b := range u.bodies {
 		for _, o := range b.order {
 			pos := o.node.Pos()
 			why := u.wait(o, len(held[o.node]) > 0)
-			if why == "" {
-				continue
-			}
-			if e := x.of(pos); e != nil {
-				e.used = true
+			if why == "" || x.cover(pos) {
 				continue
 			}
 			if len(held[o.node]) > 0 && !done[pos] {
@@ -99,20 +98,13 @@ func (u *unit) wait(o *op, locked bool) string {
 	}
 	for _, t := range u.targets(o.fun) {
 		switch {
-		case t.fn != nil && e.why == "" && locked && o.call != nil && takesContext(t.fn) && ours(pkgPath(t.fn)):
+		case t.fn != nil && e.why == "" && locked && o.call != nil && takesContext(t.fn) && own(t.fn):
 			return "a call of " + shown(t.fn) + ", which takes a context"
-		case t.fn != nil && e.why != "" && ours(pkgPath(t.fn)):
+		case t.fn != nil && e.why != "" && own(t.fn):
 			return "a call of " + shown(t.fn) + ", which reaches " + e.why
 		}
 	}
 	return e.why
-}
-
-func pkgPath(fn *types.Func) string {
-	if fn.Pkg() == nil {
-		return ""
-	}
-	return fn.Pkg().Path()
 }
 
 // shown is the name of fn for the eye: store.Commit, Store.View.
@@ -136,4 +128,231 @@ func (u *unit) export() {
 			u.pass.ExportObjectFact(fn, w)
 		}
 	}
+}
+
+// effect is what a call of a function may come to.
+type effect struct {
+	why    string              // how it waits; "": it does not
+	calls  map[*types.Var]bool // func parameters that it calls, its own and those of the functions around it
+	result string              // how the func values that it returns wait
+}
+
+// Waits is the fact about a function, for packages that import its own.
+type Waits struct {
+	Why    string
+	Calls  []int // the func parameters that it calls, from 0
+	Result string
+}
+
+// AFact marks it.
+func (*Waits) AFact() {}
+
+func (w *Waits) String() string {
+	var parts []string
+	if w.Why != "" {
+		parts = append(parts, "waits: "+w.Why)
+	}
+	if len(w.Calls) > 0 {
+		parts = append(parts, fmt.Sprint("calls ", w.Calls))
+	}
+	if w.Result != "" {
+		parts = append(parts, "result waits: "+w.Result)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// empty says that there is nothing to know.
+func (w *Waits) empty() bool {
+	return w.Why == "" && w.Result == "" && len(w.Calls) == 0
+}
+
+// propagate finds the effects of all bodies: they call each other, so until nothing is new.
+func (u *unit) propagate(counts func(*op) bool) {
+	for changed := true; changed; {
+		changed = false
+		for _, b := range u.bodies {
+			changed = u.propagateTo(b, counts) || changed
+		}
+	}
+}
+
+func (u *unit) propagateTo(b *body, counts func(*op) bool) bool {
+	had := effect{b.why, maps.Clone(b.calls), b.result}
+	if b.calls == nil {
+		b.calls = map[*types.Var]bool{}
+	}
+	for _, o := range b.order {
+		if !counts(o) {
+			continue
+		}
+		e := u.effectOf(o)
+		if b.why == "" && e.why != "" {
+			b.why = via(e.why, u.at(o.node.Pos()))
+		}
+		for v := range e.calls {
+			if b.obj == nil || u.whose[v] == b.sig {
+				b.calls[v] = true
+			} else if b.why == "" { // the parameter of a closure, out of its reach
+				b.why = via("a callback: the func value "+v.Name(), u.at(o.node.Pos()))
+			}
+		}
+	}
+	if b.result == "" && givesFuncs(b.sig) {
+		b.result = u.resultOf(b)
+	}
+	return b.why != had.why || len(b.calls) != len(had.calls) || b.result != had.result
+}
+
+// via notes where a wait begins, once: what calls it later does not move it.
+func via(why, at string) string {
+	if placed.MatchString(why) {
+		return why
+	}
+	return why + " (" + at + ")"
+}
+
+// placed is a reason that says where it begins.
+var placed = regexp.MustCompile(`\(\S+\.go:\d+\)$`)
+
+func givesFuncs(sig *types.Signature) bool {
+	for i := range sig.Results().Len() {
+		if isFuncType(sig.Results().At(i).Type()) {
+			return true
+		}
+	}
+	return false
+}
+
+// resultOf says how the func values wait that b returns.
+func (u *unit) resultOf(b *body) (why string) {
+	ast.Inspect(b.block, func(n ast.Node) bool {
+		if _, ok := n.(*ast.FuncLit); ok {
+			return false
+		}
+		ret, ok := n.(*ast.ReturnStmt)
+		if !ok {
+			return true
+		}
+		for _, r := range ret.Results {
+			if !isFuncType(u.info.TypeOf(r)) {
+				continue
+			}
+			for _, t := range u.targets(r) {
+				if e := u.effectOfTarget(t, nil); why == "" {
+					why = e.why
+				}
+			}
+		}
+		return true
+	})
+	return why
+}
+
+// effectOf is the effect of one operation.
+func (u *unit) effectOf(o *op) effect {
+	if o.what != "" {
+		return effect{why: o.what}
+	}
+	var out effect
+	for _, t := range u.targets(o.fun) {
+		out.merge(u.effectOfTarget(t, o.call))
+	}
+	return out
+}
+
+func (e *effect) merge(o effect) {
+	if e.why == "" {
+		e.why = o.why
+	}
+	if e.calls == nil {
+		e.calls = map[*types.Var]bool{}
+	}
+	maps.Copy(e.calls, o.calls)
+}
+
+// effectOfTarget is the effect of calling t by call, which is nil for what is returned or ranged over.
+func (u *unit) effectOfTarget(t target, call *ast.CallExpr) effect {
+	switch {
+	case t.unknownValue != "":
+		return effect{why: "a callback: the func value " + t.unknownValue}
+	case t.param != nil:
+		return effect{calls: map[*types.Var]bool{t.param: true}}
+	case t.lit != nil:
+		b := u.byLit[t.lit]
+		if b == nil {
+			return effect{}
+		}
+		return effect{why: b.why, calls: b.calls}
+	case t.gives != nil:
+		return u.effectOfResult(t)
+	}
+	w := u.known(t.fn, call)
+	out := effect{why: w.Why}
+	if call == nil {
+		return out
+	}
+	for i, a := range call.Args {
+		if !isFuncType(u.info.TypeOf(a)) || !runsArguments(t.fn) && !slices.Contains(w.Calls, i) && !u.variadic(t.fn, w, i) {
+			continue
+		}
+		for _, given := range u.targets(a) {
+			if given.lit == nil || !runsArguments(t.fn) { // that is walked in its place
+				out.merge(u.effectOfTarget(given, nil))
+			}
+		}
+	}
+	return out
+}
+
+// variadic reports whether argument i is one of those of a last parameter that is called.
+func (u *unit) variadic(fn *types.Func, w *Waits, i int) bool {
+	last := fn.Signature().Params().Len() - 1
+	return fn.Signature().Variadic() && i >= last && slices.Contains(w.Calls, last)
+}
+
+// effectOfResult is the effect of calling what a call returns.
+func (u *unit) effectOfResult(t target) effect {
+	out := effect{why: u.known(t.gives.fn, t.by).Result}
+	for _, a := range t.by.Args { // an iterator over an iterator
+		if !isFuncType(u.info.TypeOf(a)) {
+			continue
+		}
+		for _, given := range u.targets(a) {
+			out.merge(u.effectOfTarget(given, nil))
+		}
+	}
+	return out
+}
+
+// known is all there is to know about a function.
+func (u *unit) known(fn *types.Func, call *ast.CallExpr) *Waits {
+	if !own(fn) {
+		return &Waits{Why: u.outside(fn, call)}
+	}
+	if b := u.byFunc[fn]; b != nil {
+		return u.factOf(b)
+	}
+	w := &Waits{}
+	if recv := fn.Signature().Recv(); recv != nil && types.IsInterface(recv.Type()) {
+		if takesContext(fn) {
+			w.Why = "a call of " + fn.Name() + ", which takes a context"
+		} else {
+			u.byAny(fn, w)
+		}
+	}
+	if w.empty() {
+		u.pass.ImportObjectFact(fn, w)
+	}
+	return w
+}
+
+// factOf is what b tells the packages that import its own.
+func (u *unit) factOf(b *body) *Waits {
+	w := &Waits{Why: b.why, Result: b.result}
+	for i := range b.sig.Params().Len() {
+		if b.calls[b.sig.Params().At(i)] {
+			w.Calls = append(w.Calls, i)
+		}
+	}
+	return w
 }

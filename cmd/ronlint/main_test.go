@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/analysis/analysistest"
+	"golang.org/x/tools/txtar"
 )
 
 // asTool has the test binary be the tool, for go vet.
@@ -21,6 +24,21 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// Each analyzer finds what the archive of its name wants, and nothing else.
+func TestAnalyzers(t *testing.T) {
+	for a, packages := range map[*analysis.Analyzer][]string{
+		newLockwait():    {"ronbox/held", "ronbox/below", "ronbox/above", "ronbox/excused"},
+		newDeterminism(): {"ronbox/store", "ronbox/spices", "ronbox/cooks"},
+		newRawchan():     {"ronbox/appliance/flow", "ronbox/engine"},
+	} {
+		t.Run(a.Name, func(t *testing.T) {
+			dir := t.TempDir()
+			unpack(t, a.Name, filepath.Join(dir, "src"))
+			analysistest.Run(t, dir, a, packages...)
+		})
+	}
+}
+
 // What is planted in a package below is found above it, through go vet and the files it keeps facts in.
 func TestPlantedBelow(t *testing.T) {
 	self, err := os.Executable()
@@ -28,7 +46,8 @@ func TestPlantedBelow(t *testing.T) {
 		t.Fatal(err)
 	}
 	vet := exec.Command("go", "vet", "-vettool="+self, "./...")
-	vet.Dir = filepath.Join("testdata", "planted")
+	vet.Dir = t.TempDir()
+	unpack(t, "planted", vet.Dir)
 	vet.Env = append(os.Environ(), asTool+"=1", "GOWORK=off", "GOFLAGS=", "GOPROXY=off")
 	out, err := vet.CombinedOutput()
 	if err == nil {
@@ -37,12 +56,31 @@ func TestPlantedBelow(t *testing.T) {
 	for _, want := range []string{
 		"above/above.go:18:2: t.mu (since above.go:16) is held over a call of Hander.Hand, which reaches a channel send (below.go:5)",
 		"above/above.go:22:17: Apply reaches a call of maps.Keys (below.go:8) by between.Last",
+		"above/above.go:25:13: a channel that no catalogue declares: use appliance/flow",
 	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("not found: %s", want)
 		}
 	}
-	if n := strings.Count("\n"+string(out), "\nabove/"); n != 2 {
-		t.Errorf("%d findings, want 2:\n%s", n, out)
+	if n := strings.Count("\n"+string(out), "\nabove/"); n != 3 {
+		t.Errorf("%d findings, want 3:\n%s", n, out)
+	}
+}
+
+// unpack writes the files of the archive testdata/name.txtar below dir.
+func unpack(t *testing.T, name, dir string) {
+	t.Helper()
+	archive, err := txtar.ParseFile(filepath.Join("testdata", name+".txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range archive.Files {
+		path := filepath.Join(dir, f.Name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, f.Data, 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

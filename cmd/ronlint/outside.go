@@ -78,7 +78,7 @@ func (u *unit) outside(fn *types.Func, call *ast.CallExpr) string {
 	return ""
 }
 
-// touchesMemory says whether what a call reads from or writes to, its receiver or first argument, is memory. Of a copy both ends count.
+// touchesMemory reports whether what a call reads from or writes to, its receiver or first argument, is memory. Of a copy both ends count.
 func (u *unit) touchesMemory(call *ast.CallExpr) bool {
 	var ends []ast.Expr
 	if sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr); ok && u.info.Selections[sel] != nil {
@@ -108,7 +108,7 @@ func calledName(call *ast.CallExpr) string {
 	return ""
 }
 
-// takesContext says whether a parameter of fn is a context.
+// takesContext reports whether a parameter of fn is a context.
 func takesContext(fn *types.Func) bool {
 	params := fn.Signature().Params()
 	for i := range params.Len() {

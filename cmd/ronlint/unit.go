@@ -21,7 +21,6 @@ type unit struct {
 
 	alias map[types.Object]ast.Expr       // what a variable that is set once stands for
 	bound map[types.Object][]ast.Expr     // the func values a variable is set to
-	kept  map[*ast.CallExpr][]ast.Expr    // what the results of a call are assigned to
 	comms map[ast.Node]*ast.SelectStmt    // the cases of selects
 	free  map[*ast.SelectStmt]bool        // selects with a default
 	cfgs  map[*ast.BlockStmt]*cfg.CFG     // made when needed
@@ -36,8 +35,6 @@ type body struct {
 	block *ast.BlockStmt
 	ops   map[ast.Node]*op
 	order []*op
-	locks map[ref]bool // held when it returns
-	frees map[ref]bool // released for the caller
 	effect
 }
 
@@ -58,14 +55,14 @@ type heldAt struct {
 func newUnit(pass *analysis.Pass, files []*ast.File) *unit {
 	u := &unit{
 		pass: pass, info: pass.TypesInfo, byFunc: map[*types.Func]*body{}, byLit: map[*ast.FuncLit]*body{},
-		alias: map[types.Object]ast.Expr{}, bound: map[types.Object][]ast.Expr{}, kept: map[*ast.CallExpr][]ast.Expr{},
+		alias: map[types.Object]ast.Expr{}, bound: map[types.Object][]ast.Expr{},
 		comms: map[ast.Node]*ast.SelectStmt{}, free: map[*ast.SelectStmt]bool{}, cfgs: map[*ast.BlockStmt]*cfg.CFG{},
 		whose: map[*types.Var]*types.Signature{}, impls: map[*types.Func][]*types.Func{},
 	}
 	sets := map[types.Object]int{}
 	for _, f := range files {
 		ast.Inspect(f, func(n ast.Node) bool {
-			u.enter(n, sets)
+			u.index(n, sets)
 			return true
 		})
 	}
@@ -77,8 +74,8 @@ func newUnit(pass *analysis.Pass, files []*ast.File) *unit {
 	return u
 }
 
-// enter notes what there is to know of n before bodies are walked; sets counts how often a variable is set.
-func (u *unit) enter(n ast.Node, sets map[types.Object]int) {
+// index notes what there is to know of n before bodies are walked; sets counts how often a variable is set.
+func (u *unit) index(n ast.Node, sets map[types.Object]int) {
 	switch n := n.(type) {
 	case *ast.FuncDecl:
 		if obj, ok := u.info.Defs[n.Name].(*types.Func); ok && n.Body != nil {
@@ -114,7 +111,7 @@ func (u *unit) enter(n ast.Node, sets map[types.Object]int) {
 }
 
 func (u *unit) add(b *body) {
-	b.locks, b.frees = map[ref]bool{}, map[ref]bool{}
+	b.ops = map[ast.Node]*op{}
 	for i := range b.sig.Params().Len() {
 		u.whose[b.sig.Params().At(i)] = b.sig
 	}
@@ -122,11 +119,6 @@ func (u *unit) add(b *body) {
 }
 
 func (u *unit) assign(lhs, rhs []ast.Expr, sets map[types.Object]int) {
-	if len(rhs) == 1 {
-		if call, ok := ast.Unparen(rhs[0]).(*ast.CallExpr); ok {
-			u.kept[call] = lhs
-		}
-	}
 	for i, l := range lhs {
 		var r ast.Expr
 		if len(lhs) == len(rhs) {
@@ -153,13 +145,7 @@ func (u *unit) set(l, r ast.Expr, sets map[types.Object]int) {
 	}
 }
 
-func isFunc(obj types.Object) bool {
-	if obj == nil {
-		return false
-	}
-	_, ok := obj.Type().Underlying().(*types.Signature)
-	return ok
-}
+func isFunc(obj types.Object) bool { return obj != nil && isFuncType(obj.Type()) }
 
 // flow is the control flow of a block.
 func (u *unit) flow(b *ast.BlockStmt) *cfg.CFG {

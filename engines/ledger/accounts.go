@@ -41,7 +41,7 @@ func (x *run) flag(a *action, p place) result {
 	}
 	who = x.opened(who, o.From, p)
 	rec := x.record(record.OpFlags)
-	rec.From, rec.Set, rec.Clear = who.ref, o.Set, o.Clear
+	rec.From, rec.Set, rec.Clear, rec.Named = who.ref, o.Set, o.Clear, o.Set|o.Clear != 0
 	x.asked(rec, a, p)
 	x.b.accounts.change(who.account, x.next())
 	seq := x.write(rec)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"ronbox/engines"
 	"ronbox/engines/ledger/idem"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
@@ -49,21 +50,10 @@ func (c *post) Apply(r store.Reader, at store.Stamp, w *store.Writes) (*posted, 
 	out.batch = x.seal()
 	out.root = b.cur.LastRoot
 	c.flush.behind(x)
-	b.event = Committed{First: out.batch.First, Last: out.batch.Last(), Batch: out.batch.No, Root: out.root, At: out.batch.At, Touched: touched(shares)}
+	b.event = Committed{First: out.batch.First, Last: out.batch.Last(), Batch: out.batch.No, Root: out.root, At: out.batch.At}
+	b.event.touch(shares)
 	w.Then(b.keep)
 	return out, nil
-}
-
-// touched is what all shares may have changed.
-func touched(shares []*share) []AcctAsset {
-	if len(shares) == 1 {
-		return shares[0].touched
-	}
-	all := make([]AcctAsset, 0, 2*len(shares))
-	for _, s := range shares {
-		all = append(all, s.touched...)
-	}
-	return all
 }
 
 // share runs the ops of one caller.
@@ -99,6 +89,7 @@ func (c *post) ended(out *posted, err error) {
 type place struct {
 	flags    uint16 // of its record
 	unnonced bool
+	token    [8]byte // of a batch: the ops inside were asked for by the same
 }
 
 var plain = place{}
@@ -193,14 +184,37 @@ func (x *run) move(a *action, p place) result {
 	}
 	from, to, held, issuer := x.parties(a, m)
 	m.from, m.to = x.side(from, issuer), x.side(to, issuer)
+	meter := x.meter(a, p)
+	if meter != nil {
+		m.moved = meter.cur.v
+	}
 	if r := m.judge(); r != nil {
+		r.Unknown = r.Code == record.InsufficientFunds && from.ref == 0
 		if r.Code == record.NonceReused && o.Nonce == m.from.account.LastNonce {
 			return result{code: r.Code, reject: r, seq: m.from.account.LastNonceSeq}
 		}
 		return refused(r)
 	}
+	if meter != nil {
+		x.b.moved.touch(meter)
+		meter.cur.v = plus(m.moved, m.amount)
+	}
 	from, to = x.opened(from, o.From, p), x.opened(to, o.To, p)
 	return accepted(x.post(a, p, from, to, held, issuer))
+}
+
+// meter is what the op's token has moved of the asset today, nil if that bounds nothing. A token and those that were narrowed from it have one
+// id and so one meter, to which only ops come that a daily ceiling bounds.
+func (x *run) meter(a *action, p place) *cell[tables.MovedKey, engines.Amount] {
+	m := &x.m
+	if !m.metered() || m.asset == 0 {
+		return nil
+	}
+	token := a.capID
+	if p.flags&record.FlagInner != 0 {
+		token = p.token
+	}
+	return x.b.meter(x.r, tables.MovedKey{Day: m.day(), Token: token, Asset: m.asset})
 }
 
 // parties finds who pays and who is paid.

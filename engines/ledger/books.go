@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines"
 	"ronbox/engines/ledger/idem"
 	"ronbox/engines/ledger/tables"
 	"ronbox/store"
@@ -21,6 +22,7 @@ type books struct {
 	refs     *layer[uint64, string]
 	holds    *layer[uint64, tables.Hold]
 	onces    *layer[tables.OnceKey, tables.Once]
+	moved    *layer[tables.MovedKey, engines.Amount] // never behind its table: the command that changes a row writes it
 	idem     *idem.Index
 
 	// What a boot found; immutable after it.
@@ -62,7 +64,8 @@ func newBooks(index *idem.Index, told listener) *books {
 		states:   newLayer[tables.StateKey, balance](func(k tables.StateKey) uint64 { return k.Account<<8 ^ uint64(k.Asset) }),
 		accounts: newLayer[uint64, tables.Account](same), names: newLayer[string, uint64](spreadString), refs: newLayer[uint64, string](same),
 		holds: newLayer[uint64, tables.Hold](same), onces: newLayer[tables.OnceKey, tables.Once](spreadOnce),
-		idem: index, told: told, clean: cleanRows,
+		moved: newLayer[tables.MovedKey, engines.Amount](spreadMoved),
+		idem:  index, told: told, clean: cleanRows,
 	}
 	b.cur.assets = &assets{}
 	b.keep = b.merge
@@ -83,6 +86,8 @@ func spreadString(s string) uint64 {
 }
 
 func spreadOnce(k tables.OnceKey) uint64 { return uint64(k.Key[0]) | uint64(k.Key[1])<<8 }
+
+func spreadMoved(k tables.MovedKey) uint64 { return uint64(k.Token[0]) | uint64(k.Token[1])<<8 }
 
 // Begin has nothing to do: there is no tentative layer until a command of the ledger comes.
 func (b *books) Begin() {}
@@ -165,8 +170,8 @@ type layers interface {
 	evict(most int)
 }
 
-func (b *books) all() [6]layers {
-	return [...]layers{b.states, b.accounts, b.names, b.refs, b.holds, b.onces}
+func (b *books) all() [7]layers {
+	return [...]layers{b.states, b.accounts, b.names, b.refs, b.holds, b.onces, b.moved}
 }
 
 func (b *books) each(fn func(layers)) {
@@ -177,7 +182,7 @@ func (b *books) each(fn func(layers)) {
 
 // savepoint is where the running command's changes stood; the zero savepoint is its beginning.
 type savepoint struct {
-	marks [6]int
+	marks [7]int
 }
 
 func (b *books) save() (s savepoint) {

@@ -13,7 +13,7 @@ import (
 type Client interface {
 	// Commit applies independent ops in order, in one ledger batch or, beside ops still on their way from an earlier call, in several. A
 	// business refusal is the outcome of its op. An error tells that nothing was applied, or that it is not known whether it was:
-	// *UnavailableError (ErrUnavailable), ErrSafeMode, ErrFull, *OpError, causes of ctx.
+	// *UnavailableError (ErrUnavailable), ErrSafeMode, ErrFull, ErrRestored, *OpError, causes of ctx.
 	Commit(ctx context.Context, ops []Op) ([]Outcome, error)
 	// Find looks for what a dedupe key did since notBefore, Unix ns. An outcome with the Reject idem_conflict means that the key was
 	// used for something else.

@@ -156,6 +156,8 @@ func (l *Local) unavailable(err error) error {
 	switch {
 	case errors.Is(err, store.ErrFull):
 		return fmt.Errorf("%w: %w", ErrFull, err)
+	case errors.Is(err, store.ErrRestored):
+		return fmt.Errorf("%w: %w", ErrRestored, err)
 	case errors.Is(err, ErrSafeMode):
 		return ErrSafeMode
 	case errors.Is(err, store.ErrPoisoned): // of an op that it took along, no later call finds out

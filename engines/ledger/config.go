@@ -50,12 +50,12 @@ func (c *Config) cut() idem.Cut { return idem.Cut{Width: c.SlotWidth.D(), Max: c
 // Validate joins every fault of c.
 func (c Config) Validate() error {
 	return errors.Join(
-		between("stall_after", c.StallAfter, 50*time.Millisecond, 2*time.Second),
-		between("flush_every", c.FlushEvery, time.Millisecond, 10*time.Second),
-		within("flush_slice", c.FlushSlice, 1, 65_536),
-		within("dirty_max_accounts", c.DirtyMaxAccounts, 1, 16<<20),
-		between("slot_width", c.SlotWidth, time.Minute, time.Hour),
-		within("slot_max", c.SlotMax, 1, 4<<20),
+		unit.Between("stall_after", c.StallAfter, 50*time.Millisecond, 2*time.Second),
+		unit.Between("flush_every", c.FlushEvery, time.Millisecond, 10*time.Second),
+		unit.Within("flush_slice", c.FlushSlice, 1, 65_536),
+		unit.Within("dirty_max_accounts", c.DirtyMaxAccounts, 1, 16<<20),
+		unit.Between("slot_width", c.SlotWidth, time.Minute, time.Hour),
+		unit.Within("slot_max", c.SlotMax, 1, 4<<20),
 		c.validateVerify(),
 	)
 }
@@ -66,18 +66,4 @@ func (c Config) validateVerify() error {
 		return nil
 	}
 	return fmt.Errorf("verify_on_open = %q: must be none, tail or full", c.VerifyOnOpen)
-}
-
-func between(key string, v unit.Duration, lo, hi time.Duration) error {
-	if v.D() < lo || v.D() > hi {
-		return fmt.Errorf("%s = %s: must be %s..%s", key, v, unit.Duration(lo), unit.Duration(hi))
-	}
-	return nil
-}
-
-func within(key string, v, lo, hi int) error {
-	if v < lo || v > hi {
-		return fmt.Errorf("%s = %d: must be %d..%d", key, v, lo, hi)
-	}
-	return nil
 }

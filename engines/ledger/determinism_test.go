@@ -60,7 +60,7 @@ func (d *draft) command() *post {
 
 // actionOf is an op as if nothing of it were known before it is applied.
 func actionOf(o *Op) action {
-	a := action{op: o, hold: o.Hold.Seq()}
+	a := action{op: o, hold: o.Hold.Seq(), capID: hash8(o.CapID)}
 	if o.Dedupe.Key != "" {
 		a.keyed, a.key = true, idem.Key(digest16(b3.Sum([]byte(o.Dedupe.Key))))
 	}
@@ -80,6 +80,9 @@ func drawOp(t *rapid.T, inner bool) Op {
 			record.OpIssue, record.OpIssue, record.OpTransfer, record.OpTransfer, record.OpBurn, record.OpHold, record.OpCapture, record.OpRelease, record.OpFlags,
 		}).Draw(t, "code"),
 		Limits: &Limits{Monotonic: true, NonceSpan: 1 << 30, Daily: engines.AmountOf(0, 300), OpenHolds: 3},
+	}
+	if rapid.Bool().Draw(t, "metered") {
+		o.CapID, o.Daily = rapid.SampledFrom(names).Draw(t, "token"), engines.AmountOf(0, 100)
 	}
 	o.Nonce *= rapid.Uint64Range(1, 20).Draw(t, "times")
 	switch o.Code {

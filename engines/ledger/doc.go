@@ -27,6 +27,8 @@
 //  13. A row that is not there stands for nothing only if nothing says that it must be there: its neighbours check, an account that has a ref has a
 //     row, as has a hold of which there is the record; a balance has one if the record for which its account was opened, or that of its last
 //     nonce, posted to it. Else it is damage. (The pages of the file have no checksum: rows cut off a page by a changed count are not told.)
+//  14. What a token moves under a daily ceiling of its own is counted by the token's id, the asset and the UTC day, and written with the records
+//     that moved it. The rows of a day go when it is over. An import has none: tokens are of one node.
 //
 // # Tasks and queues
 //
@@ -35,7 +37,8 @@
 // flusher writes more rows a slice than configured when a boot would otherwise have too much to redo, and nothing while there are only rows at rest,
 // which it takes home after some ticks. The sealer looks each second, since slots
 // close early under load. Holds end in the order of a table by time, which a crash does not empty as it would a heap. Ops go through store.work in their callers' goroutines. Broadcast: ledger_bus 1024 (drop oldest),
-// published by the committer after the sync. Ticks: flush_tick, seal_tick, expire_tick (missed ticks merge).
+// published by the committer after the sync; an event has a bound of its own. Watch: reached, the newest record, for readers who wait for one: one of
+// them follows the bus and tells the others. Ticks: flush_tick, seal_tick, expire_tick (missed ticks merge).
 //
 // # Lock order
 //

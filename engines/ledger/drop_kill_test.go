@@ -193,6 +193,9 @@ func (k *slotKill) check() {
 // A process that dies between two slices of a seal, before or after a drop, or anywhere, boots among them, leaves a sound file: each key that
 // was answered within its time leads to the same receipt, older ones are gone, and nothing is paid twice.
 func TestKilledWhileSlotsTurn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nothing runs beside it: left to the run without -short")
+	}
 	k := &slotKill{rig: newRig(t, ledgertest.NewClock(), slotKillConfig).declare("ron")}
 	for i := range 4 {
 		k.accept(issue(fmt.Sprint("payer", i), 1_000_000, uint64(i+1)))

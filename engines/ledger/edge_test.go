@@ -3,6 +3,9 @@ package ledger_test
 import (
 	"errors"
 	"fmt"
+	"runtime"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -158,4 +161,51 @@ func TestBatchIsAskedOnce(t *testing.T) {
 	if err != nil || first != 1 {
 		t.Errorf("%d first parts, %v", first, err)
 	}
+}
+
+// Exports whose readers are slow hold little each, however long the journal and its records are.
+func TestSlowExportsHoldLittle(t *testing.T) {
+	r := newRig(t, ledgertest.NewClock()).declare("ron")
+	for call := range 12 {
+		ops := make([]ledger.Op, 60)
+		for i := range ops {
+			ops[i] = issue("alice", 1, uint64(call*60+i+1))
+			ops[i].Memo = strings.Repeat("m", record.MaxMemo)
+		}
+		r.accept(ops...)
+	}
+	const readers = 64
+	var stopped, all sync.WaitGroup
+	gate := make(chan struct{})
+	held := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := held()
+	stopped.Add(readers)
+	for range readers {
+		all.Go(func() {
+			records := 0
+			err := r.l.Export(r.ctx(), 1, 0, func(line record.Line) error {
+				if line.Kind == record.LineRecord {
+					if records++; records == 1 {
+						stopped.Done()
+						<-gate
+					}
+				}
+				return nil
+			})
+			if err != nil || records < 720 {
+				t.Errorf("%d records, %v", records, err)
+			}
+		})
+	}
+	stopped.Wait()
+	if each := (int64(held()) - int64(before)) / readers; each > 200<<10 {
+		t.Errorf("%d bytes for each slow reader", each)
+	}
+	close(gate)
+	all.Wait()
 }

@@ -17,6 +17,8 @@ var (
 		"then ronbox ledger rebuild if only derived tables are damaged")
 	// ErrFull: there is no room for the write; nothing was applied.
 	ErrFull = errors.New("ledger: no room")
+	// ErrRestored: the file was restored and nobody has accepted it yet; nothing was applied.
+	ErrRestored = errors.New("ledger: restored, not yet accepted")
 	// ErrNotFound: there is no such record.
 	ErrNotFound = errors.New("ledger: not found")
 	// ErrCursor: the cursor is not one of this query.
@@ -63,6 +65,8 @@ type Reject struct {
 	Expected  uint64      // nonce_reused, nonce_gap: the number that would be taken; 0: there is none left
 	Committed record.TxID // nonce_reused: the record that used it, if it was the account's last
 	Index     int         // of an atomic batch or a settlement: the first op that failed
+	Party     string      // account_locked: whose flag forbids it, "from" or "to"
+	Unknown   bool        // insufficient_funds: nobody has ever paid the payer
 	Limit     string      // limit_…: which one, "per_op", "daily", "token_daily", "account_total", "open_holds"
 }
 

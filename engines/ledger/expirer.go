@@ -18,7 +18,7 @@ const maxExpire = 256
 type expire struct {
 	holds   []record.TxID
 	seed    uint64
-	touched []AcctAsset
+	touched []Mark
 }
 
 // Kind names the command.
@@ -133,6 +133,6 @@ func (l *Local) touch(r store.Reader, seq uint64, c *expire) error {
 	}
 	c.holds = append(c.holds, rec.TxID())
 	n, err := l.namesOf(r, &rec)
-	c.touched = append(c.touched, AcctAsset{n.From, n.Asset}, AcctAsset{n.To, n.Asset})
+	c.touched = append(c.touched, MarkOf(n.From, n.Asset), MarkOf(n.To, n.Asset))
 	return err
 }

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"slices"
 
-	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
+	"ronbox/engines/merkle"
 	"ronbox/store"
 )
 
@@ -237,9 +237,9 @@ func (x *run) flushName(name string) {
 // logNodes writes nodes of the log up to the pass's end, and tells whether they are all there.
 func (x *run) logNodes(p *flushPass) bool {
 	l := &x.b.cur.log
-	end := record.LogCount(p.batches)
+	end := merkle.LogCount(p.batches)
 	for n := 0; l.base < end && n < logSlice; n++ {
-		tables.PutLogNodes(x.w, record.LogNode{Pos: l.base, Hash: l.nodes[0]})
+		tables.PutLogNodes(x.w, merkle.LogNode{Pos: l.base, Hash: l.nodes[0]})
 		l.base, l.nodes = l.base+1, l.nodes[1:]
 	}
 	return l.base >= end

@@ -12,6 +12,9 @@ import (
 
 // A group that the file has no room for leaves no trace: not in the file, not in memory, not on the bus.
 func TestFullLeavesNoTrace(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nothing runs beside it: left to the run without -short")
+	}
 	memory := store.DefaultAmnesiaConfig()
 	memory.MaxBytes = 32 << 20
 	r := newRig(t, nil, func(*ledger.Config) {})

@@ -12,6 +12,9 @@ import (
 
 // A boot over a file without room, which cannot seal what it reads, finds the whole ledger all the same.
 func TestBootWithoutRoom(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nothing runs beside it: left to the run without -short")
+	}
 	r := newRig(t, nil, func(c *ledger.Config) { c.SlotMax = 1024 }).declare("ron")
 	memo, nonce := strings.Repeat("x", record.MaxMemo), uint64(0)
 	for range 210 {

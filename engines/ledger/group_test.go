@@ -17,6 +17,9 @@ import (
 // Several commands of one group, of which one panics when its ops are done, one is refused and the last flushes: whether the file has room for
 // the group or not, memory is as the file is.
 func TestGroupWithoutRoom(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nothing runs beside it: left to the run without -short")
+	}
 	memory := store.DefaultAmnesiaConfig()
 	memory.MaxBytes = 32 << 20
 	r := newRig(t, nil)

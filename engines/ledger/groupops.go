@@ -11,7 +11,7 @@ func (x *run) batch(a *action) result {
 	if r := x.late(a.op); r != nil {
 		return refused(r)
 	}
-	p := place{flags: record.FlagInner}
+	p := place{flags: record.FlagInner, token: a.capID}
 	if a.op.Atomic {
 		p.flags |= record.FlagAtomic
 	}
@@ -71,6 +71,7 @@ func (x *run) results(a *action, p place, inner []result) uint64 {
 	parts := (len(codes) + record.MaxResults - 1) / record.MaxResults
 	for part := range parts {
 		rec := x.record(record.OpBatch)
+		rec.Named = true
 		rec.Part, rec.Parts = uint16(part), uint16(parts)
 		rec.Results = codes[part*record.MaxResults : min(len(codes), (part+1)*record.MaxResults)]
 		x.asked(rec, a, place{flags: p.flags &^ record.FlagInner})

@@ -132,19 +132,21 @@ func (l *Local) Export(ctx context.Context, from, to uint64, fn func(record.Line
 	for err == nil && from <= to {
 		var lines []record.Line
 		err = l.view(ctx, func(r store.Reader) (err error) {
-			lines, err = l.lines(r, from, min(to+1, from+exportSlice))
+			lines, from, err = l.lines(r, from, min(to+1, from+exportSlice))
 			return err
 		})
 		for i := 0; err == nil && i < len(lines); i++ {
 			err = fn(lines[i])
 		}
-		from += exportSlice
 	}
 	return l.readError(err)
 }
 
-// exportSlice is how many records one view of an export reads: some milliseconds.
-const exportSlice = 512
+// What one view of an export reads at most, and so what an export holds whose reader is slow: about 100 KiB, for as many as there may be.
+const (
+	exportSlice = 64       // records
+	exportBytes = 32 << 10 // of records, after which a slice ends
+)
 
 // rootBefore is the root of the last batch that ends before the record seq.
 func rootBefore(r store.Reader, seq uint64) (root [32]byte, err error) {
@@ -162,35 +164,36 @@ func rootBefore(r store.Reader, seq uint64) (root [32]byte, err error) {
 	return h.Root(), nil
 }
 
-// lines are those of the records from one seq up to, not including, another.
-func (l *Local) lines(r store.Reader, from, end uint64) ([]record.Line, error) {
-	out := make([]record.Line, 0, end-from+8)
+// lines are those of the records from one seq up to, not including, another, as many as a slice may hold; next is the first that is left.
+func (l *Local) lines(r store.Reader, from, end uint64) (out []record.Line, next uint64, err error) {
+	out = make([]record.Line, 0, end-from+8)
 	var head record.Batch
-	for seq := from; seq < end; seq++ {
+	held, seq := 0, from
+	for ; seq < end && held < exportBytes; seq++ {
 		raw := tables.Raw(r, seq)
 		if raw == nil {
-			return nil, ErrRange
+			return nil, seq, ErrRange
 		}
+		held += len(raw)
 		line := record.Line{Kind: record.LineRecord, Raw: append([]byte(nil), raw...)}
-		var err error
 		if line.Record, err = record.Decode(raw); err != nil {
-			return nil, &store.RowError{Bucket: "ledger/journal", Cause: err}
+			return nil, seq, &store.RowError{Bucket: "ledger/journal", Cause: err}
 		}
 		if line.Names, err = l.shown(r, &line.Record); err != nil {
-			return nil, err
+			return nil, seq, err
 		}
 		out = append(out, line)
 		if head.No != line.Record.Batch {
 			var known bool
 			if head, known = tables.Batch(r, line.Record.Batch); !known {
-				return nil, &store.RowError{Bucket: "ledger/batches", Cause: errNoHeader}
+				return nil, seq, &store.RowError{Bucket: "ledger/batches", Cause: errNoHeader}
 			}
 		}
 		if head.Last() == seq {
 			out = append(out, record.Line{Kind: record.LineBatch, Batch: head})
 		}
 	}
-	return out, nil
+	return out, seq, nil
 }
 
 // shown are the names that an export shows of a record.

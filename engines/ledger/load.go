@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"ronbox/engines"
 	"ronbox/engines/ledger/tables"
 	"ronbox/store"
 )
@@ -105,6 +106,14 @@ func (b *books) once(r store.Reader, k tables.OnceKey) *cell[tables.OnceKey, tab
 	return c
 }
 
+func (b *books) meter(r store.Reader, k tables.MovedKey) *cell[tables.MovedKey, engines.Amount] {
+	c := b.moved.find(k)
+	if c == nil {
+		c = b.moved.enter(k, tables.GetMoved(r, k))
+	}
+	return c
+}
+
 // ref is that of an account, 0 for one that is not known.
 func (b *books) ref(r store.Reader, name string) uint64 {
 	c := b.names.find(name)
@@ -113,4 +122,21 @@ func (b *books) ref(r store.Reader, name string) uint64 {
 		c = b.names.enter(name, v)
 	}
 	return c.cur.v
+}
+
+// movedDrops is how many rows of days that are over a command takes out that writes some of today: more than it adds as a rule.
+const movedDrops = 8
+
+// putMoved writes what the running command has changed of what tokens moved, and sweeps days that are over.
+func (b *books) putMoved(r store.Reader, w *store.Writes, today uint32) {
+	var last *cell[tables.MovedKey, engines.Amount]
+	for _, u := range b.moved.undo {
+		if u.c != last {
+			tables.PutMoved(w, u.c.key, u.c.cur.v)
+			last = u.c
+		}
+	}
+	if last != nil {
+		tables.DropMoved(r, w, today, movedDrops)
+	}
 }

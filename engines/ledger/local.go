@@ -66,6 +66,9 @@ type Local struct {
 	doubt string                 // what it said at the boot, "" for nothing; set by Recover
 	bus   *flow.Broadcast[Committed]
 
+	reached   *flow.Watch[uint64] // the newest record, as far as anybody who waits for one has seen
+	following atomic.Bool         // one of them stores it
+
 	rested     atomic.Int32 // slices in a row for which there were only rows at rest: commits that write nothing are spared
 	flushTick  *flow.Ticker
 	sealTick   *flow.Ticker
@@ -108,6 +111,10 @@ func (l *Local) declareChannels(c *flow.Catalog, cfg Config) {
 		Service: service, Name: "ledger_bus", Cap: 1024, Policy: flow.DropOldest, Producers: []string{"store.committer"}, Consumers: []string{"*"},
 		Doc: "one event a batch of the ledger, after its sync; a reader that is overrun takes everything for changed",
 	})
+	l.reached = flow.NewWatch(c, flow.Spec{
+		Service: service, Name: "reached", Producers: []string{flow.HTTP}, Consumers: []string{flow.HTTP},
+		Doc: "the newest record, for readers who wait for one: of those one follows ledger_bus",
+	}, uint64(0))
 	every := func(name, task, doc string, d time.Duration) *flow.Ticker {
 		return flow.Every(c, flow.Spec{Service: service, Name: name, Consumers: []string{task}, Doc: doc}, d)
 	}
@@ -119,7 +126,9 @@ func (l *Local) declareChannels(c *flow.Catalog, cfg Config) {
 // Tasks lists the ledger's tasks for the supervisor.
 func (l *Local) Tasks() []flow.Task {
 	task := func(name, doc string, run func(context.Context) error) flow.Task {
-		return flow.Task{Service: service, Name: name, Count: 1, Restart: flow.Always, Background: true, Doc: doc, Run: run}
+		return flow.Task{
+			Service: service, Name: name, Count: 1, Restart: flow.Always, Background: true, Lanes: []string{"store.bulk"}, Doc: doc, Run: run,
+		}
 	}
 	return []flow.Task{
 		task(taskFlusher, "writes changed rows behind, in key order", l.runFlusher),

@@ -182,6 +182,9 @@ func (l *Local) batchAt(r store.Reader, rec *record.Record, root b3.Digest) (Out
 		codes = append(codes, p.Results...)
 	}
 	out := Outcome{Batch: true, Atomic: rec.Flags&record.FlagAtomic != 0, Memo: rec.Memo, Results: make([]Outcome, len(codes))}
+	if !rec.Named {
+		out.Receipt.Version = record.ReceiptVersion
+	}
 	seq := first
 	for i := len(codes) - 1; i >= 0; i-- {
 		code := record.Result(codes[i])

@@ -7,6 +7,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
+	"ronbox/engines/merkle"
 	"ronbox/store"
 )
 
@@ -134,13 +135,13 @@ func HeadOf(r store.Reader) (record.Head, error) {
 	head, _ := tables.GetHead(r)
 	h := record.Head{Batches: head.Batches, LastRoot: head.LastRoot, Seq: head.Seq}
 	low := tables.GetFlushed(r)
-	tail := logTail{base: record.LogCount(low.Batches)}
+	tail := logTail{base: merkle.LogCount(low.Batches)}
 	for no, b := range tables.Batches(r, low.Batches+1, head.Batches+1) {
 		if err := tail.add(r, no-1, b.Root()); err != nil {
 			return h, err
 		}
 	}
 	var err error
-	h.Root, err = record.LogRoot(head.Batches, tail.node(r))
+	h.Root, err = merkle.LogRoot(head.Batches, tail.node(r))
 	return h, err
 }

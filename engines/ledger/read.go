@@ -106,14 +106,41 @@ func (l *Local) reach(ctx context.Context, seq uint64) error {
 	if l.safe.Load() != nil {
 		return ErrSafeMode // it will not come
 	}
+	for {
+		_, moved := l.reached.Load() // before the head is read: what is published later closes moved
+		if l.books.view.Load().Seq >= seq {
+			return nil
+		}
+		if l.following.CompareAndSwap(false, true) {
+			return l.follow(ctx, seq)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-moved:
+		}
+	}
+}
+
+// follow waits for the record seq at the bus, and tells the other readers of every head. One reader at a time does: the committer, which publishes
+// between its sync and its answers, so wakes one of them, however many there are.
+func (l *Local) follow(ctx context.Context, seq uint64) error {
 	news := l.bus.Subscribe("balance")
-	defer news.Close()
-	for l.books.view.Load().Seq < seq {
+	defer func() {
+		news.Close()
+		l.following.Store(false)
+		l.reached.Store(l.books.view.Load().Seq) // another reader follows from here on
+	}()
+	for {
+		head := l.books.view.Load().Seq
+		l.reached.Store(head)
+		if head >= seq {
+			return nil
+		}
 		if _, _, err := news.Recv(ctx); err != nil {
 			return err
 		}
 	}
-	return nil
 }
 
 // show fills in what a state says.

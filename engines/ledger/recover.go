@@ -9,8 +9,8 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines"
-	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
+	"ronbox/engines/merkle"
 	"ronbox/store"
 )
 
@@ -101,7 +101,7 @@ func (l *Local) readEnd(r store.Reader) error {
 	b := l.books
 	b.cur.Seq = tables.LastSeq(r)
 	b.cur.hand.low = tables.GetFlushed(r)
-	b.cur.log.base = record.LogCount(b.cur.hand.low.Batches)
+	b.cur.log.base = merkle.LogCount(b.cur.hand.low.Batches)
 	b.rowsTo = b.cur.hand.low.Seq
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
+	"ronbox/engines/merkle"
 	"ronbox/store"
 )
 
@@ -77,7 +78,7 @@ type journalWalk struct {
 	next uint64 // seq of the next record
 	no   uint64 // of the next batch
 	prev b3.Digest
-	tree record.Tree
+	tree merkle.Tree
 	rec  record.Record
 }
 

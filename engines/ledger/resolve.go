@@ -23,7 +23,7 @@ type resolver struct {
 	seq     uint64 // every record up to it is in memory or in the file for whoever looks now
 	at      int64  // the command is stamped later than this, whatever the wall clock does
 	size    int
-	touched []AcctAsset
+	touched []Mark
 
 	word    string    // name of the asset at hand: a burst often has one
 	asset   *asset    // nil: it is not declared
@@ -60,7 +60,7 @@ func (s *resolver) resolve(ops []Op) ([]action, error) {
 	for i := range ops {
 		n += len(ops[i].Ops)
 	}
-	s.touched = make([]AcctAsset, 0, 2*n)
+	s.touched = make([]Mark, 0, 2*n)
 	actions, err := s.each(ops)
 	if err == nil && len(s.misses)+len(s.holds) > 0 {
 		n := len(s.touched)
@@ -128,7 +128,7 @@ func (s *resolver) side(p *party, name, asset string) {
 	default:
 		name = engines.IssuanceAccount(asset)
 	}
-	s.touched = append(s.touched, AcctAsset{name, asset})
+	s.touched = append(s.touched, MarkOf(name, asset))
 	if s.asset == nil {
 		return
 	}
@@ -239,7 +239,7 @@ func (s *resolver) parties(r store.Reader, hold *record.Record) error {
 			return err
 		}
 		if asset != nil {
-			s.touched = append(s.touched, AcctAsset{name, asset.name})
+			s.touched = append(s.touched, MarkOf(name, asset.name))
 		}
 	}
 	return nil

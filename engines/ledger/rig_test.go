@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -37,6 +38,21 @@ type rig struct {
 	room    unit.Size            // of the file; 0: the default
 	bg      sync.WaitGroup       // calls that a test has begun
 	groups  groupCount
+	readers atomic.Int64 // subscriptions to the bus by who waits for a record, so far
+}
+
+// busReaders counts who subscribes to the bus to wait for a record.
+type busReaders struct {
+	flow.Meter
+	n *atomic.Int64
+}
+
+// Counter is resolved by each subscription.
+func (m *busReaders) Counter(family, service string, pairs ...string) func(int) {
+	if family == "bus_lagged_total" && slices.Contains(pairs, "balance") {
+		m.n.Add(1)
+	}
+	return m.Meter.Counter(family, service, pairs...)
 }
 
 // groupCount counts the transactions of a store.
@@ -104,7 +120,7 @@ func (r *rig) boot() error {
 	r.stopped = false
 	r.metrics = obs.NewMetrics()
 	r.board = obs.NewBoard(r.metrics)
-	catalog := flow.NewCatalog(r.metrics, nil)
+	catalog := flow.NewCatalog(&busReaders{Meter: r.metrics, n: &r.readers}, nil)
 	r.catalog = catalog
 	cfg := store.DefaultConfig()
 	if r.room > 0 {

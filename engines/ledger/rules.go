@@ -20,8 +20,9 @@ type move struct {
 	unnonced bool // an internal op: nonce 0 is none
 	until    int64
 	limits   *Limits
-	daily    engines.Amount
-	asset    uint32 // 0: not declared
+	daily    engines.Amount // most that the token may move in a day; zero: no bound
+	moved    engines.Amount // what it has moved today; zero if it has no bound
+	asset    uint32         // 0: not declared
 	from, to side
 	hold     *tables.Hold // capture, release, expire: nil is not known
 	open     uint64       // holds of the whole ledger
@@ -101,8 +102,10 @@ func (m *move) judgeParties() *Reject {
 		return nil
 	case m.asset == 0:
 		return refuse(record.AssetUnknown)
-	case m.from.account.Flags.Has(barsDebit), m.to.account.Flags.Has(barsCredit):
-		return refuse(record.AccountLocked)
+	case m.from.account.Flags.Has(barsDebit):
+		return &Reject{Code: record.AccountLocked, Party: "from"}
+	case m.to.account.Flags.Has(barsCredit):
+		return &Reject{Code: record.AccountLocked, Party: "to"}
 	}
 	return nil
 }
@@ -160,22 +163,30 @@ func (m *move) judgeFunds() *Reject {
 	return nil
 }
 
-// judgeDay counts what leaves an account in one day of UTC. A capture was counted when it was held.
+// judgeDay counts one day of UTC: what leaves the account, for which a capture was counted when it was held, and what the token moves.
 func (m *move) judgeDay() *Reject {
-	if !spends(m.code) {
-		return nil
+	if spends(m.code) {
+		spent, ok := spentOn(m.from.state, m.day()).Add(m.amount)
+		if !ok || m.limits != nil && over(spent, m.limits.Daily) {
+			return &Reject{Code: record.LimitDaily, Limit: LimitDaily}
+		}
 	}
-	spent, ok := spentOn(m.from.state, m.day()).Add(m.amount)
-	switch {
-	case !ok, m.limits != nil && over(spent, m.limits.Daily):
-		return &Reject{Code: record.LimitDaily, Limit: LimitDaily}
-	case over(spent, m.daily):
-		return &Reject{Code: record.LimitDaily, Limit: LimitTokenDaily}
+	if m.metered() {
+		if moved, ok := m.moved.Add(m.amount); !ok || over(moved, m.daily) {
+			return &Reject{Code: record.LimitDaily, Limit: LimitTokenDaily}
+		}
 	}
 	return nil
 }
 
-func (m *move) day() uint32 { return uint32(m.at / nsPerDay) }
+// metered tells whether the op counts against a daily ceiling of its token.
+func (m *move) metered() bool {
+	return !m.daily.IsZero() && (spends(m.code) || m.code == record.OpCapture)
+}
+
+func (m *move) day() uint32 { return dayOf(m.at) }
+
+func dayOf(at int64) uint32 { return uint32(at / nsPerDay) }
 
 // spentOn is what the ceiling of a day counts already.
 func spentOn(s *record.State, day uint32) engines.Amount {

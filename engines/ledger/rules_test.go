@@ -51,3 +51,24 @@ func TestIssuerHasNoLimit(t *testing.T) {
 		t.Errorf("a burn: %v", r)
 	}
 }
+
+// A refusal says whose flag forbids the op.
+func TestLockedSideIsNamed(t *testing.T) {
+	for flag, want := range map[record.Flags][2]string{
+		record.Frozen: {"from", "to"}, record.Closed: {"from", "to"}, record.NoDebit: {"from", ""}, record.NoCredit: {"", "to"},
+	} {
+		for i, party := range want {
+			m := move{code: record.OpTransfer, asset: 1, from: side0(), to: side0()}
+			[]side{m.from, m.to}[i].account.Flags = flag
+			got := ""
+			if r := m.judgeParties(); r != nil {
+				got = r.Party
+			}
+			if got != party {
+				t.Errorf("%s of side %d: %q, want %q", flag, i, got, party)
+			}
+		}
+	}
+}
+
+func side0() side { return side{account: &tables.Account{}, state: &record.State{}} }

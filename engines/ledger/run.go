@@ -6,6 +6,7 @@ import (
 	"ronbox/engines/ledger/idem"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
+	"ronbox/engines/merkle"
 	"ronbox/store"
 )
 
@@ -21,7 +22,7 @@ type run struct {
 	seed  uint64 // of the random bits in ids
 
 	raws  [][]byte
-	tree  record.Tree
+	tree  merkle.Tree
 	keys  []idem.Entry // dedupe keys of the command's records
 	known idem.Table   // of the same keys
 
@@ -112,6 +113,7 @@ func (x *run) seal() record.Batch {
 	}
 	tables.PutBatch(x.w, &cur.Head, &h, x.raws)
 	tables.PutHead(x.w, cur.Head)
+	x.b.putMoved(x.r, x.w, dayOf(x.at))
 	if err := cur.log.add(x.r, h.No-1, cur.LastRoot); err != nil {
 		panic(err)
 	}

@@ -14,7 +14,7 @@ type share struct {
 	ops     []action
 	once    *once // of a settlement: its ops are all done or none
 	size    int   // of the records it may write, bytes
-	touched []AcctAsset
+	touched []Mark
 	reply   *flow.Reply[*posted]
 	first   int // of its results among the command's; set by Apply
 

@@ -5,8 +5,8 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines"
-	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
+	"ronbox/engines/merkle"
 	"ronbox/store"
 )
 
@@ -36,7 +36,7 @@ type logTail struct {
 }
 
 // node reads a node, from the file if it was flushed.
-func (l *logTail) node(r store.Reader) record.ReadNode {
+func (l *logTail) node(r store.Reader) merkle.ReadNode {
 	return func(pos uint64) (b3.Digest, error) {
 		if pos >= l.base && pos-l.base < uint64(len(l.nodes)) {
 			return l.nodes[pos-l.base], nil
@@ -47,7 +47,7 @@ func (l *logTail) node(r store.Reader) record.ReadNode {
 
 // add appends the nodes that a batch root brings as leaf number size.
 func (l *logTail) add(r store.Reader, size uint64, root b3.Digest) error {
-	nodes, err := record.LogNodes(size, root, l.node(r))
+	nodes, err := merkle.LogNodes(size, root, l.node(r))
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,9 @@ const tornPages = 48
 // A page that a disk has lost, or filled with something else, does not change what anyone has: the file does not open, or is not written any more,
 // or the reader is told, or everything is as it was after some commit.
 func TestTornPages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nothing runs beside it: left to the run without -short")
+	}
 	r := newRig(t, nil, func(c *ledger.Config) { c.FlushSlice = 3 }).declare("ron")
 	known := map[string]bool{}
 	dice := ledgertest.NewDice(7)

@@ -43,10 +43,10 @@ type Op struct {
 	Fingerprint b3.Digest      // of what was asked; the same key with another one is refused
 	TTL         time.Duration  // how long the key counts, from the record on; more than zero if there is a key
 	Principal   string         // who asked; the journal keeps a hash of it
-	CapID       string         // by which token, likewise
+	CapID       string         // by which token, likewise; of an op in a batch the batch's counts
 	ValidUntil  int64          // Unix ns after which the op is refused; 0: never
 	Limits      *Limits        // shared, immutable; nil: none
-	Daily       engines.Amount // the token's own daily ceiling; zero: none
+	Daily       engines.Amount // most that the token may move of the asset on a UTC day, captures included; zero: no bound
 
 	Atomic bool // of a batch: all its ops or none
 	Ops    []Op // of a batch; their own dedupe members stay empty
@@ -81,7 +81,7 @@ type Outcome struct {
 	Replayed bool           // it had been done before, under the same key
 	Reject   *Reject        // nil: accepted
 	Results  []Outcome      // of a batch or a settlement, one an op
-	Batch    bool           // Results counts, Receipt does not
+	Batch    bool           // Results counts, and of Receipt only that its Version is record.ReceiptVersion: the answer is of the first renderer
 	Atomic   bool           // of a batch
 	Parties  Parties        // set by Tx and Find
 }
@@ -145,15 +145,13 @@ type Entry struct {
 	Available engines.Amount
 }
 
-// AcctAsset is an account in an asset.
-type AcctAsset struct{ Account, Asset string }
-
 // Committed tells of one ledger batch, once it is synced.
 type Committed struct {
 	First, Last uint64 // seqs of its records
 	Batch       uint64
 	Root        b3.Digest
 	At          int64         // Unix ns
-	Touched     []AcctAsset   // may name a pair twice, or one that was left as it was
+	Touched     []Mark        // of the balances that it may have changed, some twice; at most MaxTouched
+	All         bool          // they are too many for Touched: any balance may have changed
 	Expired     []record.TxID // the holds that it ended, their time being over
 }

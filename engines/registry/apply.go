@@ -32,7 +32,8 @@ func (b Batch) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (BatchResul
 		metaHead.Put(w, keyHead, s.head)
 	}
 	metaAudit.Put(w, keyAuditHead, s.audit)
-	return BatchResult{Head: s.head.ref(), Audit: s.audit}, nil
+	s.tree.write()
+	return BatchResult{Head: s.head.ref(), Audit: s.audit, Tree: s.tree.row}, nil
 }
 
 // apply does one op. It answers the guard that does not hold by name, or "".
@@ -50,6 +51,12 @@ func (s *scratch) apply(op *Op) (guard string) {
 		return s.end(op)
 	case op.Do == OpForget && op.Forget != nil:
 		return s.forget(op.Forget)
+	case op.Do == OpReplay && op.Commit != nil:
+		return s.replay(op.ID, op.Commit)
+	case op.Do == OpAdopt && op.Adopt != "":
+		metaRaw.Put(s.w, keyAdopted, []byte(op.Adopt))
+		metaRaw.Delete(s.w, keyCheckpoint)
+		return ""
 	case op.Do == OpReject:
 		return ""
 	}
@@ -139,6 +146,22 @@ func (s *scratch) commit(id ulid.ULID, c *CommitOp) (guard string) {
 	return ""
 }
 
+// replay appends a version that this log has lost and another copy of it has kept.
+func (s *scratch) replay(id ulid.ULID, c *CommitOp) (guard string) {
+	if len(c.Packed) == 0 || s.head.Version == 0 {
+		return "replay_complete"
+	}
+	if guard := s.append(c, c.Packed); guard != "" {
+		return guard
+	}
+	if p := s.prop(id); p != nil {
+		s.finish(id, p, c.outcome())
+	} else {
+		s.done(id, c.outcome())
+	}
+	return ""
+}
+
 // append writes a version on top of HEAD.
 func (s *scratch) append(c *CommitOp, packed []byte) (guard string) {
 	switch {
@@ -148,6 +171,9 @@ func (s *scratch) append(c *CommitOp, packed []byte) (guard string) {
 		return "entry"
 	case c.CommittedAt < s.head.CommittedAt:
 		return "time"
+	}
+	if s.tree.row.Size == s.head.Version && s.tree.grow(c.Entry, packed) != nil {
+		return "tree"
 	}
 	entries.Put(s.w, c.Version, c.Entry)
 	payloads.Put(s.w, c.Version, packed)

@@ -15,15 +15,18 @@ import (
 //
 // Errors: ErrNotFound, ErrExpired, *StateError; record.ErrInvalidSig, *record.RevokedKeyError, record.ErrClockSkew;
 // *DuplicateApprovalError; ErrForbidden when the actor may act for another signer only; those of Propose that may pass.
-func (e *Engine) Approve(ctx context.Context, actor engines.Actor, id string, a record.Approval, corrID string) (Approved, error) {
+func (e *Engine) Approve(ctx context.Context, actor engines.Actor, id string, a record.Approval, corrID string) (out Approved, err error) {
+	ctx, span := e.span(ctx, "approve", corrID)
+	defer func() { span.end(err) }()
 	ctx, cancel := context.WithTimeout(ctx, e.live().Timeouts.Approve.D())
 	defer cancel()
 	prop, pid, err := e.livingProposal(ctx, id)
 	if err != nil {
 		return Approved{}, err
 	}
+	span.about(id, prop.row.Version, prop.row.PayloadB3)
 	if actor.Signer != "" && actor.Signer != a.SignerID {
-		return Approved{}, fmt.Errorf("approve for %.60s: %w: the token names another signer", a.SignerID, ErrForbidden)
+		return Approved{}, &ForbiddenError{Reason: fmt.Sprintf("the token may approve for %s, not for %.128s", actor.Signer, a.SignerID)}
 	}
 	req, err := e.checkApproval(ctx, pid, prop, a)
 	if err != nil {
@@ -32,15 +35,16 @@ func (e *Engine) Approve(ctx context.Context, actor engines.Actor, id string, a 
 		}
 		return Approved{}, err
 	}
-	out, err := e.submit(ctx, e.approvals, req, actor, corrID)
-	return out.approved, err
+	done, err := e.submit(ctx, e.approvals, req, actor, corrID)
+	span.quorum(done.approved.Quorum)
+	return done.approved, err
 }
 
 // checkApproval judges the signature and its time; whether its key still counts is the pipeline's to say.
 func (e *Engine) checkApproval(ctx context.Context, id ulid.ULID, prop *proposal, a record.Approval) (approveReq, error) {
-	signer, ok := e.Head().Signers.Find(a.SignerID)
+	signer, ok := prop.payload.Approver(e.Head().Signers, a.SignerID)
 	if !ok {
-		return approveReq{}, fmt.Errorf("signer %.60q is in no set in force: %w", a.SignerID, record.ErrInvalidSig)
+		return approveReq{}, fmt.Errorf("signer %.60q is neither in the set in force nor in the proposal's: %w", a.SignerID, record.ErrInvalidSig)
 	}
 	now := e.now()
 	if err := a.CheckClock(prop.payload.CreatedAt, now, e.live().Approvals.MaxSkew.D()); err != nil {
@@ -65,14 +69,17 @@ func (e *Engine) checkApproval(ctx context.Context, id ulid.ULID, prop *proposal
 // Errors: ErrNotFound, ErrExpired, *StateError; *record.QuorumError, *record.RevokedKeyError; record.ErrVersionSkew while a
 // version below it in its stack waits, record.ErrChainMismatch when HEAD moved; those of Propose that may pass. After
 // flow.ErrUnknown or *TimeoutError the same call finds out what became of it.
-func (e *Engine) Commit(ctx context.Context, actor engines.Actor, id, corrID string) (Committed, error) {
+func (e *Engine) Commit(ctx context.Context, actor engines.Actor, id, corrID string) (out Committed, err error) {
+	ctx, span := e.span(ctx, "commit", corrID)
+	defer func() { span.end(err) }()
 	ctx, cancel := context.WithTimeout(ctx, e.live().Timeouts.Commit.D())
 	defer cancel()
 	pid, err := parseID(id)
 	if err != nil {
 		return Committed{}, err
 	}
-	if e.current.Load().live[pid] == nil {
+	prop := e.current.Load().live[pid]
+	if prop == nil {
 		how, known, err := e.readOutcome(ctx, pid)
 		if err != nil {
 			return Committed{}, err
@@ -82,6 +89,8 @@ func (e *Engine) Commit(ctx context.Context, actor engines.Actor, id, corrID str
 		}
 		return Committed{}, endedError(pid, how, known)
 	}
+	span.about(id, prop.row.Version, prop.row.PayloadB3)
+	span.quorum(quorumOf(prop.payload, e.Head().Signers))
 	if err := e.ready(); err != nil {
 		return Committed{}, err
 	}
@@ -89,8 +98,8 @@ func (e *Engine) Commit(ctx context.Context, actor engines.Actor, id, corrID str
 	return a.committed, err
 }
 
-// Withdraw ends a live proposal for the capability that proposed it, and with it all that is stacked on it. Another's is
-// ErrForbidden.
+// Withdraw ends a live proposal for the capability that proposed it or for an admin, and with it all that is stacked on it.
+// Another's is ErrForbidden.
 func (e *Engine) Withdraw(ctx context.Context, actor engines.Actor, id, corrID string) error {
 	ctx, cancel := context.WithTimeout(ctx, e.live().Timeouts.Approve.D())
 	defer cancel()

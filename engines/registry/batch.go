@@ -52,6 +52,8 @@ const (
 	OpStale
 	OpReject // a refusal, kept in the audit chain only
 	OpForget // outcomes whose time is over
+	OpReplay // a version that another copy of the log has kept
+	OpAdopt  // an operator takes the log for the newest
 )
 
 // Op is one decided step. Audit is its record, canonical and chained to the op before it. Which of the other members
@@ -62,9 +64,10 @@ type Op struct {
 	ID      ulid.ULID  `cbor:"3,keyasint"`           // proposal; all but Reject and Forget
 	Propose *ProposeOp `cbor:"4,keyasint,omitempty"` // Propose
 	Approve *ApproveOp `cbor:"5,keyasint,omitempty"` // Approve
-	Commit  *CommitOp  `cbor:"6,keyasint,omitempty"` // Commit, Genesis
+	Commit  *CommitOp  `cbor:"6,keyasint,omitempty"` // Commit, Genesis, Replay
 	End     *EndOp     `cbor:"7,keyasint,omitempty"` // Withdraw, Expire, Stale
 	Forget  *ForgetOp  `cbor:"8,keyasint,omitempty"` // Forget
+	Adopt   string     `cbor:"9,keyasint,omitempty"` // Adopt: the store's incarnation
 }
 
 // ProposeOp enters a proposal.
@@ -86,7 +89,8 @@ type ApproveOp struct {
 	AtMS     int64     `cbor:"3,keyasint"`
 }
 
-// CommitOp appends a version. Packed, Set and Origin are genesis's alone: any other payload is in reg/prop already.
+// CommitOp appends a version. Packed is genesis's and a replay's alone, Origin genesis's: any other payload is in reg/prop
+// already.
 type CommitOp struct {
 	Version     uint64    `cbor:"1,keyasint"`
 	Hash        b3.Digest `cbor:"2,keyasint"` // of Entry
@@ -101,8 +105,10 @@ type CommitOp struct {
 	Origin      string    `cbor:"11,keyasint,omitempty"`
 }
 
+// outcome has the time that the entry has, which outlives the audit record and may be later on a clock that was set back.
 func (c *CommitOp) outcome() doneRow {
-	return doneRow{State: StateCommitted, Version: c.Version, PayloadB3: c.PayloadB3, AtMS: c.AtMS, CommittedAt: c.CommittedAt, Hash: c.Hash}
+	at, _ := record.ParseTime(c.CommittedAt)
+	return doneRow{State: StateCommitted, Version: c.Version, PayloadB3: c.PayloadB3, AtMS: at.UnixMilli(), CommittedAt: c.CommittedAt, Hash: c.Hash}
 }
 
 // EndOp ends a proposal without a version.
@@ -146,10 +152,11 @@ func (o *Op) size() int {
 	return n
 }
 
-// BatchResult is what Apply answers: the two heads after the batch.
+// BatchResult is what Apply answers: the two heads after the batch, and the tree.
 type BatchResult struct {
 	Head  HeadRef
 	Audit AuditRef
+	Tree  treeRow
 }
 
 // GuardError says which guard refused a batch, and for which op; -1 is the batch's own compare-and-set. To a caller it is

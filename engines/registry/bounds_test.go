@@ -2,6 +2,7 @@ package registry
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"ronbox/engines"
@@ -10,16 +11,18 @@ import (
 
 // Whose time is over is expired, even where what it stood on expires with it.
 func TestStackExpiresTogether(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.Proposals.TTL = 60e9 }).start()
-	r.genesis(newSigners(1, 1))
-	stack := r.stack(3)
-	r.advance(2 * time.Minute)
-	r.waitFor("the sweep", func() bool { return len(r.e.current.Load().live) == 0 })
-	for i, p := range stack {
-		if got := r.stateOf(p); got != StateExpired {
-			t.Errorf("%d is %s, want expired", i, got)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(c *Config) { c.Proposals.TTL = 60e9 }).start()
+		r.genesis(newSigners(1, 1))
+		stack := r.stack(3)
+		r.advance(2 * time.Minute)
+		r.waitFor("the sweep", func() bool { return len(r.e.current.Load().live) == 0 })
+		for i, p := range stack {
+			if got := r.stateOf(p); got != StateExpired {
+				t.Errorf("%d is %s, want expired", i, got)
+			}
 		}
-	}
+	})
 }
 
 // largest adds as much to a batch as the largest payload.

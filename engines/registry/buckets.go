@@ -21,19 +21,23 @@ var (
 	bAppr    = &store.Bucket{Name: "reg/appr"}
 	bDone    = &store.Bucket{Name: "reg/done"}
 	bAudit   = &store.Bucket{Name: "reg/audit", Append: true}
+	bSnap    = &store.Bucket{Name: "reg/snap", Append: true}
+	bTile    = &store.Bucket{Name: "reg/tile"}
+	bCP      = &store.Bucket{Name: "reg/cp", Append: true}
+	bRet     = &store.Bucket{Name: "reg/ret", Append: true}
 )
 
 // Buckets lists the registry's buckets.
 func Buckets() []*store.Bucket {
-	return []*store.Bucket{bMeta, bEntry, bPayload, bEpoch, bProp, bPropB3, bPropExp, bAppr, bDone, bAudit}
+	return []*store.Bucket{bMeta, bEntry, bPayload, bEpoch, bProp, bPropB3, bPropExp, bAppr, bDone, bAudit, bSnap, bTile, bCP, bRet}
 }
 
 // The tables. What is hashed, signed or served is stored raw.
 var (
 	metaHead   = store.NewTable(bMeta, store.String[string](), store.CBOR[headRow]())  // "head"
 	metaAudit  = store.NewTable(bMeta, store.String[string](), store.CBOR[AuditRef]()) // "audit_head"
-	metaRaw    = store.NewTable(bMeta, store.String[string](), store.Raw())            // "origin", "genesis", "schema"
-	metaNumber = store.NewTable(bMeta, store.String[string](), u64Value())             // "min_version"
+	metaRaw    = store.NewTable(bMeta, store.String[string](), store.Raw())            // "origin", "genesis", "schema", "cp_latest", "adopted"
+	metaNumber = store.NewTable(bMeta, store.String[string](), u64Value())             // "min_version", "audit_min"
 
 	entries  = store.NewTable(bEntry, store.U64(), store.Raw())
 	payloads = store.NewTable(bPayload, store.U64(), store.Raw()) // codec byte, packed payload
@@ -46,6 +50,15 @@ var (
 	propExpiry  = store.NewTable(bPropExp, expiryKeys(), store.None())
 	approvals   = store.NewTable(bAppr, approvalKeys(), store.Raw()) // canonical approval
 	doneOutcome = store.NewTable(bDone, idKey(), store.CBOR[doneRow]())
+
+	metaTree    = store.NewTable(bMeta, store.String[string](), store.CBOR[treeRow]()) // "tree"
+	tiles       = store.NewTable(bTile, tileKeys(), store.Raw())
+	checkpoints = store.NewTable(bCP, store.U64(), store.Raw()) // archived notes, by size
+
+	retentions = store.NewTable(bRet, store.U64(), store.Raw()) // the statement of retention, by the first version that it keeps
+
+	setHeaders = store.NewTable(bSnap, setKeys(), store.CBOR[setHeader]()) // part 0
+	setChunks  = store.NewTable(bSnap, setKeys(), store.Raw())             // packed items; a header is read as its bytes
 )
 
 // Keys of reg/meta.
@@ -54,8 +67,13 @@ const (
 	keyOrigin    = "origin"
 	keyGenesis   = "genesis" // payload_b3 of version 1
 	keyMin       = "min_version"
+	keyAuditMin  = "audit_min" // the oldest audit record kept; absent: the first
 	keyAuditHead = "audit_head"
 	keySchema    = "schema"
+
+	keyTree       = "tree"
+	keyCheckpoint = "cp_latest" // the latest note
+	keyAdopted    = "adopted"   // incarnation whose log an operator has taken for the newest
 )
 
 // schemaVersion is the layout of the tables, stored at genesis.

@@ -2,86 +2,42 @@ package registry
 
 import (
 	"encoding/binary"
-	"fmt"
-	"sync"
 	"sync/atomic"
-
-	"github.com/dgraph-io/ristretto/v2"
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/cache"
 	"ronbox/engines/registry/record"
 )
 
 // cacheBytes bounds the cache of materialised sets and encoded versions, beside what is kept for being recent.
-const cacheBytes = 64 << 20
+const (
+	cacheBytes = 64 << 20
+	cacheEntry = 64 << 10 // of one, about
+)
 
-// cacheSetBuf is how many sets ristretto holds back before it drops them.
-const cacheSetBuf = 32 * 1024
-
-// cache keeps what can be made again from the log: item sets by the payload that they result from, and encoded version
-// documents. A miss is normal: sets are lossy and late. Values are immutable.
-type cache struct {
-	r      *ristretto.Cache[[]byte, any]
+// versionCache keeps what can be made again from the log: item sets by the payload that they result from, and encoded version
+// documents. A miss is normal. Values are immutable.
+type versionCache struct {
+	kept   *cache.Cache[[]byte, any]
 	recent recent
-
-	mu     sync.RWMutex // a leaf: held for reading around calls of r, which panic beside Close and race with Clear
-	closed bool         // guarded by mu
 }
 
-func cacheSpec() flow.Spec {
-	return flow.Spec{
-		Service: service, Name: "version_cache", Kind: flow.KindQueue, Cap: cacheSetBuf, Policy: "drop new",
-		Producers: []string{flow.HTTP, taskPipeline}, Doc: "set buffer inside the cache of old versions; a drop is a later miss",
-	}
+func newVersionCache(c *flow.Catalog) *versionCache {
+	return &versionCache{kept: cache.New(c, cache.Spec[[]byte, any]{
+		Service: service, Name: "version_cache", Producers: []string{flow.HTTP, taskPipeline}, Doc: "old versions", Bytes: cacheBytes, Entry: cacheEntry,
+	})}
 }
 
-// newCache starts the cache's own goroutines; close ends them.
-func newCache() (*cache, error) {
-	r, err := ristretto.NewCache(&ristretto.Config[[]byte, any]{
-		NumCounters: 10_000, MaxCost: cacheBytes, BufferItems: 64, IgnoreInternalCost: true,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("version cache: %w", err)
-	}
-	return &cache{r: r}, nil
-}
-
-// close may come while a caller that was left behind still asks: it then finds nothing and keeps nothing.
-func (c *cache) close() {
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
-	c.r.Close()
-}
-
-// purge forgets everything. It keeps callers out meanwhile: ristretto clears beside nobody.
-func (c *cache) purge() {
+// purge forgets everything.
+func (c *versionCache) purge() {
 	c.recent.sets.Store(nil)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.closed {
-		//lockwait: ristretto clears beside nobody, and its goroutine takes no lock of ours
-		c.r.Clear()
-	}
+	c.kept.Purge()
 }
 
-func (c *cache) get(key []byte) any {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	if c.closed {
-		return nil
-	}
-	v, _ := c.r.Get(key)
+func (c *versionCache) get(key []byte) any {
+	v, _ := c.kept.Get(key)
 	return v
-}
-
-func (c *cache) set(key []byte, v any, cost int64) {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	if !c.closed {
-		c.r.Set(key, v, cost)
-	}
 }
 
 // cachedItems carries its key, because the cache keeps only a hash of it.
@@ -93,11 +49,8 @@ type cachedItems struct {
 
 func itemsKey(payload b3.Digest) []byte { return append([]byte("i"), payload[:]...) }
 
-// items gives the set that a payload results in. A nil cache knows nothing.
-func (c *cache) items(payload b3.Digest) (record.Items, bool) {
-	if c == nil {
-		return record.Items{}, false
-	}
+// items gives the set that a payload results in.
+func (c *versionCache) items(payload b3.Digest) (record.Items, bool) {
 	if hit := c.recent.get(payload); hit != nil {
 		return hit.items, true
 	}
@@ -109,13 +62,10 @@ func (c *cache) items(payload b3.Digest) (record.Items, bool) {
 }
 
 // putItems keeps the set that p results in.
-func (c *cache) putItems(p *record.Payload, items record.Items) {
-	if c == nil {
-		return
-	}
+func (c *versionCache) putItems(p *record.Payload, items record.Items) {
 	set := &cachedItems{payload: p.B3(), items: items, cost: entryCost + itemCost*int64(items.Len()) + int64(len(p.Bytes()))}
 	c.recent.put(set)
-	c.set(itemsKey(set.payload), set, set.cost)
+	c.kept.Set(itemsKey(set.payload), set, set.cost)
 }
 
 // What a cached set costs is what it does not share with the set below it: a pointer and the hashes over each item, and
@@ -188,22 +138,17 @@ func (k docKey) bytes() []byte {
 
 type cachedDoc struct {
 	key docKey
-	doc VersionDoc
+	doc Document
 }
 
-func (c *cache) doc(k docKey) (VersionDoc, bool) {
-	if c == nil {
-		return VersionDoc{}, false
-	}
+func (c *versionCache) doc(k docKey) (Document, bool) {
 	hit, ok := c.get(k.bytes()).(*cachedDoc)
 	if !ok || hit.key != k {
-		return VersionDoc{}, false
+		return Document{}, false
 	}
 	return hit.doc, true
 }
 
-func (c *cache) putDoc(k docKey, doc VersionDoc) {
-	if c != nil {
-		c.set(k.bytes(), &cachedDoc{key: k, doc: doc}, int64(len(doc.Body))+entryCost)
-	}
+func (c *versionCache) putDoc(k docKey, doc Document) {
+	c.kept.Set(k.bytes(), &cachedDoc{key: k, doc: doc}, int64(len(doc.JSON))+entryCost)
 }

@@ -4,14 +4,15 @@ import (
 	"sync"
 	"testing"
 
+	"ronbox/appliance/flow"
 	"ronbox/engines/registry/record"
 )
 
 // Callers that are left behind when the cache closes find nothing and break nothing.
 func TestCacheClosesBesideItsUsers(t *testing.T) {
 	for range 20 {
-		c, err := newCache()
-		if err != nil {
+		c := newVersionCache(flow.NewCatalog(nil, nil))
+		if err := c.kept.Open(); err != nil {
 			t.Fatal(err)
 		}
 		p := &record.Payload{}
@@ -20,13 +21,13 @@ func TestCacheClosesBesideItsUsers(t *testing.T) {
 			users.Go(func() {
 				for n := range 200 {
 					key := docKey{version: uint64(i*200 + n)}
-					c.putDoc(key, VersionDoc{})
+					c.putDoc(key, Document{})
 					c.doc(key)
 					c.putItems(p, record.Items{})
 				}
 			})
 		}
-		c.close()
+		c.kept.Close()
 		users.Wait()
 		if _, ok := c.doc(docKey{}); ok {
 			t.Error("a closed cache answers")

@@ -24,6 +24,36 @@ type Config struct {
 	Verify        VerifyConfig    `toml:"verify" reload:"r"`
 	SSE           SSEConfig       `toml:"sse" reload:"r"`
 	Bootstrap     BootstrapConfig `toml:"bootstrap" reload:"x"`
+
+	Storage    StorageConfig    `toml:"storage" reload:"r"`
+	Checkpoint CheckpointConfig `toml:"checkpoint" reload:"r"`
+	Retention  RetentionConfig  `toml:"retention" reload:"r"`
+	Witness    WitnessConfig    `toml:"witness" reload:"r"`
+}
+
+// StorageConfig paces what is kept for ever.
+type StorageConfig struct {
+	CheckpointInterval unit.Duration `toml:"checkpoint_interval"` // between archived checkpoints, and signatures of an idle log
+}
+
+// CheckpointConfig says how checkpoints are signed. One is published within a second of each new version.
+type CheckpointConfig struct {
+	EveryVersions int    `toml:"every_versions"`            // archived after so many at the latest
+	LogKeyPath    string `toml:"log_key_path" reload:"x"`   // empty: registry/log.key in the data directory
+	HighwaterPath string `toml:"highwater_path" reload:"x"` // empty: registry/highwater.note there; another disk is better
+}
+
+// RetentionConfig says which versions need not be kept. What goes, goes in whole segments that an archived checkpoint covers.
+type RetentionConfig struct {
+	Policy   string        `toml:"policy"`    // none, by-age or by-count
+	MaxAge   unit.Duration `toml:"max_age"`   // of by-age: a segment goes when its last version is older
+	MaxCount int           `toml:"max_count"` // of by-count: so many versions stay at the least
+}
+
+// WitnessConfig says whether archived checkpoints are shown to witnesses. Which ones, the signer set in force says.
+type WitnessConfig struct {
+	Enabled bool          `toml:"enabled"`
+	Timeout unit.Duration `toml:"timeout"` // of one call
 }
 
 // BusConfig bounds the broadcasts of the registry.
@@ -41,7 +71,8 @@ type QueuesConfig struct {
 // LimitsConfig bounds the requests of the service: the rate of its writes, and those in flight, above the queues, so
 // that the queues' refusal is met first.
 type LimitsConfig struct {
-	RPS      int `toml:"rps"` // 0: no bound
+	RPS      int `toml:"rps"`      // of writes; 0: no bound
+	ReadRPS  int `toml:"read_rps"` // 0: no bound
 	Inflight int `toml:"inflight"`
 }
 
@@ -104,7 +135,11 @@ func DefaultConfig() Config {
 			Period:   unit.Duration(200 * time.Millisecond),
 			FullPass: unit.Duration(24 * time.Hour),
 		},
-		SSE: SSEConfig{Ping: seconds(15), MaxClients: 256, MaxPerIP: 8, ReplayMax: 1000},
+		Storage:    StorageConfig{CheckpointInterval: unit.Duration(10 * time.Minute)},
+		Checkpoint: CheckpointConfig{EveryVersions: 256},
+		Retention:  RetentionConfig{Policy: RetainAll, MaxAge: unit.Duration(30 * 24 * time.Hour), MaxCount: 10_000},
+		Witness:    WitnessConfig{Timeout: seconds(1)},
+		SSE:        SSEConfig{Ping: seconds(15), MaxClients: 256, MaxPerIP: 8, ReplayMax: 1000},
 	}
 }
 
@@ -123,34 +158,39 @@ func (c Config) Validate() error {
 	return errors.Join(
 		c.validateOrigin(),
 		c.validateBounds(),
-		between("drain_deadline", c.DrainDeadline, 100*time.Millisecond, 30*time.Second),
-		between("timeouts.propose", c.Timeouts.Propose, time.Millisecond, 5*time.Second),
-		between("timeouts.approve", c.Timeouts.Approve, time.Millisecond, 5*time.Second),
-		between("timeouts.commit", c.Timeouts.Commit, time.Millisecond, 5*time.Second),
-		between("proposals.ttl", c.Proposals.TTL, time.Minute, 30*24*time.Hour),
-		between("approvals.max_skew", c.Approvals.MaxSkew, 0, time.Hour),
-		between("verify.slice", c.Verify.Slice, time.Millisecond, c.Verify.Period.D()/2),
-		between("verify.period", c.Verify.Period, 2*time.Millisecond, time.Minute),
-		between("verify.full_pass", c.Verify.FullPass, time.Minute, 30*24*time.Hour),
-		between("sse.ping", c.SSE.Ping, time.Second, 15*time.Second),
+		unit.Between("drain_deadline", c.DrainDeadline, 100*time.Millisecond, 30*time.Second),
+		unit.Between("timeouts.propose", c.Timeouts.Propose, time.Millisecond, 5*time.Second),
+		unit.Between("timeouts.approve", c.Timeouts.Approve, time.Millisecond, 5*time.Second),
+		unit.Between("timeouts.commit", c.Timeouts.Commit, time.Millisecond, 5*time.Second),
+		unit.Between("proposals.ttl", c.Proposals.TTL, time.Minute, 30*24*time.Hour),
+		unit.Between("approvals.max_skew", c.Approvals.MaxSkew, 0, time.Hour),
+		unit.Between("verify.slice", c.Verify.Slice, time.Millisecond, c.Verify.Period.D()/2),
+		unit.Between("verify.period", c.Verify.Period, 2*time.Millisecond, time.Minute),
+		unit.Between("verify.full_pass", c.Verify.FullPass, time.Minute, 30*24*time.Hour),
+		unit.Between("sse.ping", c.SSE.Ping, time.Second, 15*time.Second),
+		unit.Between("storage.checkpoint_interval", c.Storage.CheckpointInterval, time.Minute, 24*time.Hour),
+		unit.Within("checkpoint.every_versions", c.Checkpoint.EveryVersions, 1, 4096),
+		c.Retention.validate(),
+		unit.Between("witness.timeout", c.Witness.Timeout, 10*time.Millisecond, maxWitnessTimeout),
 		c.validateRoots(),
 	)
 }
 
 func (c Config) validateBounds() error {
 	return errors.Join(
-		within("bus.channel_bound", int64(c.Bus.ChannelBound), 64, 65_536),
-		within("queues.proposals", int64(c.Queues.Proposals), 1, int64(c.Limits.Inflight)-1),
-		within("queues.approvals", int64(c.Queues.Approvals), 1, int64(c.Limits.Inflight)-1),
-		within("limits.rps", int64(c.Limits.RPS), 0, 1_000_000),
-		within("limits.inflight", int64(c.Limits.Inflight), 2, 65_536),
-		within("proposals.max_pending", int64(c.Proposals.MaxPending), 1, 4096),
-		within("proposals.max_per_cap", int64(c.Proposals.MaxPerCap), 1, int64(c.Proposals.MaxPending)),
-		within("proposals.max_stack", int64(c.Proposals.MaxStack), 1, 8),
-		within("proposals.max_bytes", c.Proposals.MaxBytes.Bytes(), 1<<20, 1<<30),
-		within("sse.max_clients", int64(c.SSE.MaxClients), 1, 65_536),
-		within("sse.max_per_ip", int64(c.SSE.MaxPerIP), 1, int64(c.SSE.MaxClients)),
-		within("sse.replay_max", int64(c.SSE.ReplayMax), 1, 100_000),
+		unit.Within("bus.channel_bound", c.Bus.ChannelBound, 64, 65_536),
+		unit.Within("queues.proposals", c.Queues.Proposals, 1, c.Limits.Inflight-1),
+		unit.Within("queues.approvals", c.Queues.Approvals, 1, c.Limits.Inflight-1),
+		unit.Within("limits.rps", c.Limits.RPS, 0, 1_000_000),
+		unit.Within("limits.read_rps", c.Limits.ReadRPS, 0, 1_000_000),
+		unit.Within("limits.inflight", c.Limits.Inflight, 2, 65_536),
+		unit.Within("proposals.max_pending", c.Proposals.MaxPending, 1, 4096),
+		unit.Within("proposals.max_per_cap", c.Proposals.MaxPerCap, 1, c.Proposals.MaxPending),
+		unit.Within("proposals.max_stack", c.Proposals.MaxStack, 1, 8),
+		unit.Within("proposals.max_bytes", c.Proposals.MaxBytes, 1<<20, 1<<30),
+		unit.Within("sse.max_clients", c.SSE.MaxClients, 1, 65_536),
+		unit.Within("sse.max_per_ip", c.SSE.MaxPerIP, 1, c.SSE.MaxClients),
+		unit.Within("sse.replay_max", c.SSE.ReplayMax, 1, 100_000),
 	)
 }
 
@@ -161,27 +201,23 @@ func (c Config) validateOrigin() error {
 	return nil
 }
 
+func (c RetentionConfig) validate() error {
+	var err error
+	if c.Policy != RetainAll && c.Policy != RetainByAge && c.Policy != RetainByCount {
+		err = fmt.Errorf("retention.policy = %q: must be %s, %s or %s", c.Policy, RetainAll, RetainByAge, RetainByCount)
+	}
+	return errors.Join(err,
+		unit.Between("retention.max_age", c.MaxAge, time.Hour, 100*365*24*time.Hour),
+		unit.Within("retention.max_count", c.MaxCount, 100, 1_000_000_000),
+	)
+}
+
 func (c Config) validateRoots() error {
 	if c.Bootstrap.TrustRootsHash == "" {
 		return nil
 	}
 	if _, err := b3.Parse(c.Bootstrap.TrustRootsHash); err != nil {
 		return fmt.Errorf("bootstrap.trust_roots_hash: %w", err)
-	}
-	return nil
-}
-
-// between leaves an empty range alone: the key that sets the bound is at fault then, and says so itself.
-func between(key string, v unit.Duration, lo, hi time.Duration) error {
-	if lo <= hi && (v.D() < lo || v.D() > hi) {
-		return fmt.Errorf("%s = %s: must be %s..%s", key, v, unit.Duration(lo), unit.Duration(hi))
-	}
-	return nil
-}
-
-func within(key string, v, lo, hi int64) error {
-	if lo <= hi && (v < lo || v > hi) {
-		return fmt.Errorf("%s = %d: must be %d..%d", key, v, lo, hi)
 	}
 	return nil
 }

@@ -27,8 +27,10 @@ func TestConfigNamesEveryFault(t *testing.T) {
 	c.Verify.Slice = c.Verify.Period
 	c.SSE.Ping = unit.Duration(16 * time.Second)
 	c.Bootstrap.TrustRootsHash = "b3:XYZ"
+	c.Retention = RetentionConfig{Policy: "by-size", MaxAge: unit.Duration(time.Minute), MaxCount: 99}
 	err := c.Validate()
-	for _, key := range []string{"origin", "bus.channel_bound", "queues.proposals", "proposals.ttl", "proposals.max_stack", "verify.slice", "sse.ping", "bootstrap.trust_roots_hash"} {
+	for _, key := range []string{"origin", "bus.channel_bound", "queues.proposals", "proposals.ttl", "proposals.max_stack", "verify.slice", "sse.ping", "bootstrap.trust_roots_hash",
+		"retention.policy", "retention.max_age", "retention.max_count"} {
 		if err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s is not named in: %v", key, err)
 		}
@@ -81,9 +83,6 @@ func TestRowsRefuseDamage(t *testing.T) {
 }
 
 func TestRetryOfReads(t *testing.T) {
-	if !isTransient(store.ErrSlow) || isTransient(store.ErrPoisoned) {
-		t.Error("only what may pass is tried again")
-	}
 	for n := range 10 {
 		if d := readDelay(n); d < 50*time.Millisecond || d > 2*time.Second {
 			t.Errorf("delay %d = %s", n, d)

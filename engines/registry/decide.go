@@ -26,6 +26,13 @@ type answer struct {
 	committed Committed
 }
 
+// Events of the audit chain that the check of a file follows.
+const (
+	eventProposed  = "proposal.created"
+	eventApproved  = "approve.recorded"
+	eventForgotten = "proposal.forgotten"
+)
+
 type proposeReq struct {
 	id      ulid.ULID
 	payload *record.Payload
@@ -61,7 +68,7 @@ func (r proposeReq) decide(p *plan, j *job) (answer, error) {
 	if limit, bound := p.limits.admits(&p.next.sums, prop.row.Owner, prop.row.Bytes); limit != "" {
 		return answer{}, &PendingLimitError{Limit: limit, Max: bound}
 	}
-	rec := j.audit("proposal.created")
+	rec := j.audit(eventProposed)
 	r.describe(&rec)
 	rec.ProposalID = idText(r.id)
 	p.next.enter(prop)
@@ -114,7 +121,7 @@ func (r approveReq) decide(p *plan, j *job) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	signer, ok := p.next.view.Signers.Find(r.approval.SignerID)
+	signer, ok := prop.payload.Approver(p.next.view.Signers, r.approval.SignerID)
 	switch {
 	case !ok || keyOf(signer) != r.key:
 		return answer{}, record.ErrInvalidSig
@@ -130,18 +137,26 @@ func (r approveReq) decide(p *plan, j *job) (answer, error) {
 	next := prop.approved(r.approval, r.key)
 	p.next.live[r.id] = next
 	p.counts.approvals[approvalAccepted]++
-	rec := j.audit("approve.recorded")
+	rec := j.audit(eventApproved)
 	r.describe(&rec)
+	rec.ApprovalB3 = b3.Sum(r.approval.Bytes())
 	rec.PayloadB3, rec.Version = prop.row.PayloadB3, prop.row.Version
 	p.add(j, Op{Do: OpApprove, ID: r.id, Approve: &ApproveOp{
 		Key: r.key, Approval: r.approval.Bytes(), AtMS: p.now.UnixMilli(),
 	}}, rec)
-	return answer{approved: Approved{Approvals: len(next.approvals), Quorum: quorumOf(p.next.view.Signers)}}, nil
+	return answer{approved: Approved{Status: "accepted", Approvals: len(next.approvals), Quorum: quorumOf(prop.payload, p.next.view.Signers)}}, nil
 }
 
-// quorumOf is what an update needs.
-func quorumOf(set *record.SignerSet) Quorum {
-	return Quorum{M: set.Threshold, N: set.Active()}
+// quorumOf is what a payload needs of the set in force. A change of signers may need more: see record.Authorize.
+func quorumOf(p *record.Payload, set *record.SignerSet) Quorum {
+	q := Quorum{M: set.Threshold, N: set.Active()}
+	switch p.Kind {
+	case record.KindSupersede:
+		q.M = set.ThresholdGov
+	case record.KindSigners:
+		q.M = max(set.ThresholdGov, p.SignerSet.ThresholdGov)
+	}
+	return q
 }
 
 type withdrawReq struct{ id ulid.ULID }
@@ -155,8 +170,8 @@ func (r withdrawReq) decide(p *plan, j *job) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if who := owner(j.actor); who == "" || who != prop.row.Owner {
-		return answer{}, fmt.Errorf("withdraw %s: %w: another capability proposed it", idText(r.id), ErrForbidden)
+	if who := owner(j.actor); !j.actor.Admin && (who == "" || who != prop.row.Owner) {
+		return answer{}, &ForbiddenError{Reason: "another capability proposed " + idText(r.id) + "; that one or node.admin may withdraw it"}
 	}
 	p.end(j, OpWithdraw, prop, StateWithdrawn, j.audit("proposal.withdrawn"))
 	p.sweepOrphans()

@@ -31,11 +31,16 @@ func (r commitReq) decide(p *plan, j *job) (answer, error) {
 	head := p.next.view
 	switch {
 	case prop.row.Version != head.Head.Version+1:
-		return answer{}, record.ErrVersionSkew // a version below it in its stack is not committed yet
+		if parent := p.next.byPayload(prop.row.PrevHash); parent != nil {
+			return answer{}, &ParentPendingError{ID: idText(r.id), Parent: idText(parent.id)}
+		}
+		return answer{}, record.ErrVersionSkew
 	case prop.row.PrevHash != head.Head.PayloadB3:
 		return answer{}, record.ErrChainMismatch
+	case prop.payload.Supersede != nil && prop.payload.Supersede.Of != head.Head.Hash:
+		return answer{}, record.ErrChainMismatch
 	}
-	counted, err := record.Quorum(head.Signers, prop.row.Version, prop.approvals, prop.row.PayloadB3, head.Signers.Threshold)
+	counted, err := record.Authorize(prop.payload, head.Signers, prop.approvals)
 	if err != nil {
 		return answer{}, err
 	}
@@ -44,7 +49,7 @@ func (r commitReq) decide(p *plan, j *job) (answer, error) {
 		return answer{}, err
 	}
 	return p.append(j, version{
-		id: r.id, payload: prop.payload, packed: prop.packed, approvals: counted, items: items, signers: head.Signers, prop: prop,
+		id: r.id, payload: prop.payload, packed: prop.packed, approvals: counted, items: items, signers: prop.payload.SignersAfter(head.Signers), prop: prop,
 	})
 }
 
@@ -64,13 +69,24 @@ func (r genesisReq) describe(rec *record.Audit) { rec.PayloadB3, rec.Version = r
 func (r genesisReq) decide(p *plan, j *job) (answer, error) {
 	if head := p.next.view.Head; head.Version > 0 {
 		if p.next.view.genesis == r.payload.B3() {
-			return answer{}, fmt.Errorf("genesis: %w: this genesis is in force already", ErrConflict)
+			return p.genesisAgain()
 		}
 		return answer{}, fmt.Errorf("genesis: %w: the log begins with another genesis", ErrConflict)
 	}
 	return p.append(j, version{
 		id: r.id, payload: r.payload, packed: r.packed, approvals: r.approvals, items: r.items, signers: r.payload.SignerSet,
 	})
+}
+
+// genesisAgain answers a genesis that another caller has committed since this one was queued.
+func (p *plan) genesisAgain() (answer, error) {
+	for _, how := range p.done {
+		if how.State == StateCommitted && how.Version == 1 { // in this very batch
+			return answer{committed: how.replay()}, nil
+		}
+	}
+	done, err := p.e.genesisCommitted(p.ctx, p.next.view.genesis)
+	return answer{committed: done}, err
 }
 
 // version is a decided version: quorum, chain and items are checked.
@@ -96,14 +112,16 @@ func (p *plan) append(j *job, v version) (answer, error) {
 		Version: v.payload.Version, Hash: b3.Sum(raw), PayloadB3: v.payload.B3(), PrevHash: head.Head.PayloadB3,
 		CommittedAt: entry.CommittedAt, Epoch: v.signers.Epoch, AtMS: p.now.UnixMilli(), Entry: raw,
 	}
-	kind, event := OpCommit, record.EventCommit
+	if v.payload.SignerSet != nil {
+		op.Set = v.signers.Bytes()
+	}
+	kind := OpCommit
 	if v.prop == nil {
-		kind, event = OpGenesis, record.EventGenesis
-		op.Packed, op.Set, op.Origin = v.packed, v.signers.Bytes(), v.payload.Origin
+		kind, op.Packed, op.Origin = OpGenesis, v.packed, v.payload.Origin
 	} else {
 		p.next.remove(v.prop)
 	}
-	rec := j.audit(event)
+	rec := j.audit(record.EventOf(v.payload.Kind))
 	rec.ProposalID, rec.PayloadB3, rec.Version = idText(v.id), op.PayloadB3, op.Version
 	for _, a := range v.approvals {
 		rec.Signers = append(rec.Signers, a.SignerID)
@@ -137,11 +155,13 @@ func (p *plan) advance(j *job, v version, op *CommitOp) {
 		head.genesis, head.MinVersion = op.PayloadB3, 1
 	}
 	p.next.view = newHeadView(head)
-	p.next.logBytes += int64(len(op.Entry) + len(v.packed))
 	p.done[v.id] = op.outcome()
 	p.counts.committed++
+	if v.payload.Kind == record.KindSupersede {
+		p.counts.superseded++
+	}
 	p.counts.proposals[StateCommitted]++
-	p.events = append(p.events, Event{
+	p.events = append(p.events, Update{
 		Version: op.Version, PayloadB3: op.PayloadB3, CommittedAt: op.CommittedAt, CorrID: j.corrID, Hash: op.Hash, Kind: v.payload.Kind,
 	})
 }

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -13,6 +14,8 @@ import (
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/upstream"
 	"ronbox/store"
 )
 
@@ -24,6 +27,9 @@ const (
 	taskPipeline  = "pipeline"
 	taskPublisher = "publisher"
 	taskVerifier  = "deep_verifier"
+
+	taskCheckpointor = "checkpointor"
+	taskPruner       = "pruner"
 )
 
 // Deps is what an Engine is built on. Metrics, Log and Board may be nil.
@@ -33,9 +39,13 @@ type Deps struct {
 	Metrics *obs.Metrics
 	Log     hclog.Logger
 	Board   *obs.Board
+	Tracer  *obs.Tracer      // nil: no spans
 	Now     func() time.Time // wall clock; nil: time.Now
 	// Progress is told of a long Recover at each of its steps; a total of 0 is not known. It must not wait. nil: nobody is.
 	Progress func(stage string, done, total int64)
+	// LogKeyFile holds the key that signs checkpoints, and HighWaterFile keeps the last one outside the database; "" for none, as
+	// in a node that forgets.
+	LogKeyFile, HighWaterFile string
 }
 
 // Engine is the registry. New builds it, Recover reads the file, the tasks do the work; its methods may be called from any
@@ -46,39 +56,63 @@ type Engine struct {
 	store    *store.Store
 	board    *obs.Board
 	log      hclog.Logger
+	tracer   *obs.Tracer
 	now      func() time.Time
 	progress func(stage string, done, total int64)
 	m        *metrics
 
 	proposals  *flow.Queue[*job]
 	approvals  *flow.Queue[*job]
-	committed  *flow.Broadcast[Event]
+	committed  *flow.Broadcast[Update]
 	updated    *flow.Broadcast[Updated]
 	tick       *flow.Ticker
 	verifyTick *flow.Ticker
 	catalog    *flow.Catalog
 
-	rebuild flow.Retrier
-	reread  flow.Retrier
-	codec   codec
-	cache   atomic.Pointer[cache] // nil until Recover and after Close
-	slots   chan struct{}         // one for each core: work on a caller's goroutine
-	current atomic.Pointer[state] // what readers see; stored by Recover and by the committer, after the sync
+	rebuild   flow.Retrier
+	reread    flow.Retrier
+	codec     codec
+	cache     *versionCache         // open from Recover to Close
+	slots     chan struct{}         // one for each core: work on a caller's goroutine
+	readSlots chan struct{}         // one for each core: reads of old versions
+	current   atomic.Pointer[state] // what readers see; stored by Recover and by the committer, after the sync
+
+	keyFile        string
+	mark           checkpoint.HighWater
+	key            atomic.Pointer[checkpoint.Key]    // read once
+	latest         atomic.Pointer[checkpoint.Signed] // the checkpoint that readers see; nil: none yet
+	tree           atomic.Pointer[treeRow]           // as of the last synced commit
+	guard          atomic.Pointer[Rollback]          // nil: the log may be extended
+	checkpointed   *flow.Watch[Checkpoint]
+	archived       *flow.Watch[*checkpoint.Signed] // the last archived one of this boot, for witnesses; nil: none yet
+	witness        *upstream.Client
+	checkpointCmd  *flow.Queue[*flow.Reply[Checkpoint]]
+	checkpointTick *flow.Ticker
+	retentionCmd   *flow.Queue[uint64] // sizes of archived checkpoints
+	segment        uint64              // versions that retention takes at a time
 
 	loaded     atomic.Bool            // Recover is done
 	chainError atomic.Pointer[string] // latched by the deep verifier
 	running    atomic.Bool            // the pipeline is
 	busySince  atomic.Int64           // Unix ns at which the oldest job in hand was queued; 0: none in hand
+	configs    atomic.Int64           // configurations put in force so far
 	verifiedTo atomic.Uint64          // version up to which this pass of the deep verifier is
+	unclosed   runtime.Cleanup        // tells of an engine that is dropped without Close
 }
 
 // New wires an engine and declares its buckets, queues, metrics and probes. It does no I/O and starts nothing.
 func New(cfg Config, d Deps) *Engine {
 	e := &Engine{
-		boot: cfg, store: d.Store, board: d.Board, log: d.Log, now: d.Now, catalog: d.Catalog,
+		boot: cfg, store: d.Store, board: d.Board, log: d.Log, tracer: d.Tracer, now: d.Now, catalog: d.Catalog,
+		//rawchan: slots is a semaphore, it queues nothing
 		codec: newCodec(), slots: make(chan struct{}, runtime.GOMAXPROCS(0)),
+		//rawchan: readSlots is a semaphore, it queues nothing
+		readSlots: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
+	e.segment = segmentVersions
 	e.reloaded.Store(&cfg)
+	e.keyFile, e.mark = d.LogKeyFile, checkpoint.HighWater{Path: d.HighWaterFile}
+	e.tree.Store(&treeRow{})
 	if e.now == nil {
 		e.now = time.Now
 	}
@@ -92,10 +126,15 @@ func New(cfg Config, d Deps) *Engine {
 	d.Store.Declare(service, Buckets()...)
 	e.declareChannels()
 	e.rebuild = flow.Retry(e.backOff, rebuilds+1, isGuard).Counting(d.Catalog, service, "commit")
-	e.reread = flow.Retry(readDelay, readTries, isTransient).Counting(d.Catalog, service, "read")
+	e.reread = flow.Retry(readDelay, readTries, func(err error) bool { return errors.Is(err, errReadsBusy) }).Counting(d.Catalog, service, "read")
 	e.current.Store(newState(newHeadView(HeadView{})))
 	e.m = newMetrics(d.Metrics, e)
+	e.m.configVersion(float64(e.configs.Add(1)))
+	e.witness = newWitnessClient(d.Catalog, d.Metrics)
 	d.Board.Add(e.probes()...)
+	e.unclosed = runtime.AddCleanup(e, func(log hclog.Logger) {
+		log.Debug("engine dropped without Close; its memory is reclaimed")
+	}, e.log)
 	return e
 }
 
@@ -108,9 +147,9 @@ func (e *Engine) declareChannels() {
 	}
 	e.proposals = queue("proposals_tx", e.boot.Queues.Proposals, "propose and genesis; full: 429, nothing happened")
 	e.approvals = queue("approvals_tx", e.boot.Queues.Approvals, "approve, commit and withdraw, in order; full: 429, nothing happened")
-	e.committed = flow.NewBroadcast[Event](e.catalog, flow.Spec{
+	e.committed = flow.NewBroadcast[Update](e.catalog, flow.Spec{
 		Service: service, Name: "committed_tx", Cap: e.boot.Bus.ChannelBound, Policy: flow.DropOldest,
-		Producers: []string{taskPipeline}, Consumers: []string{taskPublisher, taskVerifier, flow.HTTP},
+		Producers: []string{taskPipeline}, Consumers: []string{taskPublisher, taskVerifier, taskCheckpointor, flow.HTTP},
 		Doc: "new versions; a reader that is overrun reconciles from HEAD",
 	})
 	e.updated = flow.NewBroadcast[Updated](e.catalog, flow.Spec{
@@ -123,14 +162,37 @@ func (e *Engine) declareChannels() {
 	e.verifyTick = flow.Every(e.catalog, flow.Spec{
 		Service: service, Name: "verify_tick", Consumers: []string{taskVerifier}, Doc: "one slice of the log",
 	}, e.boot.Verify.Period.D())
-	e.catalog.Declare(cacheSpec())
+	e.checkpointTick = flow.Every(e.catalog, flow.Spec{
+		Service: service, Name: "checkpoint_tick", Consumers: []string{taskCheckpointor}, Doc: "whether HEAD has moved, every second",
+	}, checkpointEvery)
+	e.checkpointCmd = flow.NewQueue[*flow.Reply[Checkpoint]](e.catalog, flow.Spec{
+		Service: service, Name: "checkpoint_cmd", Cap: maxCheckpoints, Policy: flow.RejectNew,
+		Producers: []string{flow.HTTP}, Consumers: []string{taskCheckpointor}, Doc: "checkpoints that were asked for; full: 429, nothing happened",
+	})
+	e.checkpointed = flow.NewWatch[Checkpoint](e.catalog, flow.Spec{
+		Service: service, Name: "checkpoints", Producers: []string{taskCheckpointor}, Consumers: []string{flow.HTTP}, Doc: "the latest checkpoint",
+	}, Checkpoint{})
+	e.archived = flow.NewWatch[*checkpoint.Signed](e.catalog, flow.Spec{
+		Service: service, Name: "archived", Producers: []string{taskCheckpointor}, Consumers: []string{taskCheckpointor},
+		Doc: "the archived checkpoint that witnesses are asked for; a newer one supersedes",
+	}, nil)
+	e.retentionCmd = flow.NewQueue[uint64](e.catalog, flow.Spec{
+		Service: service, Name: "retention_cmd_tx", Cap: maxRetentionCmds, Policy: flow.RejectNew,
+		Producers: []string{taskCheckpointor}, Consumers: []string{taskPruner}, Doc: "archived checkpoints to prune under; full: the cycle is skipped",
+	})
+	e.cache = newVersionCache(e.catalog)
 }
 
 // Tasks lists the registry's tasks for the supervisor.
 func (e *Engine) Tasks() []flow.Task {
 	return []flow.Task{
-		{Service: service, Name: taskPipeline, Count: 1, Restart: flow.Always, Doc: "sole writer of HEAD", Run: e.runPipeline},
+		{Service: service, Name: taskPipeline, Count: 1, Restart: flow.Always, Vital: true, Lanes: []string{"store.work", "store.bulk"},
+			Doc: "sole writer of HEAD", Run: e.runPipeline},
 		{Service: service, Name: taskPublisher, Count: 1, Restart: flow.Always, Doc: "tells the node of new versions", Run: e.runPublisher},
+		{Service: service, Name: taskCheckpointor, Count: 1, Restart: flow.Always, Lanes: []string{"store.work", "store.bulk"},
+			Doc: "signs checkpoints, keeps sets for old reads", Run: e.runCheckpointor},
+		{Service: service, Name: taskPruner, Count: 1, Restart: flow.Always, Background: true, Lanes: []string{"store.bulk"},
+			Doc: "removes what retention lets go, in slices", Run: e.runPruner},
 		{Service: service, Name: taskVerifier, Count: 1, Restart: flow.Always, Background: true, Doc: "verifies the log again, in slices", Run: e.runVerifier},
 	}
 }
@@ -139,6 +201,7 @@ func (e *Engine) Tasks() []flow.Task {
 // restart keep the value they had. It does not wait.
 func (e *Engine) Reload(cfg Config) {
 	e.reloaded.Store(&cfg)
+	e.m.configVersion(float64(e.configs.Add(1)))
 	e.verifyTick.Set(cfg.Verify.Period.D())
 }
 
@@ -150,7 +213,7 @@ func (e *Engine) Head() *HeadView { return e.current.Load().view }
 
 // Subscribe gives a cursor over the versions committed from now on. Subscribe first, then read Head, then skip what it
 // covers. The caller closes the subscription.
-func (e *Engine) Subscribe(consumer string) *flow.Subscription[Event] {
+func (e *Engine) Subscribe(consumer string) *flow.Subscription[Update] {
 	return e.committed.Subscribe(consumer)
 }
 
@@ -161,16 +224,14 @@ func (e *Engine) SubscribeUpdates(consumer string) *flow.Subscription[Updated] {
 
 // Close frees the cache of old versions. Call it after the last task and the last caller are gone.
 func (e *Engine) Close() {
-	if c := e.cache.Swap(nil); c != nil {
-		c.close()
-	}
+	e.unclosed.Stop()
+	e.witness.Close()
+	e.cache.kept.Close()
 }
 
 // Purge empties the cache of old versions; what is asked for again is read from the file.
 func (e *Engine) Purge() {
-	if c := e.cache.Load(); c != nil {
-		c.purge()
-	}
+	e.cache.purge()
 }
 
 // ready says why writes cannot be taken now, or nil.
@@ -181,7 +242,18 @@ func (e *Engine) ready() error {
 	if e.chainError.Load() != nil {
 		return &NotReadyError{Cause: CauseChainError}
 	}
+	if why := e.guard.Load(); why != nil && !e.store.Info().Restored { // until accept-restore the store itself refuses
+		return why.err()
+	}
 	return e.clockReady()
+}
+
+// checkpointSize is the size of the latest checkpoint; 0 before the first.
+func (e *Engine) checkpointSize() uint64 {
+	if s := e.latest.Load(); s != nil {
+		return s.Size
+	}
+	return 0
 }
 
 // maxClockLag is how far the wall clock may be behind HEAD.

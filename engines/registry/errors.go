@@ -3,6 +3,8 @@ package registry
 import (
 	"errors"
 	"fmt"
+
+	"ronbox/engines/registry/record"
 )
 
 // What a caller can meet beside the record's own faults (*record.FieldError, record.ErrInvalidSig, …), flow.ErrBusy,
@@ -28,12 +30,18 @@ const (
 	CauseClockBehind  = "clock_behind"
 	CauseLoading      = "loading"
 	CausePipelineDown = "pipeline_down"
+	CauseRollback     = "rollback_detected"
 )
 
 // NotReadyError says that the registry takes no writes now, and why. The same call may succeed later.
-type NotReadyError struct{ Cause string }
+type NotReadyError struct{ Cause, Detail string }
 
-func (e *NotReadyError) Error() string { return "registry is not ready: " + e.Cause }
+func (e *NotReadyError) Error() string {
+	if e.Detail == "" {
+		return "registry is not ready: " + e.Cause
+	}
+	return "registry is not ready: " + e.Cause + ": " + e.Detail
+}
 
 // DuplicateApprovalError says that the key has approved this proposal before. Identical tells a retry, whose signature
 // is the recorded one, from a second signature.
@@ -46,6 +54,40 @@ func (e *DuplicateApprovalError) Error() string {
 	return fmt.Sprintf("signer %s has approved this proposal before", e.SignerID)
 }
 
+// ForbiddenError says why a known caller may not do this. It is ErrForbidden.
+type ForbiddenError struct{ Reason string }
+
+func (e *ForbiddenError) Error() string { return e.Reason }
+
+// Is makes it ErrForbidden.
+func (e *ForbiddenError) Is(target error) bool { return target == ErrForbidden }
+
+// ParentPendingError says that a proposal stands on another one that is not a version yet: Parent is committed first. It is
+// record.ErrVersionSkew.
+type ParentPendingError struct{ ID, Parent string }
+
+func (e *ParentPendingError) Error() string {
+	return fmt.Sprintf("proposal %s stands on %s, which is committed first", e.ID, e.Parent)
+}
+
+// Is makes it record.ErrVersionSkew.
+func (e *ParentPendingError) Is(target error) bool { return target == record.ErrVersionSkew }
+
+// GenesisApprovalError says which approval of a genesis is wrong, by its place in the list from 0, and why. Err is
+// record.ErrInvalidSig, or a *DuplicateApprovalError.
+type GenesisApprovalError struct {
+	Index    int
+	SignerID string
+	Reason   string
+	Err      error
+}
+
+func (e *GenesisApprovalError) Error() string {
+	return fmt.Sprintf("approval %d, of %.128s: %s", e.Index+1, e.SignerID, e.Reason)
+}
+
+func (e *GenesisApprovalError) Unwrap() error { return e.Err }
+
 // StateError says that the proposal has left pending for State. It is ErrConflict.
 type StateError struct{ ID, State string }
 
@@ -54,15 +96,15 @@ func (e *StateError) Error() string { return fmt.Sprintf("proposal %s is %s", e.
 // Is makes it ErrConflict.
 func (e *StateError) Is(target error) bool { return target == ErrConflict }
 
-// PendingLimitError says that too much waits for signatures already. A proposal that is committed, withdrawn or expired
-// makes room.
+// PendingLimitError says that too much waits for signatures already. Only a proposal that is committed, withdrawn or expired
+// makes room: to send the same again changes nothing.
 type PendingLimitError struct {
 	Limit string // "proposals.max_pending", "proposals.max_per_cap" or "proposals.max_bytes"
 	Max   int64
 }
 
 func (e *PendingLimitError) Error() string {
-	return fmt.Sprintf("pending proposals are at the limit %s = %d", e.Limit, e.Max)
+	return fmt.Sprintf("pending proposals are at the limit registry.%s = %d: commit or withdraw one, or wait until one expires", e.Limit, e.Max)
 }
 
 // TimeoutError says that the deadline passed before the pipeline began: nothing was written.

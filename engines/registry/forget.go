@@ -10,7 +10,8 @@ import (
 	"ronbox/store"
 )
 
-// keepOutcomes is how long the outcome of a proposal that ended without a version can be asked for.
+// keepOutcomes is how long the outcome of a proposal that ended without a version can be asked for, if
+// retention has not removed its audit record before.
 const keepOutcomes = 30 * 24 * time.Hour
 
 // Bounds of the sweep of outcomes.
@@ -92,7 +93,7 @@ func (p *pipeline) outcomesOver(ctx context.Context) (due []ulid.ULID, err error
 func (p *plan) forget(ids []ulid.ULID) {
 	if len(ids) > 0 {
 		op := Op{Do: OpForget, Forget: &ForgetOp{IDs: ids, OverMS: p.now.Add(-keepOutcomes).UnixMilli()}}
-		p.add(nil, op, record.Audit{Event: "proposal.forgotten"})
+		p.add(nil, op, record.Audit{Event: eventForgotten})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -28,30 +29,32 @@ func TestForgetOnlyWhatIsOver(t *testing.T) {
 
 // An outcome without a version can be asked for during 30 days and no longer; a version's for ever.
 func TestOutcomesAreForgotten(t *testing.T) {
-	r, s := newRig(t).start(), newSigners(1, 1)
-	r.genesis(s)
-	done, gone := r.propose(2, "b"), r.propose(2, "c")
-	r.approve(done, s.keys...)
-	r.commit(done)
-	r.advance(keepOutcomes - time.Minute)
-	late := r.propose(3, "d")
-	if err := r.e.Withdraw(r.ctx(), alice, late.ID, ""); err != nil {
-		t.Fatal(err)
-	}
-	if got := r.stateOf(gone); got != StateStale {
-		t.Errorf("before its time: %s", got)
-	}
-	r.advance(forgetEvery)
-	r.waitFor("the sweep", func() bool { _, err := r.e.Proposal(r.ctx(), gone.ID); return errors.Is(err, ErrNotFound) })
-	if got := r.stateOf(late); got != StateWithdrawn {
-		t.Errorf("a later one: %s", got)
-	}
-	if c := r.commit(done); !c.Replayed || c.Version != 2 {
-		t.Errorf("the version: %+v", c)
-	}
-	if rep := r.verifyFile(); !rep.OK {
-		t.Errorf("the log does not verify: %+v", rep)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r, s := newRig(t).start(), newSigners(1, 1)
+		r.genesis(s)
+		done, gone := r.propose(2, "b"), r.propose(2, "c")
+		r.approve(done, s.keys...)
+		r.commit(done)
+		r.advance(keepOutcomes - time.Minute)
+		late := r.propose(3, "d")
+		if err := r.e.Withdraw(r.ctx(), alice, late.ID, ""); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.stateOf(gone); got != StateStale {
+			t.Errorf("before its time: %s", got)
+		}
+		r.advance(forgetEvery)
+		r.waitFor("the sweep", func() bool { _, err := r.e.Proposal(r.ctx(), gone.ID); return errors.Is(err, ErrNotFound) })
+		if got := r.stateOf(late); got != StateWithdrawn {
+			t.Errorf("a later one: %s", got)
+		}
+		if c := r.commit(done); !c.Replayed || c.Version != 2 {
+			t.Errorf("the version: %+v", c)
+		}
+		if rep := r.verifyFile(); !rep.OK {
+			t.Errorf("the log does not verify: %+v", rep)
+		}
+	})
 }
 
 // forgetRig is a file with outcomes of given ages, in order of their ids: "c" for a version's, "w" for another.
@@ -147,26 +150,28 @@ func TestForgetterWaitsForTheLiving(t *testing.T) {
 
 // The sweep takes as many ticks as it must, through the one command.
 func TestManyOutcomesAreForgottenInSlices(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.Proposals.MaxPending, c.Proposals.MaxPerCap = 400, 400 }).start()
-	r.genesis(newSigners(1, 1))
-	for i := range maxForget + 10 {
-		r.propose(2, fmt.Sprintf("i%d", i))
-	}
-	r.advance(r.cfg.Proposals.TTL.D())
-	r.waitFor("all to expire", func() bool { return len(r.e.current.Load().live) == 0 })
-	r.advance(keepOutcomes + forgetEvery)
-	left := func() (n int) {
-		_ = r.store.View(r.ctx(), func(rd store.Reader) error {
-			n = 0
-			for range doneOutcome.All(rd) {
-				n++
-			}
-			return nil
-		})
-		return n
-	}
-	r.waitFor("all but the genesis to be forgotten", func() bool { return left() == 1 })
-	if event := r.lastAudit().Event; event != "proposal.forgotten" {
-		t.Errorf("last record is %s", event)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(c *Config) { c.Proposals.MaxPending, c.Proposals.MaxPerCap = 400, 400 }).start()
+		r.genesis(newSigners(1, 1))
+		for i := range maxForget + 10 {
+			r.propose(2, fmt.Sprintf("i%d", i))
+		}
+		r.advance(r.cfg.Proposals.TTL.D())
+		r.waitFor("all to expire", func() bool { return len(r.e.current.Load().live) == 0 })
+		r.advance(keepOutcomes + forgetEvery)
+		left := func() (n int) {
+			_ = r.store.View(r.ctx(), func(rd store.Reader) error {
+				n = 0
+				for range doneOutcome.All(rd) {
+					n++
+				}
+				return nil
+			})
+			return n
+		}
+		r.waitFor("all but the genesis to be forgotten", func() bool { return left() == 1 })
+		if event := r.lastAudit().Event; event != "proposal.forgotten" {
+			t.Errorf("last record is %s", event)
+		}
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"ronbox/store"
@@ -63,6 +64,9 @@ func (n noise) draft(items int) []byte {
 
 // Who finds the file full can make room: withdrawing is taken when nothing else is.
 func TestWithdrawingMakesRoom(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nothing runs beside it: left to the run without -short")
+	}
 	r := newSmallRig(t)
 	r.genesis(newSigners(1, 1), "a")
 	for _, p := range r.fillUp() {
@@ -75,15 +79,20 @@ func TestWithdrawingMakesRoom(t *testing.T) {
 
 // What expires makes room by itself.
 func TestExpiryMakesRoom(t *testing.T) {
-	r := newSmallRig(t)
-	r.genesis(newSigners(1, 1), "a")
-	r.fillUp()
-	r.advance(r.cfg.Proposals.TTL.D() + time.Second)
-	r.waitFor("room", func() bool {
-		_, err := r.e.Propose(r.ctx(), alice, delta(2, "b"), "", "")
-		if err != nil && !errors.Is(err, store.ErrFull) {
-			t.Fatalf("propose: %v", err)
-		}
-		return err == nil
+	if testing.Short() {
+		t.Skip("nothing runs beside it: left to the run without -short")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newSmallRig(t)
+		r.genesis(newSigners(1, 1), "a")
+		r.fillUp()
+		r.advance(r.cfg.Proposals.TTL.D() + time.Second)
+		r.waitFor("room", func() bool {
+			_, err := r.e.Propose(r.ctx(), alice, delta(2, "b"), "", "")
+			if err != nil && !errors.Is(err, store.ErrFull) {
+				t.Fatalf("propose: %v", err)
+			}
+			return err == nil
+		})
 	})
 }

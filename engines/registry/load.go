@@ -15,6 +15,7 @@ import (
 type rawState struct {
 	head      headRow
 	audit     AuditRef
+	tree      treeRow
 	min       uint64
 	origin    string
 	genesis   []byte
@@ -25,19 +26,21 @@ type rawState struct {
 	approvals map[ulid.ULID][][]byte
 }
 
-// load reads HEAD, its items and the live proposals. What is known is carried over: the bytes of the log, which Recover
-// alone counts, and the items if HEAD is the same.
+// load reads HEAD, its items and the live proposals. The items are carried over if HEAD is the same.
 func (e *Engine) load(ctx context.Context, known *state) (*state, error) {
 	var raw rawState
 	if err := e.view(ctx, func(r store.Reader) error { raw = readState(r); return nil }); err != nil {
 		return nil, err
+	}
+	if !e.loaded.Load() { // after that the committer keeps it
+		e.tree.Store(&raw.tree)
 	}
 	view, err := e.viewOf(ctx, raw, known.view)
 	if err != nil {
 		return nil, err
 	}
 	s := newState(view)
-	s.audit, s.logBytes = raw.audit, known.logBytes
+	s.audit = raw.audit
 	for i, id := range raw.ids {
 		prop, err := e.proposalOf(id, raw.props[i], raw.approvals[id], view.Signers)
 		if err != nil {
@@ -52,6 +55,7 @@ func readState(r store.Reader) rawState {
 	var s rawState
 	s.head, _ = metaHead.Get(r, keyHead)
 	s.audit, _ = metaAudit.Get(r, keyAuditHead)
+	s.tree, _ = metaTree.Get(r, keyTree)
 	s.min, _ = metaNumber.Get(r, keyMin)
 	s.genesis, _ = metaRaw.Get(r, keyGenesis)
 	origin, _ := metaRaw.Get(r, keyOrigin)
@@ -71,7 +75,7 @@ func readState(r store.Reader) rawState {
 
 // viewOf builds the view of the HEAD read.
 func (e *Engine) viewOf(ctx context.Context, raw rawState, known *HeadView) (*HeadView, error) {
-	v := HeadView{Head: raw.head.record(), Origin: raw.origin, Incarnation: e.store.Info().Incarnation, MinVersion: raw.min}
+	v := HeadView{CheckpointSize: e.checkpointSize(), Head: raw.head.record(), Origin: raw.origin, Incarnation: e.store.Info().Incarnation, MinVersion: raw.min}
 	if raw.head.Version == 0 {
 		return newHeadView(v), nil
 	}
@@ -107,7 +111,7 @@ func (e *Engine) proposalOf(id ulid.ULID, p storedProp, rawApprovals [][]byte, s
 		if err != nil {
 			return nil, err
 		}
-		signer, ok := set.Find(a.SignerID)
+		signer, ok := payload.Approver(set, a.SignerID)
 		if !ok {
 			return nil, fmt.Errorf("approval by %s, who is in no signer set: %w", a.SignerID, store.ErrCorrupt)
 		}

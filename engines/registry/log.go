@@ -1,10 +1,15 @@
 package registry
 
 import (
+	"context"
 	"fmt"
 	"iter"
+	"strings"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/export"
+	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
 	"ronbox/store"
@@ -89,4 +94,126 @@ func (l logReader) Epochs() iter.Seq2[uint64, []byte] {
 			}
 		}
 	}
+}
+
+// Horizon is where a pruned log begins, nil for one that is whole.
+func (l logReader) Horizon() (*rverify.Horizon, error) {
+	first, err := decoded(l.r, bMeta, keyMin, u64Value())
+	if err != nil || first <= 1 {
+		return nil, err
+	}
+	audit, err := decoded(l.r, bMeta, keyAuditMin, u64Value())
+	return &rverify.Horizon{
+		Min: first, Audit: audit, Note: l.r.Get(bRet, store.U64().Append(nil, first)), Items: func() (record.Items, error) { return l.set(first) },
+	}, err
+}
+
+// set is the kept set of items of a version.
+func (l logReader) set(v uint64) (record.Items, error) {
+	head, err := decoded(l.r, bSnap, string(setKeys().Append(nil, setKey{v, 0})), store.CBOR[setHeader]())
+	if err != nil {
+		return record.Items{}, err
+	}
+	var chunks [][]byte
+	var size int64
+	for part := range head.Chunks {
+		chunks = append(chunks, l.r.Get(bSnap, setKeys().Append(nil, setKey{v, uint16(part + 1)})))
+		size += int64(len(chunks[part]))
+	}
+	if size != head.Bytes {
+		return record.Items{}, fmt.Errorf("%d bytes, the header says %d", size, head.Bytes)
+	}
+	return unpackSet(l.codec, head, chunks)
+}
+
+// NewSource is NewLog with the tree.
+func NewSource(r store.Reader) export.Source { return logReader{r: r, codec: newCodec()} }
+
+// TreeSize is how many entries the tiles cover.
+func (l logReader) TreeSize() (uint64, error) {
+	row, err := decoded(l.r, bMeta, keyTree, store.CBOR[treeRow]())
+	return row.Size, err
+}
+
+// Tile gives the stored bytes of a tile, nil for none.
+func (l logReader) Tile(at logtree.At) []byte { return l.r.Get(bTile, tileKeys().Append(nil, at)) }
+
+// Notes gives the archived checkpoints, and the latest.
+func (l logReader) Notes() iter.Seq2[uint64, []byte] {
+	sizes := store.U64()
+	return func(yield func(uint64, []byte) bool) {
+		for k, raw := range l.r.Range(bCP, nil, nil) {
+			if size, err := sizes.Decode(k); err != nil || !yield(size, raw) {
+				return
+			}
+		}
+		if raw := l.Latest(); raw != nil {
+			text, _, _ := strings.Cut(string(raw), "\n\n")
+			tree, _ := checkpoint.ParseText(text + "\n") // a wrong text is found by its signature
+			yield(tree.Size, raw)
+		}
+	}
+}
+
+// Latest is the latest checkpoint, nil for none.
+func (l logReader) Latest() []byte { return l.r.Get(bMeta, []byte(keyCheckpoint)) }
+
+// sets checks the kept sets of items against what was signed; those before the horizon are on their way out.
+func (l logReader) sets() *rverify.Problem {
+	bad := func(v uint64, format string, args ...any) *rverify.Problem {
+		return &rverify.Problem{Kind: rverify.KindTree, Version: v, Detail: "kept items: " + fmt.Sprintf(format, args...)}
+	}
+	h, err := l.Horizon()
+	if err != nil {
+		return bad(0, "%v", err)
+	}
+	var from []byte
+	if h != nil {
+		from = setKeys().Append(nil, setKey{h.Min, 0})
+	}
+	var last setKey
+	for k, row := range l.r.Range(bSnap, from, nil) {
+		key, err := setKeys().Decode(k)
+		if err != nil {
+			return bad(0, "%v", err)
+		}
+		before := last
+		if last = key; key.part != 0 {
+			if _, err := l.codec.unpack(row); err != nil || key.part > 1 && before != (setKey{key.version, key.part - 1}) {
+				return bad(key.version, "part %d is none (%v)", key.part, err)
+			}
+			continue
+		}
+		items, err := l.set(key.version)
+		if err != nil {
+			return bad(key.version, "%v", err)
+		}
+		raw, err := l.Payload(key.version)
+		if err != nil {
+			return bad(key.version, "%v", err)
+		}
+		if p, err := record.ParsePayload(raw); err != nil || p.ItemsRoot != items.Root() {
+			return bad(key.version, "root %s is not the one that was signed", items.Root())
+		}
+	}
+	return nil
+}
+
+// Verify checks a log as r sees it, whole: the log itself, its tree with the checkpoints, the kept sets. A bad one is told in
+// the report; the error is ctx's alone.
+func Verify(ctx context.Context, r store.Reader, o rverify.Options) (rverify.Report, error) {
+	l := logReader{r: r, codec: newCodec()}
+	report, err := rverify.Verify(ctx, l, o)
+	if err != nil || !report.OK {
+		return report, err
+	}
+	p, err := rverify.VerifyTree(ctx, l, l)
+	if p == nil && err == nil {
+		p = l.sets()
+	}
+	if p == nil && err == nil {
+		p, err = l.sides(ctx, report.Head)
+	}
+	report.OK, report.Problem = p == nil && err == nil, p
+	return report, err
 }

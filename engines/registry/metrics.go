@@ -24,6 +24,13 @@ type metrics struct {
 	commitSeconds   func(float64)
 	auditSeconds    func(float64)
 	approvalSeconds func(float64)
+	configVersion   func(float64)
+	forkGuard       func(float64)
+	readBackoff     func(int) // reads of old versions that found no place
+	prunedVersions  func(int)
+	prunedKeys      func(int)
+	pruneSkipped    map[string]func(int) // by reason
+	witnessed       map[string]func(int) // by result
 }
 
 // latencySeconds are the buckets of what takes between half a millisecond and the longest deadline.
@@ -31,7 +38,7 @@ var latencySeconds = [...]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, 
 
 func registryFamilies() []obs.Family {
 	return []obs.Family{
-		{Name: "registry_updates_total", Type: obs.Counter, Labels: []string{"result"}, Help: "Versions committed, requests for one refused by the pipeline, and proposals left without a base."},
+		{Name: "registry_updates_total", Type: obs.Counter, Labels: []string{"result"}, Help: "Versions committed, requests for one refused by the pipeline, and versions superseded."},
 		{Name: "registry_pending_proposals", Type: obs.Gauge, Help: "Proposals that wait for signatures or a commit."},
 		{Name: "registry_signers", Type: obs.Gauge, Labels: []string{"org"}, Help: "Active signers in force, by realm."},
 		{Name: "commit_latency_seconds", Type: obs.Histogram, Buckets: latencySeconds[:], Help: "Time from handing a version's batch to the store to its sync, for each version."},
@@ -43,9 +50,16 @@ func registryFamilies() []obs.Family {
 		{Name: "registry_config_version", Type: obs.Gauge, Help: "Number of the registry's configuration in force."},
 		{Name: "registry_head_version", Type: obs.Gauge, Help: "Version of HEAD; 0 before genesis."},
 		{Name: "registry_min_version", Type: obs.Gauge, Help: "Oldest version kept."},
+		{Name: "registry_pruned_versions_total", Type: obs.Counter, Help: "Versions that retention has removed."},
+		{Name: "registry_pruned_keys_total", Type: obs.Counter, Help: "Rows that retention has removed."},
+		{Name: "registry_retention_skipped_total", Type: obs.Counter, Labels: []string{"reason"}, Help: "Cycles of retention that were skipped."},
+		{Name: "registry_witness_total", Type: obs.Counter, Labels: []string{"result"}, Help: "Witnesses asked to cosign an archived checkpoint, by what came of it."},
 		{Name: "registry_deep_verified_version", Type: obs.Gauge, Help: "Version up to which the running pass of the deep verifier is."},
 		{Name: "registry_chain_errors_total", Type: obs.Counter, Help: "Faults found in the stored log."},
 		{Name: "registry_approval_verify_seconds", Type: obs.Histogram, Buckets: latencySeconds[:], Help: "Time to verify one approval's signature."},
+		{Name: "registry_fork_guard", Type: obs.Gauge, Help: "1 while the log may not be extended: the file may be older than its log."},
+		{Name: "registry_checkpoint_age_seconds", Type: obs.Gauge, Help: "Age of the latest checkpoint; 0 before the first."},
+		{Name: "registry_checkpoint_lag_versions", Type: obs.Gauge, Help: "Versions that the latest checkpoint does not cover."},
 		{Name: "governance_proposals_total", Type: obs.Counter, Labels: []string{"status"}, Help: "Proposals by the state they entered."},
 		{Name: "governance_approvals_total", Type: obs.Counter, Labels: []string{"result"}, Help: "Approvals by result."},
 		{Name: "governance_commits_total", Type: obs.Counter, Help: "Versions committed."},
@@ -70,9 +84,17 @@ func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 		commitSeconds:   reg.Histogram("commit_latency_seconds", service),
 		auditSeconds:    reg.Histogram("audit_chain_verify_seconds", service),
 		approvalSeconds: reg.Histogram("registry_approval_verify_seconds", service),
+		forkGuard:       reg.Set("registry_fork_guard", service),
+		readBackoff:     reg.Counter("storage_backoff_total", service, "op", "read"),
+		prunedVersions:  reg.Counter("registry_pruned_versions_total", service),
+		prunedKeys:      reg.Counter("registry_pruned_keys_total", service),
+		pruneSkipped:    series(reg, "registry_retention_skipped_total", "reason", skipQueueFull, skipNotReady, skipNoKey, skipNoCheckpoint),
+		witnessed:       series(reg, "registry_witness_total", "result", witnessCosigned, witnessRefused, witnessUnreachable),
+		configVersion:   reg.Set("registry_config_version", service),
 	}
 	series(reg, "busy_rejections_total", "endpoint", "propose", "approve", "commit", "withdraw", "genesis") // counted with the answer
-	for _, consumer := range []string{taskPublisher, taskVerifier, "sse"} {
+	m.forkGuard(0)
+	for _, consumer := range []string{taskPublisher, taskVerifier, taskCheckpointor, "sse"} {
 		reg.Counter("bus_lagged_total", service, "bus", "committed", "consumer", consumer) // counted by the bus
 	}
 	m.gauges(e)
@@ -88,18 +110,24 @@ func series(reg *obs.Metrics, family, label string, values ...string) map[string
 	return out
 }
 
-// segmentVersions is how many versions a segment of the log holds.
-const segmentVersions = 256
-
 func (m *metrics) gauges(e *Engine) {
 	m.reg.Gauge("registry_pending_proposals", service, func() float64 { return float64(len(e.current.Load().live)) })
-	m.reg.Gauge("registry_storage_bytes", service, func() float64 { return float64(e.current.Load().logBytes) })
+	m.reg.Gauge("registry_storage_bytes", service, func() float64 { return float64(e.tree.Load().Bytes) })
 	m.reg.Gauge("registry_log_segments", service, func() float64 {
-		return float64((e.Head().Head.Version + segmentVersions - 1) / segmentVersions)
+		head := e.Head()
+		return float64((head.Head.Version+segmentVersions-1)/segmentVersions - (max(head.MinVersion, 1)-1)/segmentVersions)
 	})
-	m.reg.Set("registry_config_version", service)(1)
 	m.reg.Gauge("registry_head_version", service, func() float64 { return float64(e.Head().Head.Version) })
 	m.reg.Gauge("registry_min_version", service, func() float64 { return float64(e.Head().MinVersion) })
+	m.reg.Gauge("registry_checkpoint_age_seconds", service, func() float64 {
+		if s := e.latest.Load(); s != nil {
+			return max(0, e.now().Sub(s.At).Seconds())
+		}
+		return 0
+	})
+	m.reg.Gauge("registry_checkpoint_lag_versions", service, func() float64 {
+		return float64(e.Head().Head.Version - min(e.Head().Head.Version, e.checkpointSize()))
+	})
 	m.reg.Gauge("registry_deep_verified_version", service, func() float64 { return float64(e.verifiedTo.Load()) })
 }
 
@@ -109,7 +137,7 @@ func (m *metrics) count(made *plan) {
 		m.proposals[state](n)
 	}
 	m.updates["accepted"](made.counts.committed)
-	m.updates["superseded"](made.counts.proposals[StateStale])
+	m.updates["superseded"](made.counts.superseded)
 	m.updates["rejected"](made.counts.rejected)
 	for result, n := range made.counts.approvals {
 		m.approvals[result](n)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -110,6 +111,10 @@ func TestWithdraw(t *testing.T) {
 	if err := r.e.Withdraw(r.ctx(), alice, stack[0].ID, ""); !errors.Is(err, ErrConflict) {
 		t.Errorf("again: %v", err)
 	}
+	mine := r.propose(2, "of-alice")
+	if err := r.e.Withdraw(r.ctx(), engines.Actor{CapID: "root", Admin: true}, mine.ID, ""); err != nil {
+		t.Errorf("by an admin: %v", err)
+	}
 	uid := uint32(7)
 	peer := engines.Actor{Principal: "uid:7", UID: &uid}
 	p, err := r.e.Propose(r.ctx(), peer, delta(2, "x"), "", "")
@@ -147,14 +152,16 @@ func TestExpiryIsExactAndSwept(t *testing.T) {
 }
 
 func TestIdleSweep(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.Proposals.TTL = 60e9 }).start()
-	r.genesis(newSigners(1, 1))
-	p := r.propose(2, "b")
-	r.advance(time.Hour)
-	r.waitFor("the tick to sweep", func() bool { return len(r.e.current.Load().live) == 0 })
-	if got := r.stateOf(p); got != StateExpired {
-		t.Errorf("state = %s", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(c *Config) { c.Proposals.TTL = 60e9 }).start()
+		r.genesis(newSigners(1, 1))
+		p := r.propose(2, "b")
+		r.advance(time.Hour)
+		r.waitFor("the tick to sweep", func() bool { return len(r.e.current.Load().live) == 0 })
+		if got := r.stateOf(p); got != StateExpired {
+			t.Errorf("state = %s", got)
+		}
+	})
 }
 
 func TestPendingLimits(t *testing.T) {
@@ -172,6 +179,38 @@ func TestPendingLimits(t *testing.T) {
 		if (err == nil) != (tt.limit == "") || err != nil && (!errors.As(err, &limit) || limit.Limit != tt.limit) {
 			t.Errorf("%s proposes %s: %v, want %q", tt.who, tt.id, err, tt.limit)
 		}
+	}
+}
+
+// A draft that is sent again, its answer lost, is the proposal that it became the first time, unless it says otherwise.
+func TestSameDraftTwice(t *testing.T) {
+	r := newRig(t).start()
+	r.genesis(newSigners(1, 1))
+	first := r.propose(2, "a")
+	r.advance(time.Minute)
+	if again := r.propose(2, "a"); again.ID != first.ID || !again.Replayed || again.PayloadB3 != first.PayloadB3 {
+		t.Errorf("again: %+v, first %+v", again, first)
+	}
+	if other := r.propose(2, "b"); other.ID == first.ID {
+		t.Error("another draft is the same proposal")
+	}
+	timed := fmt.Appendf(nil, `{"schema_version":"1.0.0","version":2,"created_at":%q,"mode":"delta","put":[%s]}`, record.FormatTime(r.now()), testItem("a"))
+	if p, err := r.e.Propose(r.ctx(), alice, timed, "", ""); err != nil || p.ID == first.ID {
+		t.Errorf("a draft with a time of its own: %+v, %v", p, err)
+	}
+}
+
+// Who commits a child before its parent hears which proposal comes first.
+func TestCommitChildFirst(t *testing.T) {
+	r := newRig(t).start()
+	s := newSigners(1, 1)
+	r.genesis(s)
+	stack := r.stack(2)
+	r.approve(stack[1], s.keys...)
+	_, err := r.e.Commit(r.ctx(), alice, stack[1].ID, "")
+	var parent *ParentPendingError
+	if !errors.As(err, &parent) || parent.Parent != stack[0].ID || !errors.Is(err, record.ErrVersionSkew) {
+		t.Errorf("err = %v, want one that names %s", err, stack[0].ID)
 	}
 }
 

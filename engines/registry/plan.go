@@ -23,10 +23,11 @@ type plan struct {
 	next   *state    // from, and the ops so far
 	ops    []Op
 	of     []*job // whose op it is, nil for expiry and stale
+	recs   []record.Audit
 	size   int
 
 	done    map[ulid.ULID]doneRow // what ended in this batch
-	events  []Event
+	events  []Update
 	verdict map[*job]verdict
 	counts  counts
 }
@@ -40,10 +41,11 @@ type verdict struct {
 
 // counts are the metrics that move when the batch is in the file.
 type counts struct {
-	proposals map[string]int // by the state entered
-	approvals map[string]int // by result
-	committed int
-	rejected  int // requests for a version
+	proposals  map[string]int // by the state entered
+	approvals  map[string]int // by result
+	committed  int
+	superseded int // by one of those committed
+	rejected   int // requests for a version
 }
 
 // Results of an approval.
@@ -62,7 +64,7 @@ func (c *counts) refuse(req request, reason string) {
 			result = approvalDuplicate
 		}
 		c.approvals[result]++
-	case withdrawReq:
+	case withdrawReq, adoptReq:
 	default:
 		c.rejected++
 	}
@@ -96,7 +98,7 @@ func (p *plan) decide(j *job) {
 
 // judge refuses what was queued before the node found that it takes no writes.
 func (p *plan) judge(j *job) (answer, error) {
-	if err := p.e.ready(); err != nil {
+	if err := p.e.ready(); err != nil && !(p.e.guard.Load() != nil && passesGuard(j.req)) {
 		return answer{}, err
 	}
 	return j.req.decide(p, j)
@@ -112,6 +114,7 @@ func (p *plan) add(j *job, op Op, rec record.Audit) {
 	p.next.audit = AuditRef{Seq: rec.Seq, B3: b3.Sum(op.Audit)}
 	p.ops = append(p.ops, op)
 	p.of = append(p.of, j)
+	p.recs = append(p.recs, rec)
 	p.size += op.size()
 }
 

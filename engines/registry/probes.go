@@ -13,6 +13,9 @@ const (
 	keyCommitReady = "commit_ready" // hard: commits are taken and get through
 	keyBusAttached = "bus_attached" // soft: the publisher follows the log
 	keyHasGenesis  = "genesis"      // soft: a log without one is waiting for it, not broken
+
+	keyForkGuard    = "fork_guard"         // soft: an older file serves reads, and the other services write
+	keyCheckpointor = "checkpointor_ready" // soft: commits go on without checkpoints
 )
 
 // Bounds behind commit_ready.
@@ -29,13 +32,15 @@ func (e *Engine) probes() []obs.Probe {
 		{Service: service, Key: keyCommitReady, Hard: true, Plane: obs.WritePlane, Every: probeEvery, Bad: 2, Good: 4,
 			Func: func() error { return e.commitReady(queues) }},
 		{Service: service, Key: keyBusAttached, Plane: obs.WritePlane},
+		{Service: service, Key: keyForkGuard, Plane: obs.WritePlane},
+		{Service: service, Key: keyCheckpointor, Plane: obs.WritePlane},
 		{Service: service, Key: keyHasGenesis, Plane: obs.WritePlane, Every: probeEvery, Bad: 1, Good: 1, Func: e.hasGenesis},
 	}
 }
 
 // commitReady says why a commit would not get through now.
 func (e *Engine) commitReady(queues *queueWatch) error {
-	if err := e.ready(); err != nil {
+	if err := e.ready(); err != nil && e.guard.Load() == nil { // fork_guard has a key of its own
 		return err
 	}
 	if !e.running.Load() {

@@ -11,6 +11,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines"
 	"ronbox/engines/registry/record"
+	"ronbox/store"
 )
 
 // Propose enters the next descriptor set, whole or as a delta, to be approved. What the draft leaves out is filled in; the
@@ -20,7 +21,9 @@ import (
 // It never waits for room, and for an answer only until ctx or timeouts.propose ends. A *record.FieldError,
 // record.ErrHardLimit, ErrVersionSkew or ErrChainMismatch is final for this draft; after flow.ErrBusy, *NotReadyError,
 // *PendingLimitError or *TimeoutError the same call may succeed later.
-func (e *Engine) Propose(ctx context.Context, actor engines.Actor, payload []byte, wantB3, corrID string) (Proposed, error) {
+func (e *Engine) Propose(ctx context.Context, actor engines.Actor, payload []byte, wantB3, corrID string) (out Proposed, err error) {
+	ctx, span := e.span(ctx, "propose", corrID)
+	defer func() { span.end(err) }()
 	if err := e.ready(); err != nil {
 		return Proposed{}, err
 	}
@@ -35,6 +38,7 @@ func (e *Engine) Propose(ctx context.Context, actor engines.Actor, payload []byt
 		return Proposed{}, err
 	}
 	a, err := e.submit(ctx, e.proposals, req, actor, corrID)
+	span.about(a.proposed.ID, req.payload.Version, req.payload.B3())
 	return a.proposed, err
 }
 
@@ -48,6 +52,9 @@ func (e *Engine) proposeRequest(ctx context.Context, st *state, draft []byte, wa
 	p, err := e.complete(st, draft, wantB3)
 	if err != nil {
 		return proposeReq{}, err
+	}
+	if twin := st.sameDraft(p, draft); twin != nil {
+		p = twin.payload
 	}
 	id, err := e.newID()
 	return proposeReq{id: id, payload: p, packed: e.codec.pack(p.Bytes())}, err
@@ -67,13 +74,10 @@ func (e *Engine) complete(st *state, draft []byte, wantB3 string) (*record.Paylo
 	if err != nil {
 		return nil, err
 	}
-	if err := takenKind(p); err != nil {
-		return nil, err
-	}
 	if want != (b3.Digest{}) && want != p.B3() {
 		return nil, &record.FieldError{Field: "payload_b3", Reason: "the completed payload has " + p.B3().String()}
 	}
-	e.cache.Load().putItems(p, items)
+	e.cache.putItems(p, items)
 	return p, nil
 }
 
@@ -86,17 +90,6 @@ func wantedDigest(s string) (b3.Digest, error) {
 		return b3.Digest{}, &record.FieldError{Field: "payload_b3", Reason: err.Error()}
 	}
 	return d, nil
-}
-
-// takenKind refuses the kinds that this release does not take.
-func takenKind(p *record.Payload) error {
-	switch {
-	case p.Kind != record.KindUpdate:
-		return &record.FieldError{Field: "kind", Reason: fmt.Sprintf("this release takes %q, not %q", record.KindUpdate, p.Kind)}
-	case p.SignerSet != nil:
-		return &record.FieldError{Field: "signer_set", Reason: "this release takes no change of the signer set"}
-	}
-	return nil
 }
 
 // baseOf finds what a draft builds on: HEAD for the next version, else the live proposal that its prev_hash names.
@@ -136,13 +129,18 @@ func (e *Engine) stackedBase(st *state, p *proposal) (record.Base, error) {
 	if err != nil {
 		return record.Base{}, err
 	}
-	below.Version, below.PayloadB3, below.Items = p.row.Version, p.row.PayloadB3, items
-	return below, nil
+	return record.Base{
+		Origin: below.Origin, Version: p.row.Version, PayloadB3: p.row.PayloadB3, Items: items, Signers: p.payload.SignersAfter(below.Signers),
+	}, nil
 }
 
-// Genesis begins the log: version 1, a full set with the first signer set, approved by each of its active keys. It is
-// refused with ErrConflict once there is a HEAD.
+// Genesis begins the log: version 1, a full set with the first signer set, approved by each of its active keys. Given again
+// it answers the same; another one is refused with ErrConflict once there is a HEAD. An approval that is bad, foreign or
+// repeated is a *GenesisApprovalError.
 func (e *Engine) Genesis(ctx context.Context, actor engines.Actor, payload []byte, given []record.Approval, corrID string) (Committed, error) {
+	if done, err := e.genesisInForce(ctx, payload); err != nil || done.Replayed {
+		return done, err
+	}
 	if err := e.ready(); err != nil {
 		return Committed{}, err
 	}
@@ -156,10 +154,45 @@ func (e *Engine) Genesis(ctx context.Context, actor engines.Actor, payload []byt
 	return a.committed, err
 }
 
-func (e *Engine) genesisRequest(ctx context.Context, payload []byte, given []record.Approval) (genesisReq, error) {
-	if e.Head().Head.Version > 0 {
-		return genesisReq{}, fmt.Errorf("genesis: %w: the log has begun", ErrConflict)
+// genesisInForce answers the repeat of the genesis that the log begins with, and refuses another.
+func (e *Engine) genesisInForce(ctx context.Context, payload []byte) (Committed, error) {
+	head := e.Head()
+	if head.Head.Version == 0 {
+		return Committed{}, nil
 	}
+	release, err := e.workSlot(ctx)
+	if err != nil {
+		return Committed{}, err
+	}
+	defer release()
+	p, err := record.ParsePayload(payload)
+	if err != nil {
+		return Committed{}, err
+	}
+	if p.B3() != head.genesis {
+		return Committed{}, fmt.Errorf("genesis: %w: the log begins with genesis %s, this is %s", ErrConflict, head.genesis, p.B3())
+	}
+	return e.genesisCommitted(ctx, head.genesis)
+}
+
+// genesisCommitted is the answer of the call that began the log, given again.
+func (e *Engine) genesisCommitted(ctx context.Context, genesis b3.Digest) (Committed, error) {
+	var raw []byte
+	err := e.view(ctx, func(r store.Reader) error {
+		raw, _ = entries.Get(r, 1)
+		return nil
+	})
+	if err != nil {
+		return Committed{}, err
+	}
+	entry, err := record.ParseEntry(raw)
+	if err != nil {
+		return Committed{}, fmt.Errorf("entry of version 1: %w", err)
+	}
+	return Committed{Version: 1, PayloadB3: genesis, CommittedAt: entry.CommittedAt, Hash: entry.Hash(), Replayed: true}, nil
+}
+
+func (e *Engine) genesisRequest(ctx context.Context, payload []byte, given []record.Approval) (genesisReq, error) {
 	release, err := e.workSlot(ctx)
 	if err != nil {
 		return genesisReq{}, err
@@ -195,7 +228,21 @@ func (e *Engine) genesisRequest(ctx context.Context, payload []byte, given []rec
 func (e *Engine) genesisQuorum(p *record.Payload, given []record.Approval) ([]record.Approval, error) {
 	received := record.FormatTime(e.now())
 	stamped := make([]record.Approval, 0, len(given))
-	for _, a := range given {
+	seen := map[string]bool{}
+	for i, a := range given {
+		wrong := func(cause error, reason string) error {
+			return &GenesisApprovalError{Index: i, SignerID: a.SignerID, Reason: reason, Err: cause}
+		}
+		signer, known := p.SignerSet.Find(a.SignerID)
+		switch {
+		case !known:
+			return nil, wrong(record.ErrInvalidSig, "is no signer of this genesis")
+		case record.VerifyApproval(a, signer, p.B3()) != nil:
+			return nil, wrong(record.ErrInvalidSig, "the signature is not one of this genesis by that signer's key")
+		case seen[a.SignerID]:
+			return nil, wrong(&DuplicateApprovalError{SignerID: a.SignerID}, "was given before")
+		}
+		seen[a.SignerID] = true
 		a.ReceivedAt = received
 		stamped = append(stamped, a)
 	}

@@ -28,7 +28,10 @@ func (e *Engine) runPublisher(ctx context.Context) error {
 			e.m.overflow(int(lagged))
 		}
 		if e.live().Bus.EmitUpdates {
+			_, span := e.span(ctx, "emit_bus", ev.CorrID)
+			span.about("", ev.Version, ev.PayloadB3)
 			e.updated.Publish(Updated{Version: ev.Version, B3: ev.PayloadB3})
+			span.end(nil)
 		}
 	}
 }

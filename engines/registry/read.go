@@ -2,8 +2,12 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	"github.com/go-json-experiment/json/jsontext"
+
+	"ronbox/appliance/b3"
 	"ronbox/engines/registry/record"
 	"ronbox/store"
 )
@@ -31,7 +35,18 @@ func (e *Engine) EntryBytes(ctx context.Context, v uint64) ([]byte, error) {
 		raw, _ = entries.Get(r, v)
 		return nil
 	})
+	if err == nil && raw == nil {
+		err = e.orPruned(v, fmt.Errorf("entry of version %d is missing: %w", v, store.ErrCorrupt))
+	}
 	return raw, err
+}
+
+// orPruned is err, or that retention has taken version v while it was read.
+func (e *Engine) orPruned(v uint64, err error) error {
+	if pruned := e.known(v); err != nil && errors.Is(pruned, ErrPruned) {
+		return pruned
+	}
+	return err
 }
 
 // PayloadBytes gives the exact signed bytes of a version.
@@ -41,95 +56,88 @@ func (e *Engine) PayloadBytes(ctx context.Context, v uint64) ([]byte, error) {
 	}
 	p, err := e.payloadAt(ctx, v)
 	if err != nil {
-		return nil, err
+		return nil, e.orPruned(v, err)
 	}
 	return p.Bytes(), nil
 }
 
 // Status gives what may change about a version after its commit.
-func (e *Engine) Status(_ context.Context, v uint64) (VersionStatus, error) {
-	return VersionStatus{}, e.known(v)
+func (e *Engine) Status(ctx context.Context, v uint64) (VersionStatus, error) {
+	err := e.known(v)
+	if errors.Is(err, ErrPruned) {
+		return VersionStatus{Pruned: true}, nil
+	}
+	if err != nil || v == e.Head().Head.Version {
+		return VersionStatus{}, err
+	}
+	raw, err := e.EntryBytes(ctx, v+1)
+	if err != nil {
+		return VersionStatus{}, err
+	}
+	next, err := record.ParseEntry(raw)
+	if err != nil {
+		return VersionStatus{}, fmt.Errorf("entry of version %d: %w", v+1, err)
+	}
+	if next.Kind == record.KindSupersede {
+		return VersionStatus{SupersededBy: v + 1}, nil
+	}
+	return VersionStatus{}, nil
 }
 
 // Version gives a committed version as an encoded document, with or without its items.
-func (e *Engine) Version(ctx context.Context, v uint64, withItems bool) (VersionDoc, error) {
+func (e *Engine) Version(ctx context.Context, v uint64, withItems bool) (Document, error) {
 	if err := e.known(v); err != nil {
-		return VersionDoc{}, err
+		return Document{}, err
 	}
 	key := docKey{version: v, withItems: withItems}
-	if doc, ok := e.cache.Load().doc(key); ok {
+	if doc, ok := e.cache.doc(key); ok {
 		return doc, nil
 	}
+	release, err := e.readSlot(ctx)
+	if err != nil {
+		return Document{}, fmt.Errorf("version %d: %w", v, err)
+	}
+	defer release()
 	doc, err := e.encodeVersion(ctx, v, withItems)
 	if err != nil {
-		return VersionDoc{}, err
+		return Document{}, e.orPruned(v, err)
 	}
-	e.cache.Load().putDoc(key, doc)
+	e.cache.putDoc(key, doc)
 	return doc, nil
 }
 
-func (e *Engine) encodeVersion(ctx context.Context, v uint64, withItems bool) (VersionDoc, error) {
+func (e *Engine) encodeVersion(ctx context.Context, v uint64, withItems bool) (Document, error) {
 	raw, err := e.EntryBytes(ctx, v)
 	if err != nil {
-		return VersionDoc{}, err
+		return Document{}, err
 	}
 	entry, err := record.ParseEntry(raw)
 	if err != nil {
-		return VersionDoc{}, fmt.Errorf("entry of version %d: %w", v, err)
+		return Document{}, fmt.Errorf("entry of version %d: %w", v, err)
 	}
 	payload, err := e.payloadAt(ctx, v)
 	if err != nil {
-		return VersionDoc{}, err
+		return Document{}, err
 	}
 	epoch, err := e.epochAt(ctx, v)
 	if err != nil {
-		return VersionDoc{}, err
+		return Document{}, err
 	}
-	o := objectWriter{}
-	o.text("schema_version", payload.SchemaVersion)
-	o.uint("version", v)
+	out := Version{
+		SchemaVersion: payload.SchemaVersion, Version: v, PayloadB3: entry.PayloadB3, Approvals: entry.Approvals, PrevHash: entry.PrevHash,
+		CommittedAt: entry.CommittedAt, Hash: entry.Hash(), Kind: entry.Kind, ItemsRoot: payload.ItemsRoot, Epoch: epoch,
+	}
 	if withItems {
 		items, err := e.materialise(ctx, v)
 		if err != nil {
-			return VersionDoc{}, err
+			return Document{}, err
 		}
-		o.items(items)
-	}
-	o.text("payload_b3", entry.PayloadB3.String())
-	o.approvals(entry.Approvals)
-	o.text("prev_hash", entry.PrevHash.String())
-	o.text("committed_at", entry.CommittedAt)
-	o.text("hash", entry.Hash().String())
-	o.text("kind", entry.Kind)
-	o.text("items_root", payload.ItemsRoot)
-	o.uint("epoch", epoch)
-	body := o.line()
-	return VersionDoc{Version: v, Body: body, ETag: etag(body)}, nil
-}
-
-func (o *objectWriter) items(items record.Items) {
-	o.name("items")
-	sep := byte('[')
-	for it := range items.All() {
-		o.b = append(append(o.b, sep), it.Bytes...)
-		sep = ','
-	}
-	if items.Len() == 0 {
-		o.b = append(o.b, '[')
-	}
-	o.b = append(o.b, ']')
-}
-
-func (o *objectWriter) approvals(given []record.Approval) {
-	o.name("approvals")
-	o.b = append(o.b, '[')
-	for i, a := range given {
-		if i > 0 {
-			o.b = append(o.b, ',')
+		out.Items = make([]jsontext.Value, 0, items.Len())
+		for it := range items.All() {
+			out.Items = append(out.Items, it.Bytes)
 		}
-		o.b = append(o.b, a.Bytes()...)
 	}
-	o.b = append(o.b, ']')
+	return newDocument(out), nil
 }
 
 // epochAt is the epoch of the signer set in force after version v.
@@ -150,39 +158,51 @@ func (e *Engine) epochAt(ctx context.Context, v uint64) (uint64, error) {
 // maxDiff is how many versions apart two ends of a diff may be.
 const maxDiff = 1024
 
-// Diff gives what turns the items of version from, 0 being the empty set, into those of version to.
+// Diff gives what turns the items of version from into those of version to, whichever is the newer; 0 is the empty set.
 func (e *Engine) Diff(ctx context.Context, from, to uint64) (Diff, error) {
-	if from > to || to-from > maxDiff {
-		return Diff{}, fmt.Errorf("%w: from %d to %d; at most %d apart, upwards", ErrRange, from, to, maxDiff)
+	if max(from, to)-min(from, to) > maxDiff {
+		return Diff{}, fmt.Errorf("%w: from %d to %d; at most %d apart", ErrRange, from, to, maxDiff)
 	}
-	if err := e.known(to); err != nil {
-		return Diff{}, err
-	}
-	if from > 0 {
-		if err := e.known(from); err != nil {
+	for _, v := range []uint64{from, to} {
+		if v == 0 {
+			continue
+		}
+		if err := e.known(v); err != nil {
 			return Diff{}, err
 		}
 	}
+	release, err := e.readSlot(ctx)
+	if err != nil {
+		return Diff{}, fmt.Errorf("diff: %w", err)
+	}
+	defer release()
 	old, err := e.materialise(ctx, from)
 	if err != nil {
-		return Diff{}, err
+		return Diff{}, e.orPruned(from, err)
 	}
 	now, err := e.materialise(ctx, to)
 	if err != nil {
-		return Diff{}, err
+		return Diff{}, e.orPruned(to, err)
 	}
 	put, remove := record.Diff(old, now)
-	return Diff{Put: put, Remove: remove}, nil
+	out := Diff{Put: make([]jsontext.Value, len(put)), Remove: remove}
+	for i, it := range put {
+		out.Put[i] = it.Bytes
+	}
+	return out, nil
 }
 
 // Signers gives the signer set of an epoch, 0 for the one in force, and the entry that installed it.
-func (e *Engine) Signers(ctx context.Context, epoch uint64) (SignersDoc, error) {
+func (e *Engine) Signers(ctx context.Context, epoch uint64) (Signers, error) {
 	head := e.Head()
 	if epoch == 0 {
 		epoch = head.Head.Epoch
 	}
-	if epoch == 0 || epoch > head.Head.Epoch {
-		return SignersDoc{}, fmt.Errorf("signers of epoch %d: %w", epoch, ErrNotFound)
+	if head.Head.Version == 0 {
+		return Signers{}, fmt.Errorf("signers: %w: the log has no genesis yet", ErrNotFound)
+	}
+	if epoch > head.Head.Epoch {
+		return Signers{}, fmt.Errorf("signers of epoch %d: %w", epoch, ErrNotFound)
 	}
 	var installed epochSet
 	var entry []byte
@@ -192,17 +212,48 @@ func (e *Engine) Signers(ctx context.Context, epoch uint64) (SignersDoc, error) 
 		return nil
 	})
 	if err != nil {
-		return SignersDoc{}, err
+		return Signers{}, err
 	}
 	set, err := record.ParseSignerSet(installed.set)
 	if err != nil {
-		return SignersDoc{}, fmt.Errorf("signers of epoch %d: %w", epoch, err)
+		return Signers{}, fmt.Errorf("signers of epoch %d: %w", epoch, err)
 	}
-	return SignersDoc{Epoch: epoch, Version: installed.version, Set: set, Artifact: entry}, nil
+	return Signers{Epoch: epoch, Version: installed.version, SignerSetB3: set.B3(), SignerSet: set.Bytes(), Artifact: entry}, nil
+}
+
+// maxAuditChain bounds a page of audit records.
+const maxAuditChain = 1000
+
+// AuditChain is a run of the audit chain: canonical records in order, and the chain's head when they were read.
+type AuditChain struct {
+	Records []jsontext.Value `json:"records"`
+	Seq     uint64           `json:"seq" doc:"of the last record of the chain"`
+	B3      b3.Digest        `json:"b3" format:"b3" doc:"hash of that record"`
+}
+
+// Audit gives up to limit audit records from a sequence number on, 1 being the first. A limit outside 1..1000 is 1000.
+func (e *Engine) Audit(ctx context.Context, from uint64, limit int) (AuditChain, error) {
+	if limit < 1 || limit > maxAuditChain {
+		limit = maxAuditChain
+	}
+	at := e.current.Load().audit // what was synced: the file may be ahead
+	page := AuditChain{Seq: at.Seq, B3: at.B3}
+	from = max(from, 1)
+	if from > at.Seq {
+		return page, nil
+	}
+	err := e.view(ctx, func(r store.Reader) error {
+		page.Records = page.Records[:0]
+		for _, raw := range audits.Range(r, from, min(at.Seq, from+uint64(limit)-1)+1) {
+			page.Records = append(page.Records, raw)
+		}
+		return nil
+	})
+	return page, err
 }
 
 // Since gives up to limit committed versions above after, in order, to replay a stream.
-func (e *Engine) Since(ctx context.Context, after uint64, limit int) ([]Event, error) {
+func (e *Engine) Since(ctx context.Context, after uint64, limit int) ([]Update, error) {
 	head := e.Head()
 	if after >= head.Head.Version {
 		return nil, nil
@@ -211,11 +262,14 @@ func (e *Engine) Since(ctx context.Context, after uint64, limit int) ([]Event, e
 		return nil, err
 	}
 	to := min(head.Head.Version, after+uint64(max(limit, 0)))
-	out := make([]Event, 0, to-after)
+	out := make([]Update, 0, to-after)
 	for n := after + 1; n <= to; n += sinceSlice {
 		rows, err := e.eventRows(ctx, n, min(to, n+sinceSlice-1))
 		if err != nil {
 			return nil, err
+		}
+		if uint64(len(rows)) < min(to, n+sinceSlice-1)-n+1 {
+			return nil, e.orPruned(n, fmt.Errorf("entries from version %d on are missing: %w", n, store.ErrCorrupt))
 		}
 		for _, row := range rows {
 			ev, err := row.event()
@@ -251,18 +305,18 @@ func (e *Engine) eventRows(ctx context.Context, from, to uint64) ([]eventRow, er
 	return rows, err
 }
 
-func (row eventRow) event() (Event, error) {
+func (row eventRow) event() (Update, error) {
 	entry, err := record.ParseEntry(row.entry)
 	if err != nil {
-		return Event{}, err
+		return Update{}, err
 	}
-	ev := Event{
+	ev := Update{
 		Version: entry.Version, PayloadB3: entry.PayloadB3, CommittedAt: entry.CommittedAt, Hash: entry.Hash(), Kind: entry.Kind,
 	}
 	if row.audit != nil {
 		rec, err := record.ParseAudit(row.audit)
 		if err != nil {
-			return Event{}, err
+			return Update{}, err
 		}
 		ev.CorrID = rec.CorrID
 	}

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"ronbox/engines/registry/record"
 )
@@ -62,16 +63,18 @@ func (e *Engine) Proposal(ctx context.Context, id string) (Proposal, error) {
 	if !known {
 		return Proposal{}, fmt.Errorf("proposal %s: %w", id, ErrNotFound)
 	}
-	return Proposal{ID: id, State: how.State, Version: how.Version, PayloadB3: how.PayloadB3}, nil
+	ended := record.FormatTime(time.UnixMilli(how.AtMS))
+	return Proposal{ID: id, State: how.State, Version: how.Version, PayloadB3: how.PayloadB3, EndedAt: ended}, nil
 }
 
 // describe words a live proposal. One whose time is over is expired, swept or not.
 func (e *Engine) describe(st *state, p *proposal) Proposal {
+	quorum := quorumOf(p.payload, st.view.Signers)
 	out := Proposal{
 		ID: idText(p.id), State: StatePending, Version: p.row.Version, PayloadB3: p.row.PayloadB3, PrevHash: p.row.PrevHash,
 		Kind: p.payload.Kind, Mode: p.payload.Mode, CreatedAt: p.payload.CreatedAt, ExpiresAt: p.expiresAt(),
-		ItemsCount: p.payload.ItemsCount, ItemsRoot: p.payload.ItemsRoot, SignerSetB3: p.payload.SignerSetB3,
-		Approvals: p.approvals, Quorum: quorumOf(st.view.Signers),
+		ItemsCount: &p.payload.ItemsCount, ItemsRoot: p.payload.ItemsRoot, SignerSetB3: p.payload.SignerSetB3,
+		Approvals: append([]record.Approval{}, p.approvals...), Quorum: &quorum,
 	}
 	if p.expired(e.now()) {
 		out.State = StateExpired

@@ -3,6 +3,7 @@ package registry
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"testing"
 
@@ -63,6 +64,24 @@ func TestPayloadOfEndedProposals(t *testing.T) {
 	}
 	if _, err := r.e.Status(r.ctx(), 3); !errors.Is(err, ErrNotFound) {
 		t.Errorf("status of what is not there: %v", err)
+	}
+}
+
+// An ended proposal shows how and when it ended, and nothing that is not known any more.
+func TestEndedProposal(t *testing.T) {
+	r, s := newRig(t).start(), newSigners(1, 1)
+	r.genesis(s)
+	p := r.propose(2, "a")
+	if err := r.e.Withdraw(r.ctx(), alice, p.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	got, err := r.e.Proposal(r.ctx(), p.ID)
+	if err != nil || got.EndedAt == "" {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	got.EndedAt = ""
+	if want := (Proposal{ID: p.ID, State: StateWithdrawn, Version: 2, PayloadB3: p.PayloadB3}); !reflect.DeepEqual(got, want) {
+		t.Errorf("ended: %+v, want %+v", got, want)
 	}
 }
 

@@ -90,8 +90,8 @@ func TestRealStates(t *testing.T) {
 		}
 	}
 	doc, err := r.e.Version(r.ctx(), 2, true)
-	if err != nil || bytes.Count(doc.Body, []byte(`"id":`)) < want[0].Len() {
-		t.Errorf("version 2: %d bytes, %v", len(doc.Body), err)
+	if err != nil || bytes.Count(doc.JSON, []byte(`"id":`)) < want[0].Len() {
+		t.Errorf("version 2: %d bytes, %v", len(doc.JSON), err)
 	}
 	if rep := r.verifyFile(); !rep.OK || rep.Versions != 9 {
 		t.Errorf("report = %+v", rep)
@@ -132,6 +132,9 @@ func TestRestoredStoreRefusesWork(t *testing.T) {
 		t.Errorf("the pipeline restarted %v times", n)
 	}
 	if err := r.store.AcceptRestore(r.ctx(), store.Event{Event: "db.accept_restore", Decision: "accept"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.e.Adopt(r.ctx(), alice, ""); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.e.Commit(r.ctx(), alice, p.ID, ""); !errors.Is(err, ErrExpired) {

@@ -2,24 +2,25 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"fmt"
+
+	"golang.org/x/mod/sumdb/tlog"
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/registry/logtree"
+	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
 	"ronbox/store"
 )
 
-// Recover reads the log, verifies it from genesis on, publishes HEAD and the live proposals, and makes the registry ready
-// for its tasks. Call it once, after the store was opened and its committer runs. A log that does not verify is
+// Recover reads the log, verifies it from its latest checkpoint on, or from genesis if it has none, publishes HEAD and the live
+// proposals, and makes the registry ready for its tasks. What lies under the checkpoint is the deep verifier's. Call it once, after the store was opened and its committer runs. A log that does not verify is
 // store.ErrCorrupt, one that begins with another genesis than the pinned one a *GenesisMismatchError.
 func (e *Engine) Recover(ctx context.Context) error {
-	c, err := newCache()
-	if err != nil {
+	if err := e.cache.kept.Open(); err != nil {
 		return err
-	}
-	if old := e.cache.Swap(c); old != nil {
-		old.close()
 	}
 	if err := e.recover(ctx); err != nil {
 		e.Close()
@@ -29,7 +30,11 @@ func (e *Engine) Recover(ctx context.Context) error {
 }
 
 func (e *Engine) recover(ctx context.Context) error {
-	verified, err := e.verifyAll(ctx)
+	from, err := e.covered(ctx)
+	if err != nil {
+		return err
+	}
+	verified, _, err := e.verifyFrom(ctx, from)
 	if err != nil {
 		return err
 	}
@@ -40,18 +45,25 @@ func (e *Engine) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	bytes, err := e.countBytes(ctx)
-	if err != nil {
-		return err
-	}
 	known := newState(&HeadView{Head: verified.Head, Items: verified.Items}) // so that load need not replay the log
-	known.logBytes = bytes
 	s, err := e.load(ctx, known)
 	if err != nil {
 		return err
 	}
 	if s.view.genesis != genesis {
 		return fmt.Errorf("stored genesis %s, version 1 is %s: %w", s.view.genesis, genesis, store.ErrCorrupt)
+	}
+	if err := e.loadCheckpoint(ctx, s.view); err != nil {
+		return err
+	}
+	s = s.bounded(s.view.MinVersion, e.checkpointSize())
+	e.current.Store(s)
+	found, err := e.checkGuard(ctx, s.view)
+	if err != nil {
+		return err
+	}
+	if found != nil {
+		e.trip(found)
 	}
 	e.publishRecovered(s)
 	return nil
@@ -60,9 +72,10 @@ func (e *Engine) recover(ctx context.Context) error {
 func (e *Engine) publishRecovered(s *state) {
 	e.current.Store(s)
 	e.m.signers(s.view.Signers)
-	e.verifiedTo.Store(s.view.Head.Version)
 	e.loaded.Store(true)
 	e.board.Set(service, keyHasGenesis, e.hasGenesis())
+	e.board.Set(service, keyForkGuard, e.guard.Load().err())
+	e.board.Set(service, keyCheckpointor, nil)
 	kind := "crash"
 	if e.store.Info().Clean {
 		kind = "startup"
@@ -74,9 +87,9 @@ func (e *Engine) publishRecovered(s *state) {
 // recoverSlice is how many versions one read transaction of the boot's verification covers.
 const recoverSlice = 64
 
-// verifyAll verifies the whole log and answers where it ends.
-func (e *Engine) verifyAll(ctx context.Context) (rverify.State, error) {
-	v := rverify.New(rverify.Options{Fan: flow.Fan, Jobs: cap(e.slots)})
+// verifyFrom verifies the log from a state on, and answers where it ends and how many versions that were.
+func (e *Engine) verifyFrom(ctx context.Context, from rverify.State) (rverify.State, uint64, error) {
+	v := rverify.Resume(rverify.Options{Fan: flow.Fan, Jobs: cap(e.slots)}, from)
 	for more, done := true, int64(0); more; done += recoverSlice {
 		e.progress("verify the registry", done, 0)
 		err := e.store.View(ctx, func(r store.Reader) (err error) {
@@ -85,14 +98,97 @@ func (e *Engine) verifyAll(ctx context.Context) (rverify.State, error) {
 		})
 		if problem := v.Problem(); problem != nil {
 			e.m.chainErrors(1)
-			return rverify.State{}, fmt.Errorf("%w: %w", store.ErrCorrupt, problem)
+			return rverify.State{}, 0, fmt.Errorf("%w: %w", store.ErrCorrupt, problem)
 		}
 		if err != nil {
-			return rverify.State{}, err
+			return rverify.State{}, 0, err
 		}
 	}
 	end, _ := v.State()
-	return end, nil
+	return end, v.Report().Versions, nil
+}
+
+// covered is the place in the log that the latest checkpoint vouches for: its signature, the root of the tiles, and the entry
+// under that root. Of a log without a checkpoint it is the beginning.
+func (e *Engine) covered(ctx context.Context) (at rverify.State, err error) {
+	var row treeRow
+	var head headRow
+	var note []byte
+	err = e.view(ctx, func(r store.Reader) error {
+		row, _ = metaTree.Get(r, keyTree)
+		head, _ = metaHead.Get(r, keyHead)
+		note, _ = metaRaw.Get(r, keyCheckpoint)
+		return nil
+	})
+	if err != nil || note == nil || row.Size < head.Version {
+		return at, err
+	}
+	keys, err := e.logKeys(ctx)
+	if err != nil {
+		return at, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+	}
+	signed, err := keys.Open(note)
+	if err != nil || signed.Size == 0 || signed.Size > head.Version {
+		return at, fmt.Errorf("%w: stored checkpoint of %d versions, HEAD is %d (%v)", store.ErrCorrupt, signed.Size, head.Version, err)
+	}
+	at, err = e.stateAt(ctx, signed.Size, signed.Root)
+	if err != nil {
+		return at, fmt.Errorf("%w: version %d, under the latest checkpoint: %w", store.ErrCorrupt, signed.Size, err)
+	}
+	return at, nil
+}
+
+// stateAt makes the state of a verifier at version v, whose entry must be the last one under root.
+func (e *Engine) stateAt(ctx context.Context, v uint64, root tlog.Hash) (at rverify.State, err error) {
+	var entry, audit []byte
+	var proof tlog.RecordProof
+	var installed []epochSet
+	err = e.view(ctx, func(r store.Reader) (err error) {
+		entry, _ = entries.Get(r, v)
+		if proof, err = (logtree.Reader{Tiles: tilesOf(r)}).Inclusion(v, v-1); err != nil {
+			return err
+		}
+		for _, set := range epochs.All(r) {
+			if set.version <= v {
+				installed = append(installed, set)
+			}
+		}
+		if a, err := record.ParseEntry(entry); err == nil {
+			audit, _ = audits.Get(r, a.AuditSeq+1)
+		}
+		return nil
+	})
+	if err != nil {
+		return at, err
+	}
+	if err := tlog.CheckRecord(proof, int64(v), root, int64(v-1), logtree.Leaf(entry)); err != nil {
+		return at, err
+	}
+	a, err := record.ParseEntry(entry)
+	if err != nil {
+		return at, err
+	}
+	for _, raw := range installed {
+		set, err := record.ParseSignerSet(raw.set)
+		if err != nil {
+			return at, err
+		}
+		at.Signers = set
+		at.Epochs = append(at.Epochs, rverify.Epoch{Version: raw.version, Epoch: set.Epoch, SignerSetB3: set.B3()})
+	}
+	p, err := e.payloadAt(ctx, v)
+	if err != nil {
+		return at, err
+	}
+	if at.Signers == nil || p.B3() != a.PayloadB3 || at.Signers.B3() != p.SignerSetB3 || audit == nil {
+		return at, errors.New("payload, signer set and audit record are not those that the entry names")
+	}
+	if at.Items, err = e.materialise(ctx, v); err != nil {
+		return at, err
+	}
+	at.Head = record.Head{Version: v, Hash: a.Hash(), PayloadB3: a.PayloadB3, CommittedAt: a.CommittedAt, Epoch: at.Signers.Epoch}
+	at.Origin, at.AuditSeq, at.AuditB3 = a.Origin, a.AuditSeq+1, b3.Sum(audit)
+	return at, nil
 }
 
 // pinnedGenesis gives the payload_b3 of version 1, zero for an empty log, and refuses one that the configuration does not
@@ -115,19 +211,4 @@ func (e *Engine) pinnedGenesis(ctx context.Context) (b3.Digest, error) {
 		return b3.Digest{}, &GenesisMismatchError{Key: "registry.bootstrap.trust_roots_hash", Want: pin, Has: genesis.String()}
 	}
 	return genesis, nil
-}
-
-// countBytes sums up the stored log.
-func (e *Engine) countBytes(ctx context.Context) (int64, error) {
-	var n int64
-	err := e.view(ctx, func(r store.Reader) error {
-		n = 0
-		for _, b := range []*store.Bucket{bEntry, bPayload} {
-			for _, v := range r.Range(b, nil, nil) {
-				n += int64(len(v))
-			}
-		}
-		return nil
-	})
-	return n, err
 }

@@ -19,6 +19,9 @@ func TestReload(t *testing.T) {
 	next.Queues.Proposals = 7
 	next.Verify.Period = unit.Duration(time.Second)
 	r.e.Reload(next)
+	if n := r.metric("registry_config_version"); n != 2 {
+		t.Errorf("registry_config_version = %v after a reload, want 2", n)
+	}
 	_, err := r.e.Propose(r.ctx(), alice, delta(2, "b"), "", "")
 	var limit *PendingLimitError
 	if !errors.As(err, &limit) {
@@ -41,8 +44,8 @@ func TestPurge(t *testing.T) {
 	}
 	r.e.Purge()
 	after, err := r.e.Version(t.Context(), 1, true)
-	if err != nil || string(after.Body) != string(before.Body) {
-		t.Errorf("%s, %v, want %s", after.Body, err, before.Body)
+	if err != nil || string(after.JSON) != string(before.JSON) {
+		t.Errorf("%s, %v, want %s", after.JSON, err, before.JSON)
 	}
 }
 

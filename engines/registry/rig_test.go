@@ -11,9 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/appliance/unit"
 	"ronbox/engines"
 	"ronbox/engines/registry/record"
 	"ronbox/store"
@@ -34,6 +37,10 @@ type rig struct {
 	steps   atomic.Int64 // that Recover told of
 	stopped bool
 	memory  *store.AmnesiaConfig // keeps the file in memory
+	tracer  *obs.Tracer
+	log     hclog.Logger
+	keyFile string // of the log key; "" for none, and no high-water mark then
+	segment uint64 // versions of one; 0: as many as in production
 }
 
 const testOrigin = "ronbox.local/test"
@@ -45,6 +52,8 @@ func newRig(t testing.TB, change ...func(*Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, path: filepath.Join(t.TempDir(), "ronbox.db"), cfg: DefaultConfig()}
 	r.cfg.Origin = testOrigin
+	longest := unit.Duration(5 * time.Second) // a busy machine is no reason to refuse
+	r.cfg.Timeouts = TimeoutsConfig{Propose: longest, Approve: longest, Commit: longest}
 	for _, f := range change {
 		f(&r.cfg)
 	}
@@ -91,10 +100,21 @@ func (r *rig) wire() {
 		Producers: map[store.Lane][]string{store.Work: {"registry.pipeline"}, store.Bulk: {"registry.pipeline"}},
 	})
 	r.e = New(r.cfg, Deps{
-		Catalog: r.catalog, Store: r.store, Metrics: r.metrics, Board: r.board, Now: r.now,
-		Progress: func(string, int64, int64) { r.steps.Add(1) },
+		Catalog: r.catalog, Store: r.store, Metrics: r.metrics, Board: r.board, Tracer: r.tracer, Log: r.log, Now: r.now,
+		Progress: func(string, int64, int64) { r.steps.Add(1) }, LogKeyFile: r.keyFile, HighWaterFile: r.markFile(),
 	})
+	if r.segment > 0 {
+		r.e.segment = r.segment
+	}
 	r.sup = flow.NewSupervisor(r.ctx(), r.catalog, flow.Hooks{})
+}
+
+// markFile is the high-water mark of a rig that has a log key.
+func (r *rig) markFile() string {
+	if r.keyFile == "" {
+		return ""
+	}
+	return filepath.Join(filepath.Dir(r.path), "highwater.note")
 }
 
 func (r *rig) start() *rig {
@@ -126,6 +146,8 @@ func (r *rig) ctx() context.Context { return context.Background() }
 type signers struct {
 	keys      []*record.Key
 	threshold int
+	logKeys   []string
+	policy    string // of witnesses
 }
 
 func newSigners(n, threshold int) signers {
@@ -152,7 +174,7 @@ func (f *fixed) Read(p []byte) (int, error) {
 }
 
 func (s signers) set() *record.SignerSet {
-	set := &record.SignerSet{Epoch: 1, Threshold: s.threshold, ThresholdGov: s.threshold}
+	set := &record.SignerSet{Epoch: 1, Threshold: s.threshold, ThresholdGov: s.threshold, LogKeys: s.logKeys, WitnessPolicy: s.policy}
 	for _, k := range s.keys {
 		set.Signers = append(set.Signers, k.Signer(1))
 	}

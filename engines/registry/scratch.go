@@ -16,6 +16,7 @@ type scratch struct {
 	w      *store.Writes
 	limits Limits
 
+	tree     *forest
 	head     headRow
 	audit    AuditRef
 	props    map[ulid.ULID]*storedProp // looked at or entered; nil: gone or never there
@@ -55,7 +56,7 @@ func (l Limits) admits(p *pendingSums, owner string, bytes int64) (limit string,
 func newScratch(r store.Reader, w *store.Writes, limits Limits) *scratch {
 	s := &scratch{
 		r: r, w: w, limits: limits,
-		props: map[ulid.ULID]*storedProp{}, twins: map[b3.Digest]ulid.ULID{}, finished: map[ulid.ULID]bool{},
+		tree: newForest(r, w), props: map[ulid.ULID]*storedProp{}, twins: map[b3.Digest]ulid.ULID{}, finished: map[ulid.ULID]bool{},
 	}
 	s.head, _ = metaHead.Get(r, keyHead)
 	s.audit, _ = metaAudit.Get(r, keyAuditHead)

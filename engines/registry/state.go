@@ -14,12 +14,11 @@ import (
 
 // state is HEAD with all that waits above it. A published state is never changed: the pipeline works on a clone.
 type state struct {
-	view     *HeadView
-	live     map[ulid.ULID]*proposal
-	byB3     map[b3.Digest]ulid.ULID
-	sums     pendingSums
-	audit    AuditRef
-	logBytes int64 // stored bytes of entries and payloads
+	view  *HeadView
+	live  map[ulid.ULID]*proposal
+	byB3  map[b3.Digest]ulid.ULID
+	sums  pendingSums
+	audit AuditRef
 }
 
 // proposal is a live proposal, immutable: an approval makes a new one.
@@ -78,6 +77,18 @@ func (s *state) byPayload(payload b3.Digest) *proposal {
 		return nil
 	}
 	return s.live[id]
+}
+
+// sameDraft gives the live proposal that differs from p, completed from draft, in nothing but the time that the node filled
+// in; nil if there is none, or if the draft names a time of its own.
+func (s *state) sameDraft(p *record.Payload, draft []byte) *proposal {
+	for _, twin := range s.sorted() {
+		q := twin.payload
+		if q.Version == p.Version && q.PrevHash == p.PrevHash && q.ItemsRoot == p.ItemsRoot && record.SameDraft(draft, p, q) {
+			return twin
+		}
+	}
+	return nil
 }
 
 // checkBase judges where a payload would stand: on HEAD, or on a live proposal for the version before it, which it answers

@@ -6,7 +6,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"ronbox/appliance/flow"
+	"ronbox/engines/registry/record"
 	"ronbox/store"
 )
 
@@ -14,8 +17,10 @@ import (
 // was written for them.
 func (p *pipeline) plan(ctx context.Context, jobs []*job) *plan {
 	made := p.e.newPlan(ctx, p.cur, p.clock())
-	made.expire(p.cur.expired(made.now, maxSweep)...)
-	made.forget(p.over)
+	if p.e.guard.Load() == nil {
+		made.expire(p.cur.expired(made.now, maxSweep)...)
+		made.forget(p.over)
+	}
 	for _, j := range slices.Clone(jobs) {
 		if made.size > maxBatchBytes-maxJobBytes {
 			break
@@ -38,8 +43,8 @@ func (p *pipeline) plan(ctx context.Context, jobs []*job) *plan {
 func (p *pipeline) submit(ctx context.Context, made *plan) error {
 	p.sent = true
 	begun := time.Now()
-	_, err := store.Commit(ctx, p.e.store, made.lane(), made.batch(), func(BatchResult) {
-		p.e.publish(made, time.Since(begun))
+	_, err := store.Commit(ctx, p.e.store, made.lane(), made.batch(), func(res BatchResult) {
+		p.e.publish(made, res, time.Since(begun))
 	})
 	if errors.Is(err, store.ErrUnknown) {
 		return err // told to stop, or the store is poisoned: nothing is decided any more
@@ -67,7 +72,9 @@ func (p *plan) lane() store.Lane {
 }
 
 // publish makes a synced batch visible: state first, then the bus. It runs in the committer and must not wait.
-func (e *Engine) publish(made *plan, took time.Duration) {
+func (e *Engine) publish(made *plan, res BatchResult, took time.Duration) {
+	e.tree.Store(&res.Tree)
+	made.next = made.next.bounded(e.Head().MinVersion, e.checkpointSize())
 	e.current.Store(made.next)
 	for _, ev := range made.events {
 		e.committed.Publish(ev)
@@ -86,9 +93,40 @@ func (p *pipeline) offend(made *plan, guard *GuardError) {
 	j.reply.Fail(guard)
 }
 
+// told are the events of the audit chain that are logged at info; the rest is at debug.
+func told(event string) bool {
+	return event == record.EventCommit || event == record.EventGenesis || event == record.EventSupersede
+}
+
+// logged writes a line for each record of a batch that is in the file, under the record's own event name.
+func (p *pipeline) logged(made *plan) {
+	for i := range made.recs {
+		rec := &made.recs[i]
+		level := hclog.Debug
+		if told(rec.Event) {
+			level = hclog.Info
+		}
+		if !p.e.log.IsInfo() || level == hclog.Debug && !p.e.log.IsDebug() {
+			continue
+		}
+		args := []any{"audit_seq", rec.Seq, "corr_id", rec.CorrID}
+		if rec.ProposalID != "" {
+			args = append(args, "proposal_id", rec.ProposalID)
+		}
+		if rec.Version > 0 {
+			args = append(args, "version", rec.Version, "payload_b3", rec.PayloadB3.String())
+		}
+		if rec.Reason != "" {
+			args = append(args, "reason", rec.Reason)
+		}
+		p.e.log.Log(level, rec.Event, args...)
+	}
+}
+
 // succeed answers everyone in the batch.
 func (p *pipeline) succeed(made *plan) {
 	p.cur = made.next
+	p.logged(made)
 	if made.from.view.Head.Version == 0 {
 		p.e.board.Set(service, keyHasGenesis, p.e.hasGenesis())
 	}

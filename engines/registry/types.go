@@ -1,6 +1,9 @@
 package registry
 
 import (
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
 	"ronbox/appliance/b3"
 	"ronbox/engines/registry/record"
 )
@@ -16,38 +19,43 @@ const (
 
 // Proposed answers Propose. The same payload proposed again gives the same answer while the proposal lives.
 type Proposed struct {
-	ID        string // "p_" and a ULID
-	PayloadB3 b3.Digest
-	ExpiresAt string // RFC 3339, UTC
-	Replayed  bool   // the proposal was there before
+	ID         string    `json:"proposal_id"` // "p_" and a ULID
+	PayloadB3  b3.Digest `json:"payload_b3" format:"b3"`
+	ExpiresAt  string    `json:"expires_at" format:"time"`
+	PayloadURL string    `json:"payload_url"` // filled in by the surface
+	Replayed   bool      `json:"-"`           // the proposal was there before
 }
 
 // Quorum is how many distinct keys a payload needs and how many are active.
-type Quorum struct{ M, N int }
+type Quorum struct {
+	M int `json:"m"`
+	N int `json:"n"`
+}
 
 // Approved answers Approve.
 type Approved struct {
-	Approvals int // recorded so far, this one included
-	Quorum    Quorum
+	Status    string `json:"status" enum:"accepted"`
+	Approvals int    `json:"approvals"` // recorded so far, this one included
+	Quorum    Quorum `json:"quorum"`
 }
 
-// Committed answers Commit and Genesis. Replayed is set when an earlier call did the work.
+// Committed answers Commit and Genesis.
 type Committed struct {
-	Version     uint64
-	PayloadB3   b3.Digest
-	CommittedAt string // RFC 3339, UTC
-	Hash        b3.Digest
-	Replayed    bool
+	Version     uint64    `json:"version" min:"1"`
+	PayloadB3   b3.Digest `json:"payload_b3" format:"b3"`
+	CommittedAt string    `json:"committed_at" format:"time"`
+	Hash        b3.Digest `json:"hash" format:"b3"`
+	Replayed    bool      `json:"-"` // an earlier call did the work
 }
 
-// Event is one committed version, as the stream tells it.
-type Event struct {
-	Version     uint64    `json:"version"`
-	PayloadB3   b3.Digest `json:"payload_b3"`
-	CommittedAt string    `json:"committed_at"`
-	CorrID      string    `json:"corr_id,omitempty"`
-	Hash        b3.Digest `json:"hash"`
-	Kind        string    `json:"kind"`
+// Update is one committed version, as the stream tells it.
+type Update struct {
+	Version     uint64    `json:"version" min:"1"`
+	PayloadB3   b3.Digest `json:"payload_b3" format:"b3"`
+	CommittedAt string    `json:"committed_at" format:"time"`
+	CorrID      string    `json:"corr_id,omitzero"`
+	Hash        b3.Digest `json:"hash" format:"b3"`
+	Kind        string    `json:"kind" enum:"genesis|update|signers|supersede"`
 }
 
 // Updated is what the publisher tells the rest of the node: HEAD is at Version now, and B3 is its payload.
@@ -56,55 +64,93 @@ type Updated struct {
 	B3      b3.Digest
 }
 
-// VersionDoc is one committed version. Nothing in it can change later. Body is its JSON, to be served as it is under
-// ETag; both are immutable.
-type VersionDoc struct {
-	Version uint64
-	Body    []byte
-	ETag    string
+// Head is HEAD as a reader sees it.
+type Head struct {
+	Version        uint64    `json:"version" doc:"0: no genesis yet"`
+	PayloadB3      b3.Digest `json:"payload_b3" format:"b3"`
+	CommittedAt    string    `json:"committed_at" format:"time?"`
+	Hash           b3.Digest `json:"hash" format:"b3"`
+	Epoch          uint64    `json:"epoch"`
+	Expiry         string    `json:"expiry,omitzero" format:"time"`
+	MinVersion     uint64    `json:"min_version"`
+	CheckpointSize uint64    `json:"checkpoint_size"`
+	Incarnation    string    `json:"incarnation"`
+}
+
+// Version is one committed version. Nothing in it can change later.
+type Version struct {
+	SchemaVersion string            `json:"schema_version" format:"version"`
+	Version       uint64            `json:"version" min:"1"`
+	Items         []jsontext.Value  `json:"items,omitzero"`
+	PayloadB3     b3.Digest         `json:"payload_b3" format:"b3"`
+	Approvals     []record.Approval `json:"approvals"`
+	PrevHash      b3.Digest         `json:"prev_hash" format:"b3"`
+	CommittedAt   string            `json:"committed_at" format:"time"`
+	Hash          b3.Digest         `json:"hash" format:"b3"`
+	Kind          string            `json:"kind" enum:"genesis|update|signers|supersede"`
+	ItemsRoot     string            `json:"items_root" format:"sha256"`
+	Epoch         uint64            `json:"epoch" min:"1"`
+}
+
+// Document is the JSON of a Head or a Version, to be served as it is under its strong validator; both are immutable.
+type Document struct {
+	JSON []byte
+	ETag string // quoted
+}
+
+func newDocument(of any) Document {
+	raw, err := json.Marshal(of)
+	if err != nil {
+		panic("registry: " + err.Error()) // texts are of canonical bytes or our own formats, hence UTF-8
+	}
+	raw = append(raw, '\n')
+	return Document{JSON: raw, ETag: `"` + b3.Sum(raw).String() + `"`}
 }
 
 // VersionStatus is what may change about a version after its commit.
 type VersionStatus struct {
-	SupersededBy uint64 // 0: none
-	Pruned       bool
-	CoveredBy    uint64 // size of the checkpoint over it, 0: none
+	SupersededBy uint64 `json:"superseded_by,omitzero"` // 0: none
+	Pruned       bool   `json:"pruned"`
+	CoveredBy    uint64 `json:"covered_by,omitzero" doc:"size of the checkpoint over it"`
 }
 
 // Diff is what turns one version's items into another's, both sorted by id.
 type Diff struct {
-	Put    []record.Item
-	Remove []string
+	Put    []jsontext.Value `json:"put"`
+	Remove []string         `json:"remove"`
 }
 
-// Proposal is a proposal as a reader sees it. A terminal one keeps only ID, State, Version and PayloadB3.
+// Proposal is a proposal as a reader sees it. Of one that has ended, only what it was about and how it ended are known.
 type Proposal struct {
-	ID          string
-	State       string
-	Version     uint64
-	PayloadB3   b3.Digest
-	PrevHash    b3.Digest
-	Kind        string
-	Mode        string
-	CreatedAt   string
-	ExpiresAt   string
-	ItemsCount  int
-	ItemsRoot   string
-	SignerSetB3 b3.Digest
-	Approvals   []record.Approval
-	Quorum      Quorum
+	ID          string            `json:"proposal_id"`
+	State       string            `json:"state" enum:"pending|committed|expired|stale|withdrawn"`
+	Version     uint64            `json:"version" min:"1"`
+	PayloadB3   b3.Digest         `json:"payload_b3" format:"b3"`
+	EndedAt     string            `json:"ended_at,omitzero" format:"time" doc:"of one that is not pending"`
+	PrevHash    b3.Digest         `json:"prev_hash,omitzero" format:"b3" doc:"this and what follows: of one that is pending"`
+	Kind        string            `json:"kind,omitzero" enum:"genesis|update|signers|supersede"`
+	Mode        string            `json:"mode,omitzero" enum:"full|delta"`
+	CreatedAt   string            `json:"created_at,omitzero" format:"time"`
+	ExpiresAt   string            `json:"expires_at,omitzero" format:"time"`
+	ItemsCount  *int              `json:"items_count,omitzero"`
+	ItemsRoot   string            `json:"items_root,omitzero" format:"sha256"`
+	SignerSetB3 b3.Digest         `json:"signer_set_b3,omitzero" format:"b3"`
+	Approvals   []record.Approval `json:"approvals,omitzero"`
+	Quorum      *Quorum           `json:"quorum,omitzero"`
+	PayloadURL  string            `json:"payload_url,omitzero" doc:"of one that is pending or committed"` // filled in by the surface
 }
 
 // ProposalList is a page of live proposals, oldest first. Next is the cursor of the page after it, "" at the end.
 type ProposalList struct {
-	Proposals []Proposal
-	Next      string
+	Proposals []Proposal `json:"proposals"`
+	Next      string     `json:"next,omitzero" doc:"?cursor= of the next page"`
 }
 
-// SignersDoc is a signer set with the log entry that installed it.
-type SignersDoc struct {
-	Epoch    uint64
-	Version  uint64 // that installed it
-	Set      *record.SignerSet
-	Artifact []byte // exact bytes of that version's entry
+// Signers is a signer set with the log entry that installed it.
+type Signers struct {
+	Epoch       uint64         `json:"epoch" min:"1"`
+	Version     uint64         `json:"version" min:"1" doc:"version that installed the set"`
+	SignerSetB3 b3.Digest      `json:"signer_set_b3" format:"b3"`
+	SignerSet   jsontext.Value `json:"signer_set"`
+	Artifact    jsontext.Value `json:"artifact" doc:"the log entry that installed it"`
 }

@@ -42,7 +42,7 @@ func (e *Engine) runVerifier(ctx context.Context) error {
 }
 
 // idleUntilClosed keeps the task in its place: to return would be to ask for a restart.
-func (e *Engine) idleUntilClosed(ctx context.Context, sub *flow.Subscription[Event]) error {
+func (e *Engine) idleUntilClosed(ctx context.Context, sub *flow.Subscription[Update]) error {
 	for {
 		if _, _, err := sub.Recv(ctx); errors.Is(err, flow.ErrClosed) {
 			return nil // drained

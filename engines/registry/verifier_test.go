@@ -123,6 +123,9 @@ func (f flipped) Range(b *store.Bucket, from, to []byte) iter.Seq2[[]byte, []byt
 
 // Any bit of an entry, a payload, an audit record, a signer set or either head that flips is found.
 func TestEveryBitOfTheLogCounts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nothing runs beside it: left to the run without -short")
+	}
 	r := small(t)
 	if rep := r.verifyFile(); !rep.OK || rep.Versions != 3 {
 		t.Fatalf("report = %+v", rep)

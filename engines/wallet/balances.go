@@ -1,25 +1,22 @@
 package wallet
 
 import (
-	"hash/maphash"
 	"sync/atomic"
 	"time"
 
+	"ronbox/appliance/flow"
+	"ronbox/engines/cache"
 	"ronbox/engines/ledger"
 )
 
 // balances are the balances read last, none older than the staleness window, by the monotonic clock. What the ledger has changed since is
 // told apart at once, by marks, however late the cache behind is with its sets.
 type balances struct {
-	kept  *cache[string, *balance]
-	seed  maphash.Seed
-	marks [balanceMarks]atomic.Uint64 // newest record known to have touched an account that falls here
+	kept  *cache.Cache[string, *balance]
+	marks [ledger.Marks]atomic.Uint64 // newest record known to have touched a balance of this mark: 512 KiB of them
 	floor atomic.Uint64               // entries of before this number of fills are void
 	fills atomic.Uint64
 }
-
-// balanceMarks is how many marks there are, 512 KiB of them: two accounts that share one cost each other a miss, nothing else.
-const balanceMarks = 1 << 16
 
 // balanceCost is what an entry takes, about: the view, its texts, and the cache's own account of it.
 const balanceCost = 320
@@ -30,17 +27,15 @@ type balance struct {
 	fill uint64
 }
 
-func newBalances(bytes int64) *balances {
-	newer := func(old, v *balance) bool { return v.view.Seq >= old.view.Seq }
-	return &balances{kept: &cache[string, *balance]{bytes: bytes, entry: balanceCost, newer: newer}, seed: maphash.MakeSeed()}
+func newBalances(c *flow.Catalog, bytes int64) *balances {
+	return &balances{kept: cache.New(c, cache.Spec[string, *balance]{
+		Service: service, Name: "balance_cache", Producers: []string{flow.HTTP}, Doc: "balances", Bytes: bytes, Entry: balanceCost,
+		Newer: func(old, v *balance) bool { return v.view.Seq >= old.view.Seq },
+	})}
 }
 
 // balanceKey is one text for an account in an asset, whose names have no space.
 func balanceKey(account, asset string) string { return account + " " + asset }
-
-func (b *balances) mark(key string) *atomic.Uint64 {
-	return &b.marks[maphash.String(b.seed, key)%balanceMarks]
-}
 
 // Outcomes of a look into the cache, as balance_cache_total has them.
 const (
@@ -50,13 +45,13 @@ const (
 	cacheBehind = "behind" // older than the caller knows
 )
 
-// get gives a balance no older than window that has seen the record minSeq.
-func (b *balances) get(key string, minSeq uint64, window time.Duration) (hit *balance, outcome string) {
-	hit, ok := b.kept.get(key)
+// get gives the balance of an account in an asset, no older than window and at least as new as the record minSeq.
+func (b *balances) get(account, asset string, minSeq uint64, window time.Duration) (hit *balance, outcome string) {
+	hit, ok := b.kept.Get(balanceKey(account, asset))
 	switch {
 	case !ok:
 		return nil, cacheMiss
-	case time.Since(hit.read) >= window, hit.view.Seq < b.mark(key).Load(), hit.fill <= b.floor.Load():
+	case time.Since(hit.read) >= window, hit.view.Seq < b.marks[ledger.MarkOf(account, asset)].Load(), hit.fill <= b.floor.Load():
 		return nil, cacheStale
 	case hit.view.Seq < minSeq:
 		return nil, cacheBehind
@@ -65,21 +60,16 @@ func (b *balances) get(key string, minSeq uint64, window time.Duration) (hit *ba
 }
 
 // put keeps a view that was asked for at read.
-func (b *balances) put(key string, view ledger.BalanceView, read time.Time) {
+func (b *balances) put(view ledger.BalanceView, read time.Time) {
+	key := balanceKey(view.Account, view.Asset)
 	cost := int64(balanceCost + 2*len(key))
-	b.kept.set(key, &balance{view: view, read: read, fill: b.fills.Add(1)}, cost)
+	b.kept.Set(key, &balance{view: view, read: read, fill: b.fills.Add(1)}, cost)
 }
 
 // drop voids what the ledger has touched with records up to last.
-func (b *balances) drop(touched []ledger.AcctAsset, last uint64) {
-	var h maphash.Hash
-	h.SetSeed(b.seed)
-	for i := range touched {
-		h.Reset()
-		_, _ = h.WriteString(touched[i].Account)
-		_ = h.WriteByte(' ')
-		_, _ = h.WriteString(touched[i].Asset)
-		raise(&b.marks[h.Sum64()%balanceMarks], last)
+func (b *balances) drop(touched []ledger.Mark, last uint64) {
+	for _, m := range touched {
+		raise(&b.marks[m], last)
 	}
 }
 

@@ -2,7 +2,6 @@ package wallet
 
 import (
 	"context"
-	"sync"
 
 	"ronbox/appliance/flow"
 	"ronbox/engines"
@@ -79,7 +78,7 @@ func (e *Engine) newBatchJob(ctx context.Context, by engines.Actor, atomic bool,
 
 // room counts the ops of all batches under way, in all and by who sent them.
 type room struct {
-	mu   sync.Mutex     // a leaf: it covers the fields
+	mu   *flow.Mutex    // covers the fields
 	used int            // guarded by mu
 	by   map[string]int // likewise; who has none is not in it
 }

@@ -90,8 +90,8 @@ func BenchmarkBatch(b *testing.B) {
 					ops[k] = transfer(name(i*size+k), name(i*size+(k+1)%size), 1, nonce)
 				}
 				a, err := n.e.Batch(context.Background(), alice, fmt.Sprintf("b%d-%d", i, nonce), "", false, ops)
-				if err != nil || a.Status != 200 {
-					b.Errorf("%d, %v", a.Status, err)
+				if err != nil || !a.whole() {
+					b.Errorf("%s, %v", a.bytes(), err)
 					return
 				}
 			}

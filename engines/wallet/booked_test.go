@@ -31,15 +31,15 @@ func TestBatchIsBooked(t *testing.T) {
 			transfer("alice", "bo", 10, 1), transfer("alice", "bo", 1000, 2), transfer("alice", "bo", 20, 9), transfer("carol", "bo", 1, 1), transfer("alice", "bo", 10, 2),
 		}
 		for range 2 { // done, and asked again
-			if a, err := r.e.Batch(context.Background(), alice, "some", "corr-some", false, some); err != nil || a.Status != 207 {
-				t.Fatalf("%d, %v", a.Status, err)
+			if a, err := r.e.Batch(context.Background(), alice, "some", "corr-some", false, some); err != nil || a.whole() {
+				t.Fatalf("%s, %v", a.bytes(), err)
 			}
 		}
 		r.want(2, "wallet_rejects_total", "reason", "insufficient_funds")
 		r.want(1, "wallet_rejects_total", "reason", "nonce_gap")
 		r.want(1, "wallet_nonce_conflicts_total")
-		if a, err := r.e.Batch(context.Background(), alice, "none", "corr-none", false, some[3:4]); err != nil || a.Status != 207 {
-			t.Fatalf("%d, %v", a.Status, err)
+		if a, err := r.e.Batch(context.Background(), alice, "none", "corr-none", false, some[3:4]); err != nil || a.whole() {
+			t.Fatalf("%s, %v", a.bytes(), err)
 		}
 		r.stop()
 		for line := range strings.Lines(out.String()) {

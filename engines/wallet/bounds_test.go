@@ -38,6 +38,7 @@ func bounds() map[string]bound {
 		"worker_burst":           numbers(1, 1024, func(c *Config, n int) { c.WorkerBurst = n }),
 		"limits.max_inflight":    numbers(513, 65_536, func(c *Config, n int) { c.Limits.MaxInflight = n }),
 		"limits.rate_per_second": numbers(1, 1_000_000, func(c *Config, n int) { c.Limits.RatePerSecond = n }),
+		"limits.read_rps":        numbers(0, 1_000_000, func(c *Config, n int) { c.Limits.ReadRPS = n }),
 		"limits.burst":           numbers(1, 1_000_000, func(c *Config, n int) { c.Limits.Burst = n }),
 		"req_timeout":            lasts(time.Second, minute, func(c *Config, d unit.Duration) { c.ReqTimeout = d }), // rpc_timeout is 1 s
 		"drain_deadline":         lasts(time.Second, 5*time.Second, func(c *Config, d unit.Duration) { c.DrainDeadline = d }),

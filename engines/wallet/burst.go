@@ -134,7 +134,6 @@ func (b *burst) settle(outs []ledger.Outcome) {
 			b.jobs = b.jobs[1:]
 			continue
 		}
-		b.e.check(&b.ops[i], &outs[i])
 		b.e.m.rejected(&outs[i])
 		b.e.publish(j, &outs[i])
 		j.answer(&outs[i])
@@ -165,20 +164,4 @@ func (b *burst) failAll(err error) {
 func (e *Engine) refuse(j *job, err error) {
 	e.audit(AuditEvent{Event: eventRejected, CorrID: j.corrID, Op: j.op.Code, Reason: CodeOf(err).Reason, account: j.first().account, Asset: j.op.Asset})
 	j.fail(err)
-}
-
-// check compares receipts with what was asked for. A difference is a bug somewhere below: it is told as loudly as can be, and the receipt,
-// which is what the journal holds, is given out as it is.
-func (e *Engine) check(op *ledger.Op, out *ledger.Outcome) {
-	if op.Code != record.OpBatch {
-		if !e.m.conserve(op, out) {
-			e.log.Error("receipt differs from its request", "op", op.Code.String(), "txid", out.Receipt.TxID.String())
-		}
-		return
-	}
-	for i := range out.Results {
-		if i < len(op.Ops) {
-			e.check(&op.Ops[i], &out.Results[i])
-		}
-	}
 }

@@ -14,44 +14,46 @@ import (
 type Code struct {
 	Name      string // "NONCE_CONFLICT"
 	Reason    string // the one lower-case word for it in metrics, logs and answers: "nonce_gap"
-	Status    int    // of HTTP
 	Retryable bool   // the same request may succeed later as it stands
 }
 
 // The codes of the wallet's own refusals; those of the ledger's rules are in rejectCodes.
 var (
-	codeBadRequest  = Code{"BAD_REQUEST", "malformed", 400, false}
-	codeForbidden   = Code{"FORBIDDEN", "forbidden", 403, false}
-	codeLimits      = Code{"LIMITS_EXCEEDED", "limits_exceeded", 403, false}
-	codeNotFound    = Code{"NOT_FOUND", "not_found", 404, false}
-	codeInFlight    = Code{"IDEMPOTENCY_IN_FLIGHT", "idem_in_flight", 409, true}
-	codeBusy        = Code{"BUSY", "busy", 429, true}
-	codeInternal    = Code{"INTERNAL_ERROR", "internal", 500, false}
-	codeRetryLater  = Code{"RETRY_LATER", "degraded", 503, true}
-	codeLate        = Code{"RETRY_LATER", "timeout", 503, true}
-	codeUnavailable = Code{"UPSTREAM_UNAVAILABLE", "upstream", 503, true}
-	codeFull        = Code{"STORE_FULL", "store_full", 507, true}
+	codeBadRequest  = Code{"BAD_REQUEST", "malformed", false}
+	codeForbidden   = Code{"FORBIDDEN", "forbidden", false}
+	codeLimits      = Code{"LIMITS_EXCEEDED", "limits_exceeded", false}
+	codeNotFound    = Code{"NOT_FOUND", "not_found", false}
+	codeNoAccount   = Code{"NOT_FOUND", "account_unknown", false}
+	codeInFlight    = Code{"IDEMPOTENCY_IN_FLIGHT", "idem_in_flight", true}
+	codeBusy        = Code{"BUSY", "busy", true}
+	codeInternal    = Code{"INTERNAL_ERROR", "internal", false}
+	codeRetryLater  = Code{"RETRY_LATER", "degraded", true}
+	codeLate        = Code{"RETRY_LATER", "timeout", true}
+	codeUnavailable = Code{"UPSTREAM_UNAVAILABLE", "upstream", true}
+	codeFull        = Code{"STORE_FULL", "store_full", true}
+	codeRestored    = Code{"RETRY_LATER", "restored", true}
 )
 
 // rejectCodes are the codes of the ledger's refusals. Answers of batches have them, and are sent again as they were sent first: what stands here
-// is never edited, and a new reason comes at the end. What is to be told otherwise one day gets a table of another version; see batchAnswer.
+// is never edited, and a new reason comes at the end. What is to be told otherwise one day gets a table of another version, beside the other
+// renderer of httpapi.
 var rejectCodes = [...]Code{
-	record.IdemConflict:      {"IDEMPOTENCY_CONFLICT", "idem_conflict", 422, false},
-	record.Expired:           {"BAD_REQUEST", "expired", 400, false},
-	record.AccountLocked:     {"ACCOUNT_LOCKED", "account_locked", 409, false},
-	record.AssetUnknown:      {"BAD_REQUEST", "asset_unknown", 400, false},
-	record.NonceReused:       {"NONCE_CONFLICT", "nonce_reused", 409, false},
-	record.NonceGap:          {"NONCE_CONFLICT", "nonce_gap", 409, true},
-	record.LimitOp:           {"LIMITS_EXCEEDED", "limit_op", 403, false},
-	record.LimitDaily:        {"LIMITS_EXCEEDED", "limit_daily", 403, false},
-	record.LimitTotal:        {"LIMITS_EXCEEDED", "limit_total", 403, false},
-	record.LimitHolds:        {"LIMITS_EXCEEDED", "limit_holds", 403, false},
-	record.HoldUnknown:       {"HOLD_NOT_FOUND", "hold_unknown", 404, false},
-	record.HoldClosed:        {"HOLD_CLOSED", "hold_closed", 409, false},
-	record.HoldExpired:       {"HOLD_EXPIRED", "hold_expired", 409, false},
-	record.InsufficientFunds: {"INSUFFICIENT_FUNDS", "insufficient_funds", 409, false},
-	record.Aborted:           {"ABORTED", "aborted", 409, true},
-	record.OnceConflict:      {"IDEMPOTENCY_CONFLICT", "once_conflict", 422, false},
+	record.IdemConflict:      {"IDEMPOTENCY_CONFLICT", "idem_conflict", false},
+	record.Expired:           {"BAD_REQUEST", "expired", false},
+	record.AccountLocked:     {"ACCOUNT_LOCKED", "account_locked", false},
+	record.AssetUnknown:      {"BAD_REQUEST", "asset_unknown", false},
+	record.NonceReused:       {"NONCE_CONFLICT", "nonce_reused", false},
+	record.NonceGap:          {"NONCE_CONFLICT", "nonce_gap", true},
+	record.LimitOp:           {"LIMITS_EXCEEDED", "limit_op", false},
+	record.LimitDaily:        {"LIMITS_EXCEEDED", "limit_daily", false},
+	record.LimitTotal:        {"LIMITS_EXCEEDED", "limit_total", false},
+	record.LimitHolds:        {"LIMITS_EXCEEDED", "limit_holds", false},
+	record.HoldUnknown:       {"HOLD_NOT_FOUND", "hold_unknown", false},
+	record.HoldClosed:        {"HOLD_CLOSED", "hold_closed", false},
+	record.HoldExpired:       {"HOLD_EXPIRED", "hold_expired", false},
+	record.InsufficientFunds: {"INSUFFICIENT_FUNDS", "insufficient_funds", false},
+	record.Aborted:           {"ABORTED", "aborted", true},
+	record.OnceConflict:      {"IDEMPOTENCY_CONFLICT", "once_conflict", false},
 }
 
 // rejectCode is the code of a refusal by the ledger's rules.
@@ -76,6 +78,18 @@ func CodeOf(err error) Code {
 	return codeInternal
 }
 
+// Codes are all that CodeOf may give, some more than once.
+func Codes() []Code {
+	out := []Code{codeInternal}
+	for _, row := range errorCodes {
+		out = append(out, row.code)
+	}
+	for r := range rejectCodes {
+		out = append(out, rejectCode(record.Result(r)))
+	}
+	return out
+}
+
 type codeRow struct {
 	is   func(error) bool
 	code Code
@@ -91,9 +105,11 @@ var errorCodes = [...]codeRow{
 	{is(ledger.ErrCursor), codeBadRequest},
 	{is(ledger.ErrRange), codeBadRequest},
 	{is(ErrNotFound), codeNotFound},
+	{is(ErrUnknownAccount), codeNoAccount},
 	{is(ErrInFlight), codeInFlight},
 	{is(flow.ErrBusy), codeBusy},
 	{is(ledger.ErrFull), codeFull},
+	{is(ledger.ErrRestored), codeRestored},
 	{is(ledger.ErrUnavailable), codeUnavailable},
 	{is(ledger.ErrSafeMode), codeUnavailable},
 	{isLate, codeLate},

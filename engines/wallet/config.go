@@ -50,8 +50,9 @@ type Config struct {
 // LimitsConfig bounds the requests of the service. The bound of those in flight is above work_tx, so that the queue's own refusal is met.
 type LimitsConfig struct {
 	MaxInflight   int `toml:"max_inflight"`
-	RatePerSecond int `toml:"rate_per_second"` // of one principal
+	RatePerSecond int `toml:"rate_per_second"` // writes of one principal
 	Burst         int `toml:"burst"`
+	ReadRPS       int `toml:"read_rps"` // 0: no bound
 }
 
 // RetryConfig paces the calls of the ledger: after failure n it waits min(base·factorⁿ, max), give or take jitter.
@@ -114,26 +115,27 @@ func (c Config) Validate() error {
 		c.validateAssets(),
 		c.Retry.validate(),
 		c.CircuitBreaker.validate(),
-		between("req_timeout", c.ReqTimeout, c.Retry.RPCTimeout.D(), time.Minute),
-		between("drain_deadline", c.DrainDeadline, time.Second, 5*time.Second),
-		between("nonce_wait", c.NonceWait, 0, time.Second), // whoever waits is in flight, and keeps others out
-		between("staleness_window", c.StalenessWindow, 10*time.Millisecond, 5*time.Second),
-		between("idempotency_ttl", c.IdempotencyTTL, time.Minute, 72*time.Hour),
+		unit.Between("req_timeout", c.ReqTimeout, c.Retry.RPCTimeout.D(), time.Minute),
+		unit.Between("drain_deadline", c.DrainDeadline, time.Second, 5*time.Second),
+		unit.Between("nonce_wait", c.NonceWait, 0, time.Second), // whoever waits is in flight, and keeps others out
+		unit.Between("staleness_window", c.StalenessWindow, 10*time.Millisecond, 5*time.Second),
+		unit.Between("idempotency_ttl", c.IdempotencyTTL, time.Minute, 72*time.Hour),
 	)
 }
 
 func (c Config) validateBounds() error {
 	return errors.Join(
-		within("workers", int64(c.Workers), 0, 64),
-		within("worker_burst", int64(c.WorkerBurst), 1, 1024),
-		within("limits.max_inflight", int64(c.Limits.MaxInflight), workCap+1, 65_536),
-		within("limits.rate_per_second", int64(c.Limits.RatePerSecond), 1, 1_000_000),
-		within("limits.burst", int64(c.Limits.Burst), 1, 1_000_000),
-		within("nonce_pipeline", int64(c.NoncePipeline), 1, 1024),
+		unit.Within("workers", c.Workers, 0, 64),
+		unit.Within("worker_burst", c.WorkerBurst, 1, 1024),
+		unit.Within("limits.max_inflight", c.Limits.MaxInflight, workCap+1, 65_536),
+		unit.Within("limits.rate_per_second", c.Limits.RatePerSecond, 1, 1_000_000),
+		unit.Within("limits.burst", c.Limits.Burst, 1, 1_000_000),
+		unit.Within("limits.read_rps", c.Limits.ReadRPS, 0, 1_000_000),
+		unit.Within("nonce_pipeline", c.NoncePipeline, 1, 1024),
 		c.validateShards(),
-		within("batch_max_ops", int64(c.BatchMaxOps), 1, MaxBatchOps),
-		within("batch_inflight_ops", int64(c.BatchInflightOps), int64(c.BatchMaxOps), 1<<20),
-		within("balance_cache_bytes", c.BalanceCacheBytes.Bytes(), 1<<20, 1<<34),
+		unit.Within("batch_max_ops", c.BatchMaxOps, 1, MaxBatchOps),
+		unit.Within("batch_inflight_ops", c.BatchInflightOps, c.BatchMaxOps, 1<<20),
+		unit.Within("balance_cache_bytes", c.BalanceCacheBytes, 1<<20, 1<<34),
 	)
 }
 
@@ -186,25 +188,22 @@ func (c Config) validateAssets() error {
 }
 
 func (c RetryConfig) validate() error {
-	errs := []error{
-		between("retry.base", c.Base, time.Millisecond, 10*time.Second),
-		between("retry.max", c.Max, c.Base.D(), time.Minute),
-		between("retry.jitter", c.Jitter, 0, c.Base.D()),
-		within("retry.tries", int64(c.Tries), 1, 5),
-		between("retry.rpc_timeout", c.RPCTimeout, 10*time.Millisecond, 10*time.Second),
-	}
-	if !(c.Factor >= 1 && c.Factor <= 10) {
-		errs = append(errs, fmt.Errorf("retry.factor = %v: must be 1..10", c.Factor))
-	}
-	return errors.Join(errs...)
+	return errors.Join(
+		unit.Between("retry.base", c.Base, time.Millisecond, 10*time.Second),
+		unit.Between("retry.max", c.Max, c.Base.D(), time.Minute),
+		unit.Between("retry.jitter", c.Jitter, 0, c.Base.D()),
+		unit.Within("retry.tries", c.Tries, 1, 5),
+		unit.Between("retry.rpc_timeout", c.RPCTimeout, 10*time.Millisecond, 10*time.Second),
+		unit.Within("retry.factor", c.Factor, 1, 10),
+	)
 }
 
 func (c BreakerConfig) validate() error {
 	return errors.Join(
-		within("circuit_breaker.failure_threshold", int64(c.FailureThreshold), 1, 1_000_000),
-		between("circuit_breaker.window", c.Window, 100*time.Millisecond, 10*time.Minute),
-		between("circuit_breaker.open_duration", c.OpenDuration, 10*time.Millisecond, 10*time.Minute),
-		within("circuit_breaker.half_open_max", int64(c.HalfOpenMax), 1, 1000),
+		unit.Within("circuit_breaker.failure_threshold", c.FailureThreshold, 1, 1_000_000),
+		unit.Between("circuit_breaker.window", c.Window, 100*time.Millisecond, 10*time.Minute),
+		unit.Between("circuit_breaker.open_duration", c.OpenDuration, 10*time.Millisecond, 10*time.Minute),
+		unit.Within("circuit_breaker.half_open_max", c.HalfOpenMax, 1, 1000),
 	)
 }
 
@@ -219,19 +218,4 @@ func (c *Config) limits() *ledger.Limits {
 		PerOp: c.MaxAmountPerOp, Daily: c.DailyCeiling, AccountTotal: c.MaxAccountTotal, Monotonic: c.NonceMode == NonceMonotonic,
 		NonceSpan: NonceSpan, OpenHolds: c.MaxOpenHolds,
 	}
-}
-
-// between leaves an empty range alone: the key that sets the bound is at fault then, and says so itself.
-func between(key string, v unit.Duration, lo, hi time.Duration) error {
-	if lo <= hi && (v.D() < lo || v.D() > hi) {
-		return fmt.Errorf("%s = %s: must be %s..%s", key, v, unit.Duration(lo), unit.Duration(hi))
-	}
-	return nil
-}
-
-func within(key string, v, lo, hi int64) error {
-	if lo <= hi && (v < lo || v > hi) {
-		return fmt.Errorf("%s = %d: must be %d..%d", key, v, lo, hi)
-	}
-	return nil
 }

@@ -19,6 +19,7 @@ func TestDefaults(t *testing.T) {
 		"worker_burst":                      "256",
 		"limits.max_inflight":               "1024",
 		"limits.rate_per_second":            "1000",
+		"limits.read_rps":                   "0",
 		"limits.burst":                      "2000",
 		"req_timeout":                       "5s",
 		"drain_deadline":                    "5s",

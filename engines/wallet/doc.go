@@ -5,7 +5,7 @@
 // rules and a newer state, so a second judgement could only cost, or be wrong; and a refusal is cheap as it is: ops that are all refused write
 // nothing and wait for no sync, and one that is refused beside others shares the sync that they wait for.
 //
-// Its rules are due for review every 90 days, next on 2027-02-20.
+// Its rules are due for review by the maintainers of ronbox every 90 days, next on 2027-02-20.
 //
 // # Invariants
 //
@@ -23,13 +23,17 @@
 //     says of the ledger does not depend on how long its callers wait: it lasts for as long as it takes to see a stall.
 //  9. A key ages by the ledger's time. While that is not known, or the wall clock is more than 10 s behind it at the last look, which is a
 //     second ago or so, no write is taken.
+//  10. A token's ceiling of a day bounds what it moves of its asset on a day of UTC, whichever account pays: issues, transfers, burns, holds and
+//     captures, each with its amount; a release gives nothing back. Tokens narrowed from one have its id, so what moves under a ceiling of any
+//     of them counts for all of them; what moves under none does not count. The ledger counts, across restarts.
 //
 // # Tasks and queues
 //
 // Tasks: worker (puts bursts of jobs to the ledger; one at a time gathers, and keeps the turn until the ledger has answered a light burst,
 // so that while one burst syncs, the next one forms; heavy ones overlap), cache_invalidator (ledger_bus to cached balances and to the
-// audit), metrics_ticker (1 s), audit_stream (events_tx to the log), watchdog (25 ms: the ledger's health, and the jobs whose time to wait
-// for a nonce is over). Queues: work_tx (reject new), fed by HTTP. Broadcasts: events_tx (drop oldest); ledger_bus is the ledger's. The log says
+// audit), metrics_ticker (1 s: the depth of the queue, which queue_ok judges, the workers at work, the clock, the pace of the disk; the gauge
+// queue_depth is newer, read when it is asked for), audit_stream (events_tx to the log), watchdog (25 ms: the ledger's health, and the jobs whose
+// time to wait for a nonce is over). Queues: work_tx (reject new), fed by HTTP. Broadcasts: events_tx (drop oldest); ledger_bus is the ledger's. The log says
 // at most once in 5 s that a reader of either lags, and by how much since. Ticks: metrics_tick, watchdog_tick (missed ticks merge). Jobs that
 // wait for the nonce before theirs, in sight or not, wait in their account's slot, at most nonce_pipeline of them, and those not in sight for at
 // most half of limits.max_inflight in all; when they need not any more, in a list that the workers read before the queue. The caches hide set
@@ -37,9 +41,15 @@
 //
 // # Lock order
 //
-// flights (flow's, one shard at a time), then nothing. Leaves, under which no other lock is taken: each shard of the nonces, which covers its map
-// and what its slots say it does, the compare-and-swap of a nonce's reservation included; the list of jobs that need not wait any more; the
-// room of batches; of each cache the lock around calls of ristretto; and the board's, which is not the wallet's: /readyz takes it once, for as
-// long as it reads the rows, and so does whoever flips one. Whether a write is taken, the configuration in force, the calls under way and the
-// cached balances' marks are read without a lock.
+// flights (flow's, one shard at a time) before counters; neither is taken under another of its own rank. Counters are: each shard of the nonces,
+// which covers its map and what its slots say it does; the list of jobs that need not wait any more; the room of batches. A nonce has one owner
+// at a time, under its shard's lock, so that a reservation needs no compare-and-swap. Beside these, of each cache the lock around calls of
+// ristretto, a leaf. /readyz, whether a write is taken, the configuration in force, the calls under way, the metrics and the cached balances'
+// marks are read without a lock; who flips a key holds the board's for as long.
+//
+// # Series that stay at zero
+//
+// io_timeouts_total{op="connect"}: the ledger is in this process, so nothing is connected to; read and write are the front's.
+// upstream_fail_total{svc="policy"}, and the key policy_ready: what a caller may do is in his token and in the limits, both in memory, so a node
+// has no PolicyReady that could fail. upstream_fail_total{svc="auth"} counts the ticks at which no key was active.
 package wallet

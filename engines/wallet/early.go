@@ -126,7 +126,7 @@ func (n *nonces) continues(b *burst, s *slot) *job {
 	}
 	var found *job
 	n.recall(s, func(j *job) bool {
-		if found != nil || j.needs[0].lo != s.next.Load() {
+		if found != nil || j.needs[0].lo != s.next {
 			return false
 		}
 		found = j

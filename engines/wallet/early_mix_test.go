@@ -89,7 +89,7 @@ func (m *mix) ask(i int, s mixStep) {
 	} else if a, err := m.e.Post(ctx, alice, fmt.Sprint("k", i), "", transfer("alice", "shop", 1, uint64(s.nonce))); err == nil {
 		m.mu.Lock()
 		m.paid++
-		m.used[parse(m.t, a.Body).Nonce]++
+		m.used[parse(m.t, a.bytes()).Nonce]++
 		m.mu.Unlock()
 	}
 	if took := time.Since(began); took > 3*time.Second {

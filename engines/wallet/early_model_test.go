@@ -22,7 +22,7 @@ func earlyJob(n *nonces, nonce uint64) *job {
 // What a slot knows of the account's next nonce comes from what the ledger has said, in whatever order that is heard, and is forgotten with an
 // answer that does not come.
 func TestWhatASlotKnows(t *testing.T) {
-	n, set := newNonces(1), strict(9)
+	n, set := nonceTable(1), strict(9)
 	mine, other := &burst{}, &burst{}
 	stays := earlyJob(n, 40) // so that the slot does
 	one, two, four := earlyJob(n, 1), earlyJob(n, 2), earlyJob(n, 4)
@@ -59,7 +59,7 @@ func TestWhatASlotKnows(t *testing.T) {
 // Of refusals those that speak of the nonce tell which is next: what is ahead of it waits on. No other does, whatever it names.
 func TestWhatARefusalTellsASlot(t *testing.T) {
 	for code, tells := range map[record.Result]bool{record.NonceGap: true, record.NonceReused: true, record.InsufficientFunds: false} {
-		n, set := newNonces(1), strict(9)
+		n, set := nonceTable(1), strict(9)
 		earlyJob(n, 40) // so that the slot stays
 		one := earlyJob(n, 1)
 		n.strike(one, &ledger.Outcome{Reject: &ledger.Reject{Code: code, Expected: 5}})
@@ -76,7 +76,7 @@ func TestWhatARefusalTellsASlot(t *testing.T) {
 func TestPatienceEndsInTime(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for wait, want := range map[time.Duration]time.Duration{time.Minute: 5*time.Second - watchEvery, time.Second: time.Second} {
-		set, j := strict(9), earlyJob(newNonces(1), 1)
+		set, j := strict(9), earlyJob(nonceTable(1), 1)
 		set.NonceWait, j.deadline = unit.Duration(wait), now.Add(10*time.Second)
 		if !j.patient(set, now) || !j.until.Equal(now.Add(want)) {
 			t.Errorf("nonce_wait %s: until %s later, want %s", wait, j.until.Sub(now), want)
@@ -89,7 +89,7 @@ func TestPatienceEndsInTime(t *testing.T) {
 
 // A ledger that contradicts itself is not asked for ever.
 func TestWrongNumberIsNotAskedForEver(t *testing.T) {
-	n, set := newNonces(1), strict(9)
+	n, set := nonceTable(1), strict(9)
 	earlyJob(n, 40) // so that the slot stays
 	one, two := earlyJob(n, 1), earlyJob(n, 2)
 	n.strike(one, &ledger.Outcome{})
@@ -101,7 +101,7 @@ func TestWrongNumberIsNotAskedForEver(t *testing.T) {
 
 // All together those that wait for nonces leave half of the places to others, and leave them all when they go.
 func TestHalfOfThePlacesIsForOthers(t *testing.T) {
-	n, set := newNonces(4), strict(9)
+	n, set := nonceTable(4), strict(9)
 	set.Limits.MaxInflight = 20
 	var jobs []*job
 	for i := range 15 {
@@ -166,7 +166,7 @@ func (m *earlyModel) place(i int, b *burst) {
 		m.n.take(b, &j.needs[0], false)
 		m.hand = append(m.hand, j)
 		if next := m.n.after(b, j); next != nil {
-			if next.needs[0].lo != next.needs[0].slot.next.Load() || !m.lying[next] {
+			if next.needs[0].lo != next.needs[0].slot.next || !m.lying[next] {
 				m.t.Fatal("another follows than should")
 			}
 			m.wake([]*job{next})
@@ -210,7 +210,7 @@ func (m *earlyModel) strike(j *job, out *ledger.Outcome) {
 func TestEarlyAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &earlyModel{
-			t: t, n: newNonces(1), set: strict(rapid.IntRange(1, 9).Draw(t, "pipeline")), bursts: []*burst{{}, {}, {}}, next: 1,
+			t: t, n: nonceTable(1), set: strict(rapid.IntRange(1, 9).Draw(t, "pipeline")), bursts: []*burst{{}, {}, {}}, next: 1,
 			lying: map[*job]bool{}, done: map[*job]bool{},
 		}
 		m.set.NonceWait = seconds(1)

@@ -84,6 +84,7 @@ type Engine struct {
 	ledgerSaid atomic.Pointer[error] // what a call said of the ledger since the watchdog looked
 	left       atomic.Int32          // workers that have ended for good
 	gone       chan struct{}         // closed when all workers have
+	unclosed   runtime.Cleanup       // tells of an engine that is dropped without Close
 }
 
 // New wires an engine and declares its queues, metrics and probes. It does no I/O and starts nothing. It panics on a configuration that
@@ -108,13 +109,17 @@ func New(cfg Config, d Deps) *Engine {
 		client: d.Ledger, breaker: flow.NewBreaker(cfg.CircuitBreaker.rule()).Counting(d.Catalog, service, upstream),
 		set: e.live, m: e.m, calls: callTable{base: time.Now()}, stall: e.stallAfter, refused: func(err error) { e.ledgerSaid.Store(&err) },
 	}
-	e.nonces, e.ready, e.turn = newNonces(cfg.Shards), newReady(), newTurn()
+	e.nonces, e.ready, e.turn = newNonces(d.Catalog, cfg.Shards), newReady(d.Catalog), newTurn()
+	e.batched.mu = flow.NewMutex(d.Catalog, service, flow.RankCounters)
 	e.flights = flow.NewFlight[flightKey, b3.Digest, *ledger.Outcome](d.Catalog, flow.FlightSpec{
 		Service: service, Name: "request", Shards: cfg.Shards, Waiters: flightWaiters, Calls: flightCalls,
 	})
-	e.balances, e.receipts = newBalances(cfg.BalanceCacheBytes.Bytes()), newReceipts()
+	e.balances, e.receipts = newBalances(d.Catalog, cfg.BalanceCacheBytes.Bytes()), newReceipts(d.Catalog)
 	d.Board.Add(e.probes()...)
 	d.Board.Set(service, keyConfig, nil)
+	e.unclosed = runtime.AddCleanup(e, func(log hclog.Logger) {
+		log.Debug("engine dropped without Close; its memory is reclaimed")
+	}, e.log)
 	return e
 }
 
@@ -146,32 +151,34 @@ func (e *Engine) declareChannels() {
 	e.watchTick = flow.Every(e.catalog, flow.Spec{
 		Service: service, Name: "watchdog_tick", Consumers: []string{taskWatchdog}, Doc: "age of the ledger's calls, and of waits for a nonce",
 	}, watchEvery)
-	e.catalog.Declare(cacheSpec("balance_cache", "set buffer inside the cache of balances; a drop is a later miss"))
-	e.catalog.Declare(cacheSpec("receipt_cache", "set buffer inside the cache of replays; a drop is a later miss"))
 }
 
 // Tasks lists the wallet's tasks for the supervisor. All but the workers end when the workers have drained.
 func (e *Engine) Tasks() []flow.Task {
+	lanes := []string{"store.work"} // through the ledger
 	return []flow.Task{
-		{Service: service, Name: taskWorker, Count: e.workers, Restart: flow.Always, Doc: "puts bursts of requests to the ledger", Run: e.runWorker},
+		{Service: service, Name: taskWorker, Count: e.workers, Restart: flow.Always, Vital: true, Lanes: lanes,
+			Doc: "puts bursts of requests to the ledger", Run: e.runWorker},
 		{Service: service, Name: taskInvalidator, Count: 1, Restart: flow.Always, Doc: "drops cached balances that changed", Run: e.runInvalidator},
 		{Service: service, Name: taskTicker, Count: 1, Restart: flow.Always, Doc: "samples readiness every second", Run: e.runTicker},
 		{Service: service, Name: taskAudit, Count: 1, Restart: flow.Always, Doc: "writes audit events to the log", Run: e.runAudit},
-		{Service: service, Name: taskWatchdog, Count: 1, Restart: flow.Always, Doc: "follows the ledger's health and probes it", Run: e.runWatchdog},
+		{Service: service, Name: taskWatchdog, Count: 1, Restart: flow.Always, Lanes: lanes,
+			Doc: "follows the ledger's health and probes it", Run: e.runWatchdog},
 	}
 }
 
 // Open makes the caches, which have goroutines of their own; Close ends them. An engine that is not open works, and caches nothing.
-func (e *Engine) Open() error { return errors.Join(e.balances.kept.open(), e.receipts.kept.open()) }
+func (e *Engine) Open() error { return errors.Join(e.balances.kept.Open(), e.receipts.kept.Open()) }
 
 // Close frees the caches. Call it after the last task and the last caller are gone.
 func (e *Engine) Close() {
-	e.balances.kept.close()
-	e.receipts.kept.close()
+	e.unclosed.Stop()
+	e.balances.kept.Close()
+	e.receipts.kept.Close()
 }
 
 // Purge empties the caches; what is asked for again is read from the ledger.
 func (e *Engine) Purge() {
-	e.balances.kept.purge()
-	e.receipts.kept.purge()
+	e.balances.kept.Purge()
+	e.receipts.kept.Purge()
 }

@@ -1,9 +1,13 @@
 package wallet
 
 import (
+	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"ronbox/appliance/flow"
 	"ronbox/engines/ledger"
@@ -40,4 +44,53 @@ func TestBareEngine(t *testing.T) {
 		e.Close()
 		_ = m.Close(t.Context())
 	})
+}
+
+// An engine that is dropped without Close says so in a debug line; one that was closed does not.
+func TestDroppedUnclosed(t *testing.T) {
+	out := &shared{}
+	log := hclog.New(&hclog.LoggerOptions{Output: out, Level: hclog.Debug})
+	m, shut, left := ledgertest.NewModel(nil), flow.NewCatalog(nil, nil), flow.NewCatalog(nil, nil)
+	New(DefaultConfig(), Deps{Catalog: shut, Ledger: m, Log: log.Named("closed")}).Close()
+	New(DefaultConfig(), Deps{Catalog: left, Ledger: m, Log: log.Named("open")})
+	for end := time.Now().Add(time.Minute); !strings.Contains(out.String(), "open.wallet: engine dropped without Close"); time.Sleep(time.Millisecond) {
+		if runtime.GC(); time.Now().After(end) {
+			t.Fatalf("nothing is said of it: %s", out)
+		}
+	}
+	if strings.Contains(out.String(), "closed") {
+		t.Errorf("of one that was closed: %s", out)
+	}
+}
+
+// While a service that judges requests is away, its key fails, its ticks are counted, and no write is taken.
+func TestJudgesAway(t *testing.T) {
+	for _, tt := range []struct {
+		svc, cause string
+		away       func(*Engine, func() error)
+	}{
+		{svcAuth, CauseAuth, func(e *Engine, ready func() error) { e.authReady = ready }},
+		{svcPolicy, CausePolicy, func(e *Engine, ready func() error) { e.policyReady = ready }},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			begun := time.Now()
+			tt.away(r.e, func() error {
+				if time.Since(begun) < 3*time.Second {
+					return errTest
+				}
+				return nil
+			})
+			r.hasty = true
+			r.start()
+			time.Sleep(2500 * time.Millisecond)
+			if _, err := r.post("k", issue("bo", 1, 1)); code(err) != "RETRY_LATER" || !strings.Contains(err.Error(), tt.cause) {
+				t.Errorf("%s away: %v", tt.svc, err)
+			}
+			time.Sleep(time.Second)
+			r.want(3, "upstream_fail_total", "svc", tt.svc)
+			r.must("k", issue("bo", 1, 1))
+			r.stop()
+		})
+	}
 }

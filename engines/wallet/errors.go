@@ -6,10 +6,12 @@ import (
 )
 
 // What a caller can meet beside *ledger.Reject (the rules refuse), *engines.GrantError (the token does not reach), flow.ErrBusy (no room; nothing
-// happened), ledger.ErrFull, ledger.ErrSafeMode, ledger.ErrCursor and ledger.ErrRange. CodeOf has the code of each.
+// happened), ledger.ErrFull, ledger.ErrRestored, ledger.ErrSafeMode, ledger.ErrCursor and ledger.ErrRange. CodeOf has the code of each.
 var (
 	// ErrNotFound: there is no such record, or the caller may not see it; nobody is told which.
 	ErrNotFound = errors.New("wallet: not found")
+	// ErrUnknownAccount: nobody has paid the account, and flags are for one that is known unless the request says otherwise.
+	ErrUnknownAccount = errors.New("wallet: the account is not known")
 	// ErrInFlight: the same key is still being worked on, or too many wait for it. Ask again.
 	ErrInFlight = errors.New("wallet: a request with this key is in flight: ask again")
 	// ErrForbidden: the caller is known and may not do this.
@@ -17,6 +19,14 @@ var (
 	// ErrSystemAccount is an ErrForbidden that no other token would change.
 	ErrSystemAccount = fmt.Errorf("%w: accounts that begin with sys: are the ledger's own", ErrForbidden)
 )
+
+// ScopeError is an ErrForbidden for want of a scope.
+type ScopeError struct{ Scope string }
+
+func (e *ScopeError) Error() string { return ErrForbidden.Error() + ": the token lacks " + e.Scope }
+
+// Is says ErrForbidden.
+func (e *ScopeError) Is(target error) bool { return target == ErrForbidden }
 
 // FieldError says which member of a request is wrong, and why: nothing happened.
 type FieldError struct{ Field, Reason string }

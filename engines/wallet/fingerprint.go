@@ -36,7 +36,11 @@ func (f fingerprints) batch(atomic bool, ops []Request) b3.Digest {
 
 // canonical appends r in its one binary form: fixed members first, then the texts, each behind its length.
 func (r *Request) canonical(b []byte) []byte {
-	b = append(b, byte(r.Op), byte(r.Set), byte(r.Clear))
+	set := byte(r.Set)
+	if r.New {
+		set |= 1 << 7 // no flag's bit
+	}
+	b = append(b, byte(r.Op), set, byte(r.Clear))
 	b = r.Amount.AppendLE(b)
 	b = binary.LittleEndian.AppendUint64(b, r.Nonce)
 	b = append(b, r.Hold[:]...)

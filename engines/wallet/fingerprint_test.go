@@ -42,6 +42,7 @@ func TestEachMemberIsInTheFingerprint(t *testing.T) {
 		"nothing":          func(*Request) {},
 		"op":               func(r *Request) { r.Op = record.OpTransfer },
 		"set":              func(r *Request) { r.Set = record.NoDebit },
+		"new":              func(r *Request) { r.New = true },
 		"clear":            func(r *Request) { r.Clear = record.Frozen },
 		"low amount":       func(r *Request) { r.Amount = engines.AmountOf(1, 3) },
 		"high amount":      func(r *Request) { r.Amount = engines.AmountOf(2, 2) },

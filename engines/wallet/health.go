@@ -118,10 +118,14 @@ func (e *Engine) sampleClock(unread error) {
 	e.flip(keyClock, &e.gates.clock, cause)
 }
 
-// content calls a readiness function; without one all is well.
-func content(f func() error) error {
-	if f == nil {
-		return nil
+// sampleJudge asks a service without which no request can be judged; without ready it is always there.
+func (e *Engine) sampleJudge(svc, key string, g *gate, ready func() error) {
+	var cause error
+	if ready != nil {
+		cause = ready()
 	}
-	return f()
+	if cause != nil {
+		e.m.judgeFail[svc](1)
+	}
+	e.flip(key, g, cause)
 }

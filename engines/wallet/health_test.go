@@ -310,6 +310,42 @@ func TestFullFromTheStart(t *testing.T) {
 	})
 }
 
+// A restored file that nobody has accepted yet refuses each write, and the first one after it was accepted is done, however long that took: such
+// a refusal is no failure of the ledger.
+func TestWritesFromTheAcceptanceOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var accepted atomic.Bool
+		restored := fmt.Errorf("%w: by the store", ledger.ErrRestored)
+		r := newRig(t, over(func(c ledger.Client) ledger.Client {
+			return &hooked{
+				Client: c,
+				commit: func(ctx context.Context, next ledger.Client, ops []ledger.Op) ([]ledger.Outcome, error) {
+					if !accepted.Load() {
+						return nil, restored
+					}
+					return next.Commit(ctx, ops)
+				},
+				probe: func(ctx context.Context, next ledger.Client) error {
+					if !accepted.Load() {
+						return restored
+					}
+					return next.Probe(ctx)
+				},
+			}
+		})).start()
+		for i := range 30 {
+			time.Sleep(time.Second)
+			if _, err := r.post("r"+name(i), issue("bo", 1, 1)); code(err) != "RETRY_LATER" || !errors.Is(err, ledger.ErrRestored) {
+				t.Fatalf("a write before: %v", err)
+			}
+		}
+		r.want(0, "circuit_open_total", "svc", "ledger")
+		accepted.Store(true)
+		r.must("first", issue("bo", 1, 1))
+		r.stop()
+	})
+}
+
 // A disk that fills up while the breaker is open is told as full once the ledger answers again, not as an outage that lasts.
 func TestFullAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -130,6 +130,7 @@ func TestHurriedClientsDoNotHideFailures(t *testing.T) {
 			t.Errorf("the breaker opens after %s", took)
 		}
 		end()
+		synctest.Wait() // the failure that opened the breaker is counted after it
 		if n := r.sum("upstream_fail_total", "svc", "ledger"); n < 20 {
 			t.Errorf("%v failures", n)
 		}

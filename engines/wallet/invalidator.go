@@ -49,9 +49,9 @@ func (v *invalidator) catchUp(sub *flow.Subscription[ledger.Committed]) {
 	}
 }
 
-// take drops what one batch has touched; after lag that is everything.
+// take drops what one batch has touched; after lag, or where the event has no room for it, that is everything.
 func (v *invalidator) take(ev ledger.Committed, lagged uint64) {
-	if lagged > 0 {
+	if lagged > 0 || ev.All {
 		v.e.balances.dropAll()
 	}
 	v.e.balances.drop(ev.Touched, ev.Last)

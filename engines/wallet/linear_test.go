@@ -96,7 +96,7 @@ func (h *linearRun) transfer(client, n int, in linearIn) {
 		var out *OutcomeError
 		switch {
 		case err == nil:
-			raise(&h.seen, parse(h.r.t, a.Body).Ledger.Seq)
+			raise(&h.seen, parse(h.r.t, a.bytes()).Ledger.Seq)
 			h.add(client, in, call, linearOut{verdict: record.Accepted}, h.clock.Add(1))
 			return
 		case errors.As(err, &reject):
@@ -111,7 +111,7 @@ func (h *linearRun) transfer(client, n int, in linearIn) {
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
-	if unknown {
+	if unknown || h.late { // a try that was refused may have preceded the last answer: nonce_gap, then the breaker
 		h.add(client, in, call, linearOut{open: true}, math.MaxInt64)
 	}
 }
@@ -129,6 +129,7 @@ func (h *linearRun) read(client, account int) {
 	seen, call := h.seen.Load(), h.clock.Add(1)
 	if b, err := h.r.balance(h.account[account], seen); err == nil {
 		_, lo := b.Available.Parts()
+		raise(&h.seen, b.Seq) // a balance lets its reader know of records too, acknowledged or not
 		h.add(client, linearIn{from: account}, call, linearOut{balance: lo}, h.clock.Add(1))
 	}
 }
@@ -171,7 +172,7 @@ func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	model := porcupine.Model{Step: linearStep}
 	undecided := 0
-	for seed := range uint64(linearHistories) {
+	for seed := range uint64(few(linearHistories)) {
 		synctest.Test(t, func(t *testing.T) {
 			f := linearFaults(seed)
 			h := &linearRun{late: f.Late > 0, r: newRig(t, over(func(c ledger.Client) ledger.Client {

@@ -138,14 +138,19 @@ func refusal(err error) bool {
 	if errors.Is(err, ledger.ErrUnavailable) {
 		return false
 	}
-	return isA[*ledger.OpError](err) || errors.Is(err, ledger.ErrFull) || errors.Is(err, ledger.ErrSafeMode)
+	return isA[*ledger.OpError](err) || ofFile(err) || errors.Is(err, ledger.ErrSafeMode)
+}
+
+// ofFile says whether err is about the file: it is full, or restored and not accepted yet. The ledger is well, and answers each write so.
+func ofFile(err error) bool {
+	return errors.Is(err, ledger.ErrFull) || errors.Is(err, ledger.ErrRestored)
 }
 
 // verdict is what the result of a call says about the ledger. One that it refused for good reason, or whose callers had left, says nothing: a
 // client in a hurry must not shut the door for all.
 func verdict(left bool, err error) flow.CallResult {
 	switch {
-	case err == nil, errors.Is(err, ledger.ErrFull): // it has looked at its disk
+	case err == nil, ofFile(err): // it has looked
 		return flow.Succeeded
 	case left, refusal(err):
 		return flow.Neither

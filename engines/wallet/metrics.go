@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"ronbox/appliance/obs"
-	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
 )
@@ -28,6 +27,12 @@ const (
 	opConsistency = "consistency"
 )
 
+// Services that judge requests, as callees in metrics.
+const (
+	svcAuth   = "auth"
+	svcPolicy = "policy"
+)
+
 // busAudit is events_tx in the label bus.
 const busAudit = "audit"
 
@@ -43,15 +48,15 @@ type metrics struct {
 	rejects        map[string]func(int) // by reason
 	replays        func(int)
 	nonceConflicts func(int)
-	conserved      func(int)
-	notConserved   func(int)
 	canceled       func(int) // jobs whose callers had left, or which shutdown ended
 	ledgerTimeouts func(int)
 	upstreamFail   func(int)
+	judgeFail      map[string]func(int) // ticks at which the service was not ready, by its name
 	calls          map[string]*callSeries
 	cache          map[string]func(int) // balance_cache_total by outcome
 	dropped        func(int)            // audit events that the stream missed, as a queue; as a bus flow counts them
 	busy           atomic.Int64         // workers that have a burst in hand
+	busySeen       atomic.Int64         // busy, as of the last tick
 }
 
 // callSeries are those of one call of the ledger.
@@ -67,7 +72,6 @@ func walletFamilies() []obs.Family {
 		{Name: "wallet_idem_replays_total", Type: obs.Counter, Help: "Requests answered with what an earlier one with the same key had done."},
 		{Name: "wallet_inflight", Type: obs.Gauge, Labels: []string{"op"}, Help: "Requests being worked on."},
 		{Name: "wallet_nonce_conflicts_total", Type: obs.Counter, Help: "Requests whose nonce was used up, or ahead of its account."},
-		{Name: "wallet_conservation_checks_total", Type: obs.Counter, Labels: []string{"outcome"}, Help: "Receipts compared with what was asked: parties, asset and amount."},
 		{Name: "balance_cache_total", Type: obs.Counter, Labels: []string{"outcome"}, Help: "Balances asked of the cache."},
 	}
 }
@@ -78,22 +82,18 @@ func newMetrics(reg *obs.Metrics) *metrics {
 		requests: map[record.Op]func(int){}, inflight: map[record.Op]*atomic.Int64{}, rejects: map[string]func(int){},
 		replays:        reg.Counter("wallet_idem_replays_total", service),
 		nonceConflicts: reg.Counter("wallet_nonce_conflicts_total", service),
-		conserved:      reg.Counter("wallet_conservation_checks_total", service, "outcome", "ok"),
-		notConserved:   reg.Counter("wallet_conservation_checks_total", service, "outcome", "violated"),
 		canceled:       reg.Counter("tasks_canceled_total", service, "kind", taskWorker),
 		ledgerTimeouts: reg.Counter("io_timeouts_total", service, "op", "ledger_rpc"),
 		upstreamFail:   reg.Counter("upstream_fail_total", service, "svc", upstream),
 		calls:          map[string]*callSeries{},
 		cache:          series(reg, "balance_cache_total", "outcome", cacheHit, cacheMiss, cacheStale, cacheBehind),
 	}
-	for _, op := range []string{"read", "write", "connect"} { // the front's; the ledger is in this process, so nothing is connected to
+	for _, op := range []string{"read", "write", "connect"} { // see the package's comment
 		reg.Counter("io_timeouts_total", service, "op", op)
 	}
 	reg.Counter("bus_lagged_total", service, "bus", busAudit, "consumer", taskAudit) // counted by the bus; shown from the start
 	m.dropped = reg.Counter("queue_dropped_total", service, "queue", "events")
-	for _, svc := range []string{"auth", "policy"} { // both answer from this process; a failure of theirs is a readiness key
-		reg.Counter("upstream_fail_total", service, "svc", svc)
-	}
+	m.judgeFail = series(reg, "upstream_fail_total", "svc", svcAuth, svcPolicy)
 	for _, op := range requestOps {
 		m.requests[op] = reg.Counter("wallet_requests_total", service, "op", op.String())
 		n := new(atomic.Int64)
@@ -108,7 +108,7 @@ func newMetrics(reg *obs.Metrics) *metrics {
 	} {
 		m.calls[op] = newCallSeries(reg, op)
 	}
-	reg.Gauge("worker_inflight", service, func() float64 { return float64(m.busy.Load()) })
+	reg.Gauge("worker_inflight", service, func() float64 { return float64(m.busySeen.Load()) })
 	return m
 }
 
@@ -182,28 +182,4 @@ func (m *metrics) reject(c Code) {
 	if c.Name == rejectCodes[record.NonceGap].Name {
 		m.nonceConflicts(1)
 	}
-}
-
-// conserve compares a receipt with what was asked for: what leaves one side is what reaches the other, and as much as was asked.
-func (m *metrics) conserve(op *ledger.Op, out *ledger.Outcome) bool {
-	if out.Reject != nil || out.Replayed || !op.Code.MovesMoney() {
-		return true
-	}
-	r := &out.Receipt
-	whole := op.Code == record.OpRelease || op.Code == record.OpCapture && op.Amount.IsZero()
-	ok := r.Op == op.Code && (whole || r.Amount == op.Amount) && r.Amount != (engines.Amount{})
-	switch op.Code {
-	case record.OpIssue:
-		ok = ok && r.To == op.To && r.Asset == op.Asset
-	case record.OpBurn:
-		ok = ok && r.From == op.From && r.Asset == op.Asset
-	case record.OpTransfer, record.OpHold:
-		ok = ok && r.From == op.From && r.To == op.To && r.Asset == op.Asset
-	}
-	if ok {
-		m.conserved(1)
-	} else {
-		m.notConserved(1)
-	}
-	return ok
 }

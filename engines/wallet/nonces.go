@@ -3,9 +3,9 @@ package wallet
 import (
 	"hash/maphash"
 	"slices"
-	"sync"
 	"sync/atomic"
 
+	"ronbox/appliance/flow"
 	"ronbox/engines/ledger"
 )
 
@@ -29,7 +29,7 @@ type nonces struct {
 }
 
 type nonceShard struct {
-	mu    sync.Mutex // a leaf: covers the map, and the members of its slots that say so
+	mu    *flow.Mutex // covers the map, and the members of its slots that say so
 	slots map[string]*slot
 }
 
@@ -37,8 +37,8 @@ type nonceShard struct {
 type slot struct {
 	account string
 	shard   *nonceShard
-	next    atomic.Uint64 // first nonce after those that owner has reserved
-	owner   *burst        // that has reserved; guarded by shard.mu, as is all below
+	owner   *burst // that has reserved; guarded by shard.mu, as is all below
+	next    uint64 // first nonce after those that owner has reserved
 	noted   []span
 	waiting []*job
 	early   []*job  // not noted, by nonce
@@ -68,10 +68,10 @@ const (
 	crowded               // as many wait there as may
 )
 
-func newNonces(shards int) *nonces {
+func newNonces(c *flow.Catalog, shards int) *nonces {
 	n := &nonces{seed: maphash.MakeSeed(), shards: make([]nonceShard, shards)}
 	for i := range n.shards {
-		n.shards[i].slots = map[string]*slot{}
+		n.shards[i] = nonceShard{mu: flow.NewMutex(c, service, flow.RankCounters), slots: map[string]*slot{}}
 	}
 	return n
 }
@@ -154,8 +154,7 @@ func (n *nonces) take(b *burst, d *need, skip bool) place {
 		return loose // and nothing follows it
 	}
 	if s.owner == nil {
-		s.owner = b
-		s.next.Store(d.lo)
+		s.owner, s.next = b, d.lo
 		b.slots = append(b.slots, s)
 	}
 	if s.owner != b {
@@ -167,7 +166,7 @@ func (n *nonces) take(b *burst, d *need, skip bool) place {
 // reached is the nonce up to which b has those before, 0 if it has none.
 func (s *slot) reached(b *burst) uint64 {
 	if s.owner == b {
-		return s.next.Load()
+		return s.next
 	}
 	return 0
 }
@@ -185,17 +184,14 @@ func (s *slot) follows(lo, from, ticket uint64, skip bool) bool {
 	})
 }
 
-// reserve takes nonces: of all who try the same ones, one succeeds. In strict order they must be the next; else they may skip some.
+// reserve takes nonces: of all who try the same ones, one succeeds, since the shard's lock lets in one at a time. In strict order they must be
+// the next; else they may skip some.
 func (s *slot) reserve(lo, hi uint64, skip bool) place {
-	if s.next.CompareAndSwap(lo, hi) {
-		return reserved
+	if s.next != lo && !(skip && s.next < lo) {
+		return loose
 	}
-	for n := s.next.Load(); skip && n < lo; n = s.next.Load() {
-		if s.next.CompareAndSwap(n, hi) {
-			return reserved
-		}
-	}
-	return loose
+	s.next = hi
+	return reserved
 }
 
 // leave gives up what b has reserved. Its jobs are answered after that, which wakes those that wait for them.

@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"ronbox/appliance/flow"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
 )
@@ -28,6 +29,8 @@ func nonceJob(n *nonces, account string, lo, hi uint64) *job {
 	return j
 }
 
+func nonceTable(shards int) *nonces { return newNonces(flow.NewCatalog(nil, nil), shards) }
+
 func (n *nonces) place(b *burst, j *job, set *settings) place { return n.placeOf(b, j, 0, set) }
 
 func (n *nonces) placeOf(b *burst, j *job, i int, set *settings) place {
@@ -39,7 +42,7 @@ func (n *nonces) placeOf(b *burst, j *job, i int, set *settings) place {
 
 // Of all who reserve one nonce of an account at once, one succeeds.
 func TestOneReservation(t *testing.T) {
-	n, set := newNonces(4), strict(1024)
+	n, set := nonceTable(4), strict(1024)
 	for round := range 200 {
 		var won atomic.Int32
 		var wg sync.WaitGroup
@@ -63,7 +66,7 @@ func TestOneReservation(t *testing.T) {
 
 // A job that follows an earlier one in other hands waits, one that does not goes on by itself, one too many is told so.
 func TestPlaces(t *testing.T) {
-	n, set := newNonces(1), strict(2)
+	n, set := nonceTable(1), strict(2)
 	first, other := &burst{}, &burst{}
 	jobs := map[string]*job{}
 	for i, step := range []struct {
@@ -99,7 +102,7 @@ func TestPlaces(t *testing.T) {
 
 // A job never waits for one that was noted after it, so that no two wait for each other.
 func TestOnlyForEarlierJobs(t *testing.T) {
-	n, set := newNonces(1), strict(9)
+	n, set := nonceTable(1), strict(9)
 	six := nonceJob(n, "a", 6, 7)
 	five := nonceJob(n, "a", 5, 6)
 	if got := n.place(&burst{}, six, set); got != reserved {
@@ -112,7 +115,7 @@ func TestOnlyForEarlierJobs(t *testing.T) {
 
 // Where nonces may skip, whatever is ahead waits for what goes before it.
 func TestMonotonicPlaces(t *testing.T) {
-	n, set := newNonces(1), strict(2)
+	n, set := nonceTable(1), strict(2)
 	set.limits.Monotonic = true
 	first, other := &burst{}, &burst{}
 	for i, step := range []struct {
@@ -131,7 +134,7 @@ func TestMonotonicPlaces(t *testing.T) {
 // However jobs come and go: nobody who waits is forgotten, each waits for an earlier one only, and a slot goes with the last of its jobs.
 func TestSlotsAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n, set := newNonces(2), strict(rapid.IntRange(1, 4).Draw(t, "pipeline"))
+		n, set := nonceTable(2), strict(rapid.IntRange(1, 4).Draw(t, "pipeline"))
 		bursts := []*burst{{}, {}, {}}
 		var noted, waiting []*job
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {

@@ -96,7 +96,7 @@ func TestSameKeyWhileTheFirstIsPending(t *testing.T) {
 			if err != nil {
 				t.Fatalf("request %d after it: %v", i, err)
 			}
-			id := parse(t, a.Body).id(t)
+			id := parse(t, a.bytes()).id(t)
 			if round == 1 && (ids[i] != id || !a.Replayed) {
 				t.Errorf("request %d has two receipts", i)
 			}

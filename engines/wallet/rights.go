@@ -3,7 +3,6 @@ package wallet
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"ronbox/engines"
 	"ronbox/engines/ledger"
@@ -30,7 +29,7 @@ func mayOp(by engines.Actor, op record.Op) error {
 		return nil
 	}
 	if scope := scopePrefix + op.String(); !by.May(scope) {
-		return fmt.Errorf("%w: the token lacks %s", ErrForbidden, scope)
+		return &ScopeError{scope}
 	}
 	return nil
 }
@@ -81,27 +80,23 @@ func (e *Engine) hold(ctx context.Context, id record.TxID) (record.Receipt, erro
 	return out.Receipt, err
 }
 
-// ceiling says whether by's token allows the amount. All of a hold is captured by an amount of zero.
-func (e *Engine) ceiling(ctx context.Context, by engines.Actor, r *Request) error {
-	if by.Grant.IsZero() || r.Op == record.OpRelease {
-		return nil
+// ceilings says whether by's token allows the amount, and gives what the token may move in a day, for the ledger to judge: it knows what the
+// token has moved. Zero is no bound; a token that may move nothing is refused here. All of a hold is captured by an amount of zero.
+func (e *Engine) ceilings(ctx context.Context, by engines.Actor, r *Request) (daily engines.Amount, err error) {
+	if by.Grant.IsZero() || !r.Op.MovesMoney() || r.Op == record.OpRelease {
+		return daily, nil
 	}
 	amount := r.Amount
 	if r.Op == record.OpCapture && amount.IsZero() {
 		held, err := e.hold(ctx, r.Hold)
 		if err != nil {
-			return err
+			return daily, err
 		}
 		amount = held.Amount
 	}
-	return by.Grant.Amount(amount)
-}
-
-// daily is what by's token leaves for a day, for the ledger to judge; zero is no bound. A token that leaves nothing is refused here.
-func daily(by engines.Actor, r *Request) (engines.Amount, error) {
-	most, limited := by.Grant.MaxDaily()
-	if !limited || r.debited() == "" {
-		return engines.Amount{}, nil
+	if err := by.Grant.Amount(amount); err != nil {
+		return daily, err
 	}
-	return most, by.Grant.Daily(engines.Amount{}, r.Amount)
+	daily, _ = by.Grant.MaxDaily()
+	return daily, by.Grant.Daily(engines.Amount{}, amount)
 }

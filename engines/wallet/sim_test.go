@@ -27,6 +27,14 @@ const (
 	simClients = 8
 )
 
+// few is a fifth of n runs with -short, as rapid has it.
+func few(n int) int {
+	if testing.Short() {
+		return max(1, n/5)
+	}
+	return n
+}
+
 func fromEnv(t *testing.T, key string, otherwise int) int {
 	t.Helper()
 	text := os.Getenv(key)
@@ -103,7 +111,7 @@ func (s *sim) ask(who string, send func(*life) (Answer, error)) (Answer, error) 
 		return Answer{}, errGone
 	}
 	if late && err == nil {
-		s.t.Errorf("seed %d: done while the clock is %s behind: %s", s.seed, s.wall.lag(), a.Body)
+		s.t.Errorf("seed %d: done while the clock is %s behind: %s", s.seed, s.wall.lag(), a.bytes())
 	}
 	return a, err
 }
@@ -115,7 +123,7 @@ func (s *sim) until(key string, ask func(*life) (Answer, error)) (Answer, error)
 		a, err := s.ask(key, ask)
 		if err == nil {
 			s.mu.Lock()
-			s.known[key] = told{a.Body, ask}
+			s.known[key] = told{a.bytes(), ask}
 			s.mu.Unlock()
 			return a, nil
 		}
@@ -195,14 +203,14 @@ func (s *sim) client(c int) {
 			s.refuse(key)
 		}
 		if err == nil && q.Op == record.OpHold {
-			open = append(open, parse(s.t, a.Body).id(s.t))
+			open = append(open, parse(s.t, a.bytes()).id(s.t))
 		}
 	}
 }
 
 func (s *sim) batch(key string, next uint64, whole bool, ops []Request) {
 	a, err := s.once(key, next, func(l *life) (Answer, error) { return l.r.e.Batch(l.ctx, alice, key, "", whole, ops) })
-	if err != nil || !bytes.Contains(a.Body, didSomething) {
+	if err != nil || !bytes.Contains(a.bytes(), didSomething) {
 		s.refuse(key)
 	}
 	if code(err) == "IDEMPOTENCY_CONFLICT" {
@@ -259,7 +267,7 @@ func TestSimulationRepeats(t *testing.T) {
 		head           record.Head
 		crashed, turns int
 	}
-	for seed := range 8 {
+	for seed := range few(8) {
 		met := map[run]bool{}
 		for same := false; !same && len(met) < 6; {
 			s := simulate(t, seed, simOps)
@@ -283,7 +291,7 @@ const (
 
 // The same on the ledger itself, in a file that the next process opens as the one before has left it.
 func TestSimulationOnAFile(t *testing.T) {
-	seeds, first := fromEnv(t, "WALLET_SIM_FILE_SEEDS", fileSeeds), 0
+	seeds, first := fromEnv(t, "WALLET_SIM_FILE_SEEDS", few(fileSeeds)), 0
 	if one := fromEnv(t, "WALLET_SIM_FILE_SEED", -1); one >= 0 {
 		first, seeds = one, 1
 	}
@@ -329,7 +337,7 @@ func (s *sim) run(clock bool) {
 // Over a wire that stalls, loses, repeats and delays, on a ledger that is away at times, in a process that ends at any boundary of a command and
 // by a clock that jumps: what is told is what is in the journal, once.
 func TestSimulation(t *testing.T) {
-	seeds, first := fromEnv(t, "WALLET_SIM_SEEDS", simSeeds), 0
+	seeds, first := fromEnv(t, "WALLET_SIM_SEEDS", few(simSeeds)), 0
 	if one := fromEnv(t, "WALLET_SIM_SEED", -1); one >= 0 {
 		first, seeds = one, 1
 	}

@@ -81,14 +81,14 @@ func (s *sim) repeat(key string, was told) {
 	}
 	if s.lapsed(at) {
 		used := nonceIn.FindAllString(string(was.body), -1)
-		done := nonceIn.FindAllString(string(again.Body), -1)
+		done := nonceIn.FindAllString(string(again.bytes()), -1)
 		if err == nil && (len(used) == 0 || slices.ContainsFunc(done, func(n string) bool { return slices.Contains(used, n) })) {
-			s.t.Errorf("seed %d: %s is done again after its time: %s", s.seed, key, again.Body)
+			s.t.Errorf("seed %d: %s is done again after its time: %s", s.seed, key, again.bytes())
 		}
 		return
 	}
-	if err != nil || !again.Replayed || string(again.Body) != string(was.body) {
-		s.t.Errorf("seed %d: %s was answered\n%s, and again, replayed %t, %v:\n%s", s.seed, key, was.body, again.Replayed, err, again.Body)
+	if err != nil || !again.Replayed || string(again.bytes()) != string(was.body) {
+		s.t.Errorf("seed %d: %s was answered\n%s, and again, replayed %t, %v:\n%s", s.seed, key, was.body, again.Replayed, err, again.bytes())
 	}
 }
 

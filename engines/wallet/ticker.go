@@ -38,8 +38,9 @@ func (e *Engine) next(ctx context.Context, tick <-chan time.Time) (more bool, er
 
 func (e *Engine) sample(ctx context.Context) error {
 	e.sampleQueue()
-	e.flip(keyAuth, &e.gates.auth, content(e.authReady))
-	e.flip(keyPolicy, &e.gates.policy, content(e.policyReady))
+	e.m.busySeen.Store(e.m.busy.Load())
+	e.sampleJudge(svcAuth, keyAuth, &e.gates.auth, e.authReady)
+	e.sampleJudge(svcPolicy, keyPolicy, &e.gates.policy, e.policyReady)
 	var unread error
 	if e.ledgerTime.Load() == 0 {
 		if unread = e.readLedgerTime(ctx); ctx.Err() != nil {

@@ -95,7 +95,7 @@ func (w *watchdog) probe(ctx context.Context) error {
 	switch {
 	case errors.Is(err, errOpen):
 		return nil // not asked
-	case err != nil && !errors.Is(err, ledger.ErrFull): // a full disk is an answer, and told by each write
+	case err != nil && !ofFile(err): // what the file refuses is an answer, and told by each write
 		w.lose(fmt.Errorf("probe: %w", err))
 	case took >= w.e.link.stalls():
 		w.good = 0

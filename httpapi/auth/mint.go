@@ -2,6 +2,7 @@ package auth
 
 import (
 	"crypto/rand"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 	"ronbox/appliance/unit"
 )
 
-// MintSpec says what a new token is for.
+// MintSpec describes a new token.
 type MintSpec struct {
 	Sub     string // the holder, never ""
 	Tenant  string
@@ -23,13 +24,13 @@ type MintSpec struct {
 	Now     time.Time     // the zero time for the clock's
 }
 
-// Mint makes a token with the active key. ErrSpec says that the spec asks for what cannot be.
+// Mint makes a token with the active key. ErrSpec is returned for a spec that cannot be met.
 func (a *Authority) Mint(spec MintSpec) (token string, id Identifier, err error) {
 	if spec.Now.IsZero() {
 		spec.Now = time.Now()
 	}
 	cfg, state := a.cfg.Load(), a.state.Load()
-	id, err = identify(spec, state)
+	id, err = newIdentifier(spec, state)
 	if err != nil {
 		return "", Identifier{}, err
 	}
@@ -44,12 +45,16 @@ func (a *Authority) Mint(spec MintSpec) (token string, id Identifier, err error)
 	if id.IssuedAt, err = state.issuedAt(id, p.tenant); err != nil {
 		return "", Identifier{}, err
 	}
-	token, err = a.seal(id, caveats, cfg, state)
+	r, ok := state.keys[id.Kid]
+	if !ok {
+		return "", Identifier{}, specErr("no key is active")
+	}
+	token, err = newToken(a.codec, r.key, id, caveats, cfg)
 	return token, id, err
 }
 
-// identify draws the token's id and binds it to the active key.
-func identify(spec MintSpec, s *State) (Identifier, error) {
+// newIdentifier draws the token's id and binds it to the active key.
+func newIdentifier(spec MintSpec, s *State) (Identifier, error) {
 	tid, err := ulid.New(ulid.Timestamp(spec.Now), rand.Reader)
 	if err != nil {
 		return Identifier{}, specErr("draw a token id: %w", err)
@@ -59,8 +64,8 @@ func identify(spec MintSpec, s *State) (Identifier, error) {
 	}, nil
 }
 
-// issuedAt is the second at which a new token of id that acts for tenant was issued. Seconds are too coarse to tell one minted after a
-// revocation from those minted before it in the same one: it is of the next.
+// issuedAt returns the second at which a new token of id that acts for tenant is issued. Seconds are too coarse to distinguish one minted
+// after a revocation from those minted before it in the same second: it gets the next.
 func (s *State) issuedAt(id Identifier, tenant string) (int64, error) {
 	if r, ok := s.revoked.find(id, tenant); ok && r.At.Unix() == id.IssuedAt {
 		id.IssuedAt++
@@ -101,28 +106,29 @@ func (spec MintSpec) caveats(cfg *Config) ([]string, error) {
 	return append(out, spec.Caveats...), nil
 }
 
-// seal puts identifier and caveats under the MAC. What Check would not decode is not handed out.
-func (a *Authority) seal(id Identifier, caveats []string, cfg *Config, s *State) (string, error) {
-	r, ok := s.keys[id.Kid]
-	if !ok {
-		return "", specErr("no key is active")
-	}
-	raw, err := a.codec.encode(id)
+// newToken makes a token: identifier and caveats under the MAC of key.
+func newToken(c codec, key []byte, id Identifier, caveats []string, cfg *Config) (string, error) {
+	raw, err := c.encode(id)
 	if err != nil {
 		return "", specErr("%w", err)
 	}
-	m, err := macaroon.New(r.key, raw, "", macaroon.V2)
+	m, err := macaroon.New(key, raw, "", macaroon.V2)
 	if err != nil {
 		return "", specErr("%w", err)
 	}
 	if err := appendCaveats(m, caveats); err != nil {
 		return "", err
 	}
+	return encodeChecked(c, m, cfg)
+}
+
+// encodeChecked returns the token text of m. A token that Check would not decode is an error.
+func encodeChecked(c codec, m *macaroon.Macaroon, cfg *Config) (string, error) {
 	token, err := encode(m)
-	if err != nil {
-		return "", specErr("%w", err)
+	if err == nil {
+		_, err = decode(c, token, cfg.MaxTokenBytes, cfg.MaxCaveats)
 	}
-	if _, err := decode(a.codec, token, cfg.MaxTokenBytes, cfg.MaxCaveats); err != nil {
+	if err != nil {
 		return "", specErr("%w", err)
 	}
 	return token, nil
@@ -135,4 +141,18 @@ func appendCaveats(m *macaroon.Macaroon, caveats []string) error {
 		}
 	}
 	return nil
+}
+
+// decoyCaveats is the number of caveats of most tokens.
+const decoyCaveats = 4
+
+// newDecoy makes a token of the usual size, with a key of no node.
+func newDecoy(c codec, key []byte) string {
+	id := Identifier{V: identifierVersion, Kid: "01JTC0000000000000000000AA", TID: "01JTC0000000000000000000AA", Sub: "nobody"}
+	cfg := DefaultConfig()
+	token, err := newToken(c, key, id, slices.Repeat([]string{"exp < 2026-01-01T00:00:00Z"}, decoyCaveats), &cfg)
+	if err != nil {
+		panic("auth: cannot make a fixed token: " + err.Error())
+	}
+	return token
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestMintWritesWhatItWasAsked(t *testing.T) {
+func TestMintWritesItsSpec(t *testing.T) {
 	a := newRig()
 	token, id, err := a.Mint(MintSpec{
 		Sub: "ci", Tenant: "acme", Scopes: []string{"registry:propose", "registry.commit"}, TTL: 90 * time.Second, Path: "/registry/*",
@@ -54,7 +54,7 @@ func TestMintBareScopes(t *testing.T) {
 	}
 }
 
-func TestMintTellsItsLimits(t *testing.T) {
+func TestMintNamesItsLimits(t *testing.T) {
 	_, _, err := newRig().Mint(MintSpec{Sub: "x", Scopes: []string{"a.b"}, TTL: 90 * 24 * time.Hour})
 	if err == nil || !strings.HasSuffix(err.Error(), "ttl 90d: must be 1s..30d") {
 		t.Error(err)
@@ -137,7 +137,7 @@ func TestAttenuate(t *testing.T) {
 	}
 	r := propose()
 	r.Path = "/registry/commit/1"
-	if _, err := a.Check(narrow, r); verdictOf(t, err) != denied {
+	if _, err := a.Check(narrow, r); outcomeOf(t, err) != denied {
 		t.Errorf("narrowed token: %v", err)
 	}
 	if got, err := Inspect(narrow); err != nil || !got.ExpiresAt.Equal(noon.Add(5*time.Minute)) {

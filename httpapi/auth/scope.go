@@ -1,15 +1,17 @@
 package auth
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
 // ScopeAdmin implies every scope.
 const ScopeAdmin = "node.admin"
 
-// NormalScope gives the spelling "service.verb" of a scope; "service:verb" is read as the same.
+// NormalScope returns the spelling "service.verb" of a scope; "service:verb" is read as the same.
 func NormalScope(s string) (string, error) {
 	service, verb, ok := strings.Cut(s, ".")
 	if !ok {
@@ -21,7 +23,7 @@ func NormalScope(s string) (string, error) {
 	return service + "." + verb, nil
 }
 
-// scopeWord takes lower-case words, digits and underscores after the first letter.
+// scopeWord reports whether w is lower-case letters, with digits and underscores after the first.
 func scopeWord(w string) bool {
 	for i := range len(w) {
 		c := w[i]
@@ -32,12 +34,12 @@ func scopeWord(w string) bool {
 	return w != ""
 }
 
-// Implies says whether who holds scopes holds want. An empty want asks for none.
+// Implies reports whether a holder of scopes holds want. An empty want asks for none.
 func Implies(scopes []string, want string) bool {
 	return want == "" || slices.Contains(scopes, want) || slices.Contains(scopes, ScopeAdmin)
 }
 
-// mintScope is NormalScope for those who mint: there a bare verb of the wallet is read as the wallet's, since no other service has it.
+// mintScope is NormalScope for Mint, where a bare verb of the wallet is read as the wallet's, since no other service has it.
 func mintScope(s string) (string, error) {
 	switch s {
 	case "read", "issue", "transfer", "burn":
@@ -46,7 +48,7 @@ func mintScope(s string) (string, error) {
 	return NormalScope(s)
 }
 
-// Meet are the scopes that both lists hold, once each.
+// Meet returns the scopes that both lists hold, once each.
 func Meet(a, b []string) []string {
 	both := []string{}
 	for _, s := range slices.Concat(a, b) {
@@ -55,4 +57,62 @@ func Meet(a, b []string) []string {
 		}
 	}
 	return both
+}
+
+// PeerMap holds the scopes of the users of this machine over the admin socket. It is never changed.
+type PeerMap struct {
+	uids, gids map[uint32][]string
+}
+
+// NewPeerMap gives own, root and the uids of allow every scope; m gives others, "uid:1000" or "gid:100", the scopes it lists, and overrides
+// those of each uid it names.
+func NewPeerMap(allow []uint32, m map[string][]string, own uint32) (*PeerMap, error) {
+	p := &PeerMap{uids: map[uint32][]string{}, gids: map[uint32][]string{}}
+	for _, uid := range append([]uint32{0, own}, allow...) {
+		p.uids[uid] = []string{ScopeAdmin}
+	}
+	var errs []error
+	for peer, scopes := range m {
+		errs = append(errs, p.add(peer, scopes))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *PeerMap) add(peer string, scopes []string) error {
+	kind, digits, _ := strings.Cut(peer, ":")
+	n, err := strconv.ParseUint(digits, 10, 32)
+	if err != nil || strconv.FormatUint(n, 10) != digits || kind != "uid" && kind != "gid" {
+		return fmt.Errorf("uds.map.%q: must be uid:N or gid:N", peer)
+	}
+	if len(scopes) == 0 {
+		return fmt.Errorf("uds.map.%q: needs at least one scope", peer)
+	}
+	normal := make([]string, len(scopes))
+	for i, s := range scopes {
+		if normal[i], err = NormalScope(s); err != nil {
+			return fmt.Errorf("uds.map.%q: %w", peer, err)
+		}
+	}
+	if kind == "uid" {
+		p.uids[uint32(n)] = normal
+	} else {
+		p.gids[uint32(n)] = normal
+	}
+	return nil
+}
+
+// Scopes returns those of the peer's uid and of its primary group together. Without ok the peer is a stranger, to be refused.
+func (p *PeerMap) Scopes(uid, gid uint32) (scopes []string, ok bool) {
+	own, byUID := p.uids[uid]
+	group, byGID := p.gids[gid]
+	switch {
+	case byUID && byGID:
+		return append(append([]string{}, own...), group...), true
+	case byUID:
+		return own, true
+	}
+	return group, byGID
 }

@@ -24,7 +24,7 @@ func TestRotation(t *testing.T) {
 		doc   string
 		token string
 		at    time.Time
-		want  verdict
+		want  outcome
 	}{
 		{"the new key's", young, noon, allowed}, {"the old key's", old, noon, allowed},
 		{"the old key's at its last moment", old, noon.Add(time.Hour + 30*time.Second - 1), allowed},
@@ -32,13 +32,13 @@ func TestRotation(t *testing.T) {
 	} {
 		r := unnamed()
 		r.Now = tt.at
-		if _, err := a.Check(tt.token, r); verdictOf(t, err) != tt.want {
+		if _, err := a.Check(tt.token, r); outcomeOf(t, err) != tt.want {
 			t.Errorf("%s: %v, want %s", tt.doc, err, tt.want)
 		}
 	}
 	a.keys[0].State = KeyRetired
 	a.reload()
-	if _, err := a.Check(old, unnamed()); verdictOf(t, err) != rejected {
+	if _, err := a.Check(old, unnamed()); outcomeOf(t, err) != rejected {
 		t.Errorf("retired: %v", err)
 	}
 	a.keys = a.keys[:1]
@@ -61,12 +61,12 @@ func TestNewestActiveKeyMints(t *testing.T) {
 	}
 }
 
-// Before it has a state an Authority refuses everything, and says nothing more.
+// Before it has a state an Authority refuses everything, without a reason.
 func TestNoState(t *testing.T) {
 	a := newRig()
 	token := mint(t, a)
 	empty := New(DefaultConfig(), nil)
-	if _, err := empty.Check(token, propose()); verdictOf(t, err) != rejected {
+	if _, err := empty.Check(token, propose()); outcomeOf(t, err) != rejected {
 		t.Error(err)
 	}
 	if _, _, err := empty.Mint(MintSpec{Sub: "x", Scopes: []string{"a.b"}}); !errors.Is(err, ErrSpec) {
@@ -74,7 +74,7 @@ func TestNoState(t *testing.T) {
 	}
 }
 
-// Revoking a tenant or an epoch voids what was issued until then; what is minted after it stands, even in the same second.
+// Revoking a tenant or an epoch voids tokens issued until then; those minted after it are valid, even in the same second.
 func TestRevokeUntilThen(t *testing.T) {
 	for _, r := range []Revocation{{What: "tenant", Value: "acme"}, {What: "epoch", Value: "7"}} {
 		a := newRig()
@@ -90,7 +90,7 @@ func TestRevokeUntilThen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := a.Check(before, propose()); verdictOf(t, err) != rejected {
+		if _, err := a.Check(before, propose()); outcomeOf(t, err) != rejected {
 			t.Errorf("%s: before it: %v", r.What, err)
 		}
 		if _, err := a.Check(after, propose()); err != nil {
@@ -106,7 +106,7 @@ func TestRevokeUntilThen(t *testing.T) {
 	}
 }
 
-// What is minted after its tenant was revoked stands, also where only a caveat names the tenant.
+// A token minted after its tenant was revoked is valid, also where only a caveat names the tenant.
 func TestRevokedTenantInACaveat(t *testing.T) {
 	a := newRig()
 	a.Swap(a.State().With(Revocation{What: "tenant", Value: "acme", At: noon}))
@@ -128,7 +128,7 @@ func TestRevokeNarrowedTenant(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.Swap(a.State().With(Revocation{What: "tenant", Value: "acme", At: noon}))
-	if _, err := a.Check(narrow, propose()); verdictOf(t, err) != rejected {
+	if _, err := a.Check(narrow, propose()); outcomeOf(t, err) != rejected {
 		t.Error(err)
 	}
 	if _, err := a.Check(wide, propose()); err != nil {
@@ -190,14 +190,14 @@ func TestManyRevocations(t *testing.T) {
 	}
 }
 
-// What is remembered of a token is bounded, and never outlives what it rests on.
-func TestProven(t *testing.T) {
+// The cache of verified tokens is bounded, and its entries never outlive their key.
+func TestVerifiedCache(t *testing.T) {
 	a := newRig()
 	hashes := a.counted()
-	use := func(doc, token string, macs int, want verdict) {
+	use := func(doc, token string, macs int, want outcome) {
 		t.Helper()
 		*hashes = nil
-		if _, err := a.Check(token, unnamed()); verdictOf(t, err) != want || len(*hashes) != macs {
+		if _, err := a.Check(token, unnamed()); outcomeOf(t, err) != want || len(*hashes) != macs {
 			t.Errorf("%s: %v, want %s; %d MACs, want %d", doc, err, want, len(*hashes), macs)
 		}
 	}
@@ -218,24 +218,24 @@ func TestProven(t *testing.T) {
 	use("longer than is allowed now", token, 1, rejected)
 	a.SetConfig(DefaultConfig())
 	use("as before", token, 0, allowed)
-	for i := range 3 * maxProven {
+	for i := range 3 * maxVerified {
 		p := &policy{token: fmt.Sprint(i)}
-		a.State().proven.put(p)
-		a.State().proven.get(token) // in use
+		a.State().verified.put(p)
+		a.State().verified.get(token) // in use
 	}
 	use("others came and went", token, 0, allowed)
-	for i := range 3 * maxProven {
-		a.State().proven.put(&policy{token: fmt.Sprint("x", i)})
+	for i := range 3 * maxVerified {
+		a.State().verified.put(&policy{token: fmt.Sprint("x", i)})
 	}
 	use("unused while others came", token, 1, allowed)
-	if p := a.State().proven; len(p.young) > maxProven || len(p.former) > maxProven {
-		t.Errorf("%d and %d are remembered", len(p.young), len(p.former))
+	if p := a.State().verified; len(p.young) > maxVerified || len(p.old) > maxVerified {
+		t.Errorf("%d and %d are kept", len(p.young), len(p.old))
 	}
 	long := mint(t, a, "path = /registry/*,/"+fmt.Sprintf("%0800d", 1))
 	use("a long one", long, 1, allowed)
 	use("a long one again", long, 1, allowed)
-	for key := range a.State().proven.young {
-		a.State().proven.young[key] = &policy{token: "another that meets it by chance"}
+	for key := range a.State().verified.young {
+		a.State().verified.young[key] = &policy{token: "another that meets it by chance"}
 	}
 	use("one that meets another", token, 1, allowed)
 }

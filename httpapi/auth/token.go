@@ -6,7 +6,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
 
+	"github.com/fxamacker/cbor/v2"
+	"github.com/oklog/ulid/v2"
 	"gopkg.in/macaroon.v2"
 
 	"ronbox/appliance/b3"
@@ -18,7 +24,7 @@ type decoded struct {
 	id  Identifier
 }
 
-// caveats are the texts of the token's caveats.
+// caveats returns the texts of the token's caveats.
 func (d decoded) caveats() []string {
 	out := make([]string, 0, len(d.mac.Caveats()))
 	for _, c := range d.mac.Caveats() {
@@ -27,7 +33,7 @@ func (d decoded) caveats() []string {
 	return out
 }
 
-// decode takes a token in its one spelling.
+// decode reads a token in its one spelling.
 func decode(c codec, token string, maxBytes, maxCaveats int) (decoded, error) {
 	if token == "" {
 		return decoded{}, errors.New("no token")
@@ -56,7 +62,7 @@ func decode(c codec, token string, maxBytes, maxCaveats int) (decoded, error) {
 	return decoded{mac: &m, id: id}, nil
 }
 
-// checkForm refuses what the library lets pass.
+// checkForm refuses macaroons that the library accepts and Mint never makes.
 func checkForm(m *macaroon.Macaroon, raw []byte, maxCaveats int) error {
 	if m.Location() != "" {
 		return errors.New("a macaroon with a location")
@@ -79,7 +85,7 @@ func checkForm(m *macaroon.Macaroon, raw []byte, maxCaveats int) error {
 	return nil
 }
 
-// encode is the token text of m.
+// encode returns the token text of m.
 func encode(m *macaroon.Macaroon) (string, error) {
 	raw, err := m.MarshalBinary()
 	if err != nil {
@@ -92,4 +98,153 @@ func encode(m *macaroon.Macaroon) (string, error) {
 func Fingerprint(token string) string {
 	d := b3.Sum([]byte(token))
 	return hex.EncodeToString(d[:8])
+}
+
+// identifierVersion is the only version of Identifier there is.
+const identifierVersion = 1
+
+// Limits of the names in an Identifier, in bytes.
+const (
+	maxKid    = 64
+	maxSub    = 128
+	maxTenant = 64
+)
+
+// maxIssuedAt is in the year 6325, so that a ttl leads to a time that RFC 3339 can express.
+const maxIssuedAt = 1 << 37
+
+// Identifier names, under the MAC, the key and the holder of a token, and when it was issued.
+type Identifier struct {
+	V        int    `cbor:"v" json:"v"`
+	Kid      string `cbor:"kid" json:"kid"`
+	TID      string `cbor:"tid" json:"tid"` // ULID
+	Sub      string `cbor:"sub" json:"sub"`
+	Tenant   string `cbor:"tenant" json:"tenant"`
+	IssuedAt int64  `cbor:"iat" json:"iat"` // Unix seconds
+	Epoch    uint64 `cbor:"epoch" json:"epoch"`
+}
+
+// codec reads and writes identifiers: deterministic out, strict in.
+type codec struct {
+	enc cbor.EncMode
+	dec cbor.DecMode
+}
+
+func newCodec() codec {
+	enc, err := cbor.CoreDetEncOptions().EncMode()
+	if err != nil {
+		panic("auth: CBOR encoder: " + err.Error())
+	}
+	dec, err := cbor.DecOptions{
+		DupMapKey: cbor.DupMapKeyEnforcedAPF, IndefLength: cbor.IndefLengthForbidden, TagsMd: cbor.TagsForbidden,
+		ExtraReturnErrors: cbor.ExtraDecErrorUnknownField, MaxNestedLevels: 4,
+	}.DecMode()
+	if err != nil {
+		panic("auth: CBOR decoder: " + err.Error())
+	}
+	return codec{enc: enc, dec: dec}
+}
+
+// encode returns the one encoding of id.
+func (c codec) encode(id Identifier) ([]byte, error) {
+	if err := id.check(); err != nil {
+		return nil, err
+	}
+	return c.enc.Marshal(id)
+}
+
+// decode reads the one encoding of a valid Identifier.
+func (c codec) decode(b []byte) (Identifier, error) {
+	var id Identifier
+	if err := c.dec.Unmarshal(b, &id); err != nil {
+		return Identifier{}, fmt.Errorf("identifier: %w", err)
+	}
+	again, err := c.encode(id)
+	if err != nil {
+		return Identifier{}, err
+	}
+	if !bytes.Equal(again, b) {
+		return Identifier{}, errors.New("identifier: not in its one encoding")
+	}
+	return id, nil
+}
+
+func (id Identifier) check() error {
+	if id.V != identifierVersion {
+		return fmt.Errorf("identifier: version %d", id.V)
+	}
+	if u, err := ulid.ParseStrict(id.TID); err != nil || u.String() != id.TID {
+		return errors.New("identifier: tid is not a ULID")
+	}
+	if id.IssuedAt < 0 || id.IssuedAt > maxIssuedAt {
+		return fmt.Errorf("identifier: iat %d must be 0..%d", id.IssuedAt, int64(maxIssuedAt))
+	}
+	if id.Kid == "" || id.Sub == "" {
+		return errors.New("identifier: kid and sub must not be empty")
+	}
+	return errors.Join(checkName("kid", id.Kid, maxKid), checkName("sub", id.Sub, maxSub), checkName("tenant", id.Tenant, maxTenant))
+}
+
+// checkName refuses a name that cannot be printed on one line.
+func checkName(field, s string, limit int) error {
+	if len(s) > limit {
+		return fmt.Errorf("identifier: %s must be at most %d bytes", field, limit)
+	}
+	if !printable(s) {
+		return fmt.Errorf("identifier: %s is not printable text on one line", field)
+	}
+	return nil
+}
+
+// printable reports whether all of s can be seen: UTF-8 without control characters, and no space but the plain one.
+func printable(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
+// Inspection is the content of a token. Nothing of it was verified.
+type Inspection struct {
+	Identifier
+	Caveats     []string  `json:"caveats"`
+	Scopes      []string  `json:"scopes"`              // the intersection of its scope caveats
+	ExpiresAt   time.Time `json:"expires_at,omitzero"` // the earliest that it names
+	Fingerprint string    `json:"fingerprint"`
+}
+
+// Inspect decodes a token, which needs no key, of a node with any limits.
+func Inspect(token string) (Inspection, error) {
+	d, err := decode(newCodec(), token, mostTokenBytes, mostCaveats)
+	if err != nil {
+		return Inspection{}, err
+	}
+	texts := d.caveats()
+	p := readPolicy(d.id, texts)
+	return Inspection{
+		Identifier: d.id, Caveats: texts, Scopes: append([]string{}, p.scopes...), ExpiresAt: p.expires, Fingerprint: Fingerprint(token),
+	}, nil
+}
+
+// Attenuate appends caveats to a token, as any holder can. ErrSpec is returned for a caveat that is malformed or would leave nothing, for a
+// text that is no token, and for a result over the default limits.
+func Attenuate(token string, caveats ...string) (string, error) {
+	c := DefaultConfig()
+	d, err := decode(newCodec(), token, c.MaxTokenBytes, c.MaxCaveats)
+	if err != nil {
+		return "", specErr("%w", err)
+	}
+	if _, err := checkCaveats(d.id, append(d.caveats(), caveats...)); err != nil {
+		return "", err
+	}
+	if err := appendCaveats(d.mac, caveats); err != nil {
+		return "", err
+	}
+	return encodeChecked(newCodec(), d.mac, &c)
+}
+
+// checkCaveats reads caveats, and refuses those with which a token would allow nothing.
+func checkCaveats(id Identifier, texts []string) (*policy, error) {
+	p := readPolicy(id, texts)
+	if faults := p.faults(); len(faults) > 0 {
+		return nil, specErr("%s", strings.Join(faults, "; "))
+	}
+	return p, nil
 }

@@ -13,32 +13,32 @@ import (
 	"time"
 
 	"ronbox/httpapi/client"
-	"ronbox/httpapi/wire"
+	nodeapi "ronbox/httpapi/node"
 )
 
 // routeCase is one call: what it asks (method, path with query, body), what it is answered, and what it gives.
 type routeCase struct {
 	want, body string
-	call       func(context.Context, *client.Client) (any, error)
+	call       func(context.Context, *apiClient) (any, error)
 	got        any
 }
 
 func probeCases() []routeCase {
 	return []routeCase{
-		{"GET /healthz", "", func(ctx context.Context, c *client.Client) (any, error) { return nil, c.Healthz(ctx) }, nil},
-		{"GET /version", `{"go":"x"}`, func(ctx context.Context, c *client.Client) (any, error) {
+		{"GET /healthz", "", func(ctx context.Context, c *apiClient) (any, error) { return nil, c.Healthz(ctx) }, nil},
+		{"GET /version", `{"go":"x"}`, func(ctx context.Context, c *apiClient) (any, error) {
 			v, err := c.NodeVersion(ctx)
 			return v.Go, err
 		}, "x"},
-		{"GET /metrics", "up 1\n", func(ctx context.Context, c *client.Client) (any, error) {
+		{"GET /metrics", "up 1\n", func(ctx context.Context, c *apiClient) (any, error) {
 			b, err := c.Metrics(ctx)
 			return string(b), err
 		}, "up 1\n"},
-		{"GET /openapi.json", "{}", func(ctx context.Context, c *client.Client) (any, error) {
+		{"GET /openapi.json", "{}", func(ctx context.Context, c *apiClient) (any, error) {
 			b, err := c.OpenAPI(ctx)
 			return string(b), err
 		}, "{}"},
-		{"GET /schema/a%2Fb", "{}", func(ctx context.Context, c *client.Client) (any, error) {
+		{"GET /schema/a%2Fb", "{}", func(ctx context.Context, c *apiClient) (any, error) {
 			b, err := c.Schema(ctx, "a/b")
 			return string(b), err
 		}, "{}"},
@@ -47,37 +47,37 @@ func probeCases() []routeCase {
 
 func operatorCases() []routeCase {
 	return []routeCase{
-		{`POST /admin/v1/drain {"reason":"r"}`, "{}", func(ctx context.Context, c *client.Client) (any, error) { return nil, c.Drain(ctx, "r") }, nil},
-		{"GET /admin/v1/config", `{"version":3}`, func(ctx context.Context, c *client.Client) (any, error) {
+		{`POST /admin/v1/drain {"reason":"r"}`, "{}", func(ctx context.Context, c *apiClient) (any, error) { return nil, c.Drain(ctx, "r") }, nil},
+		{"GET /admin/v1/config", `{"version":3}`, func(ctx context.Context, c *apiClient) (any, error) {
 			v, err := c.Config(ctx)
 			return v.Version, err
 		}, uint64(3)},
-		{"POST /admin/v1/config/reload", `{"version":4}`, func(ctx context.Context, c *client.Client) (any, error) {
+		{"POST /admin/v1/config/reload", `{"version":4}`, func(ctx context.Context, c *apiClient) (any, error) {
 			v, err := c.Reload(ctx)
 			return v.Version, err
 		}, uint64(4)},
-		{"GET /admin/v1/tasks", `{"tasks":[{"name":"n"}]}`, func(ctx context.Context, c *client.Client) (any, error) {
+		{"GET /admin/v1/tasks", `{"tasks":[{"name":"n"}]}`, func(ctx context.Context, c *apiClient) (any, error) {
 			v, err := c.Tasks(ctx)
 			return v.Tasks[0].Name, err
 		}, "n"},
-		{"GET /admin/v1/queues", `{"queues":[{"cap":9}]}`, func(ctx context.Context, c *client.Client) (any, error) {
+		{"GET /admin/v1/queues", `{"queues":[{"cap":9}]}`, func(ctx context.Context, c *apiClient) (any, error) {
 			v, err := c.Queues(ctx)
 			return v.Queues[0].Cap, err
 		}, 9},
-		{"GET /admin/v1/log-level", `{"level":"warn"}`, func(ctx context.Context, c *client.Client) (any, error) {
+		{"GET /admin/v1/log-level", `{"level":"warn"}`, func(ctx context.Context, c *apiClient) (any, error) {
 			v, err := c.LogLevel(ctx)
 			return v.Level, err
 		}, "warn"},
-		{`PUT /admin/v1/log-level {"level":"debug"}`, `{"level":"debug"}`, func(ctx context.Context, c *client.Client) (any, error) {
-			v, err := c.SetLogLevel(ctx, wire.LogLevel{Level: "debug"})
+		{`PUT /admin/v1/log-level {"level":"debug"}`, `{"level":"debug"}`, func(ctx context.Context, c *apiClient) (any, error) {
+			v, err := c.SetLogLevel(ctx, nodeapi.LogLevel{Level: "debug"})
 			return v.Level, err
 		}, "debug"},
-		{"GET /admin/v1/debug/profile/heap", "pprof", func(ctx context.Context, c *client.Client) (any, error) {
+		{"GET /admin/v1/debug/profile/heap", "pprof", func(ctx context.Context, c *apiClient) (any, error) {
 			var b bytes.Buffer
 			err := c.Profile(ctx, "heap", 0, &b)
 			return b.String(), err
 		}, "pprof"},
-		{"GET /admin/v1/debug/profile/profile?seconds=2", "pprof", func(ctx context.Context, c *client.Client) (any, error) {
+		{"GET /admin/v1/debug/profile/profile?seconds=2", "pprof", func(ctx context.Context, c *apiClient) (any, error) {
 			return nil, c.Profile(ctx, "profile", 1200*time.Millisecond, io.Discard)
 		}, nil},
 	}
@@ -85,31 +85,31 @@ func operatorCases() []routeCase {
 
 func tokenCases() []routeCase {
 	return []routeCase{
-		{`POST /admin/v1/tokens {"scopes":["a.b"]}`, `{"tid":"t"}`, func(ctx context.Context, c *client.Client) (any, error) {
-			v, err := c.Mint(ctx, wire.MintRequest{Scopes: []string{"a.b"}})
+		{`POST /admin/v1/tokens {"scopes":["a.b"]}`, `{"tid":"t"}`, func(ctx context.Context, c *apiClient) (any, error) {
+			v, err := c.Mint(ctx, nodeapi.MintRequest{Scopes: []string{"a.b"}})
 			return v.TID, err
 		}, "t"},
-		{"GET /admin/v1/tokens?cursor=c&limit=5", `{"next":"d"}`, func(ctx context.Context, c *client.Client) (any, error) {
+		{"GET /admin/v1/tokens?cursor=c&limit=5", `{"next":"d"}`, func(ctx context.Context, c *apiClient) (any, error) {
 			v, err := c.Tokens(ctx, "c", 5)
 			return v.Next, err
 		}, "d"},
-		{`POST /admin/v1/tokens/revoke {"tid":"t"}`, `{"what":"tid"}`, func(ctx context.Context, c *client.Client) (any, error) {
-			v, err := c.Revoke(ctx, wire.RevokeRequest{TID: "t"})
+		{`POST /admin/v1/tokens/revoke {"tid":"t"}`, `{"what":"tid"}`, func(ctx context.Context, c *apiClient) (any, error) {
+			v, err := c.Revoke(ctx, nodeapi.RevokeRequest{TID: "t"})
 			return v.What, err
 		}, "tid"},
-		{`POST /admin/v1/tokens/verify {"token":"t"}`, `{"allowed":true}`, func(ctx context.Context, c *client.Client) (any, error) {
-			v, err := c.VerifyToken(ctx, wire.VerifyRequest{Token: "t"})
+		{`POST /admin/v1/tokens/verify {"token":"t"}`, `{"allowed":true}`, func(ctx context.Context, c *apiClient) (any, error) {
+			v, err := c.VerifyToken(ctx, nodeapi.VerifyRequest{Token: "t"})
 			return v.Allowed, err
 		}, true},
-		{"GET /admin/v1/keys", `{"active":"k"}`, func(ctx context.Context, c *client.Client) (any, error) {
+		{"GET /admin/v1/keys", `{"active":"k"}`, func(ctx context.Context, c *apiClient) (any, error) {
 			v, err := c.Keys(ctx)
 			return v.Active, err
 		}, "k"},
-		{"POST /admin/v1/keys/rotate", `{"kid":"k"}`, func(ctx context.Context, c *client.Client) (any, error) {
+		{"POST /admin/v1/keys/rotate", `{"kid":"k"}`, func(ctx context.Context, c *apiClient) (any, error) {
 			v, err := c.RotateKey(ctx)
 			return v.Kid, err
 		}, "k"},
-		{"POST /admin/v1/keys/k%2F/retire", `{"kid":"k"}`, func(ctx context.Context, c *client.Client) (any, error) {
+		{"POST /admin/v1/keys/k%2F/retire", `{"kid":"k"}`, func(ctx context.Context, c *apiClient) (any, error) {
 			v, err := c.RetireKey(ctx, "k/")
 			return v.Kid, err
 		}, "k"},
@@ -118,20 +118,20 @@ func tokenCases() []routeCase {
 
 func fileCases() []routeCase {
 	return []routeCase{
-		{"GET /admin/v1/db/info", `{"seq":2}`, func(ctx context.Context, c *client.Client) (any, error) {
+		{"GET /admin/v1/db/info", `{"seq":2}`, func(ctx context.Context, c *apiClient) (any, error) {
 			v, err := c.DBInfo(ctx)
 			return v.Seq, err
 		}, uint64(2)},
-		{"GET /admin/v1/db/stats", `{"groups":2}`, func(ctx context.Context, c *client.Client) (any, error) {
+		{"GET /admin/v1/db/stats", `{"groups":2}`, func(ctx context.Context, c *apiClient) (any, error) {
 			v, err := c.DBStats(ctx)
 			return v.Groups, err
 		}, uint64(2)},
-		{"POST /admin/v1/db/accept-restore", "", func(ctx context.Context, c *client.Client) (any, error) { return nil, c.AcceptRestore(ctx) }, nil},
-		{"POST /admin/v1/db/check", `{"ok":true}` + "\n", func(ctx context.Context, c *client.Client) (any, error) {
+		{"POST /admin/v1/db/accept-restore", "", func(ctx context.Context, c *apiClient) (any, error) { return nil, c.AcceptRestore(ctx) }, nil},
+		{"POST /admin/v1/db/check", `{"ok":true}` + "\n", func(ctx context.Context, c *apiClient) (any, error) {
 			v, err := c.CheckDB(ctx, nil)
 			return *v.OK, err
 		}, true},
-		{"GET /admin/v1/audit?from=7", `{"last":9}`, func(ctx context.Context, c *client.Client) (any, error) {
+		{"GET /admin/v1/audit?from=7", `{"last":9}`, func(ctx context.Context, c *apiClient) (any, error) {
 			v, err := c.Audit(ctx, 7, 0)
 			return v.Last, err
 		}, uint64(9)},
@@ -166,7 +166,7 @@ func TestCheckLines(t *testing.T) {
 	} {
 		c := serve(t, func(rw http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(rw, tt.body) }, client.Options{})
 		seen := ""
-		l, err := c.CheckDB(t.Context(), func(l wire.CheckLine) { seen += fmt.Sprintf("%s %d/%d ", l.Stage, l.Done, l.Total) })
+		l, err := c.CheckDB(t.Context(), func(l nodeapi.CheckLine) { seen += fmt.Sprintf("%s %d/%d ", l.Stage, l.Done, l.Total) })
 		if seen != tt.seen || l.Sound() != tt.sound {
 			t.Errorf("%s: progress %q, verdict %+v", tt.doc, seen, l)
 		}
@@ -196,7 +196,7 @@ func TestProfilesThatFail(t *testing.T) {
 		want string
 	}{
 		{"the writer's error is its own", whole, brokenWriter{boom}, "boom"},
-		{"cut short", cut, io.Discard, "outcome unknown"},
+		{"cut short", cut, io.Discard, "no whole answer"},
 		{"refused", refused, io.Discard, "not_found"},
 	} {
 		err := serve(t, tt.h, client.Options{}).Profile(t.Context(), "heap", 0, tt.w)

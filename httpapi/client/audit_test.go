@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"ronbox/httpapi/client"
+	nodeapi "ronbox/httpapi/node"
 	"ronbox/httpapi/wire"
 )
 
@@ -90,7 +91,7 @@ func TestAuditStreamTellsEveryRowOnce(t *testing.T) {
 	} {
 		c := serve(t, tt.chain.serve, client.Options{})
 		var got []uint64
-		err := c.AuditStream(t.Context(), client.StreamOptions{LastEventID: "3"}, func(r wire.AuditRow) error {
+		err := c.AuditStream(t.Context(), client.StreamOptions{LastEventID: "3"}, func(r nodeapi.AuditRow) error {
 			got = append(got, r.Seq)
 			return nil
 		})
@@ -106,7 +107,7 @@ func TestAuditStreamTellsEveryRowOnce(t *testing.T) {
 // A stream that begins with the next row and breaks before it came asks for what it missed.
 func TestAuditStreamThatBreaksAtOnceMissesNothing(t *testing.T) {
 	a := chain{first: 1, last: 9, streams: []string{"event: hello\ndata: {\"last\":7}\n\n", row(8)}}
-	err := serve(t, a.serve, client.Options{}).AuditStream(t.Context(), client.StreamOptions{}, func(wire.AuditRow) error { return nil })
+	err := serve(t, a.serve, client.Options{}).AuditStream(t.Context(), client.StreamOptions{}, func(nodeapi.AuditRow) error { return nil })
 	if want := []string{"", "7", "8"}; err == nil || !slices.Equal(a.asked, want) {
 		t.Errorf("resumed after %q, want %q: %v", a.asked, want, err)
 	}
@@ -125,7 +126,7 @@ func TestAuditStreamEnds(t *testing.T) {
 		{"at a gap that is none", "event: lagged\ndata: []\n\n", nil, client.ErrFrame},
 	} {
 		a := chain{first: 1, last: 5, streams: []string{tt.stream}}
-		err := serve(t, a.serve, client.Options{}).AuditStream(t.Context(), client.StreamOptions{}, func(wire.AuditRow) error { return tt.err })
+		err := serve(t, a.serve, client.Options{}).AuditStream(t.Context(), client.StreamOptions{}, func(nodeapi.AuditRow) error { return tt.err })
 		if !errors.Is(err, tt.want) || len(a.asked) != 1 {
 			t.Errorf("%s: err = %v after %d connections, want %v", tt.doc, err, len(a.asked), tt.want)
 		}

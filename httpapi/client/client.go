@@ -1,20 +1,24 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
 )
 
-// Options says where the node is and who asks.
+// Options are the address of the node and the identity of the caller.
 type Options struct {
 	Socket    string        // path of the admin socket; wins over URL
 	URL       string        // "http://127.0.0.1:8080"; a path is kept as a prefix
@@ -22,6 +26,7 @@ type Options struct {
 	CAFile    string        // PEM file of certificates that https is trusted with beside the system's
 	Timeout   time.Duration // per request, DefaultTimeout when 0; streams and snapshots have their own
 	UserAgent string
+	Transport http.RoundTripper // instead of connections of its own; for tests
 }
 
 // DefaultTimeout is above every budget of the node's routes, so that the node's own 504 can still be read.
@@ -71,7 +76,7 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	tr.DialTLSContext = dialTLS(dialer, trust)
-	c.http = &http.Client{Transport: tr, CheckRedirect: refuseRedirect}
+	c.http = &http.Client{Transport: cmp.Or[http.RoundTripper](o.Transport, tr), CheckRedirect: refuseRedirect}
 	return c, nil
 }
 
@@ -98,3 +103,53 @@ func (c *Client) Where() string { return c.where }
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 func newCorrID() string { return ulid.MustNew(ulid.Now(), rand.Reader).String() }
+
+// dialTimeout bounds the connection, and once more the handshake on it.
+const dialTimeout = 5 * time.Second
+
+// trusted are the system's certificates and those of a PEM file; nil stands for the system's alone.
+func trusted(file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("CA file: %w", err)
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool() // a system without any
+	}
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("CA file %s: holds no certificate in PEM", file)
+	}
+	return pool, nil
+}
+
+// handshakeError is returned when TLS did not come about, so that no request was sent.
+type handshakeError struct{ err error }
+
+func (e *handshakeError) Error() string { return "TLS: " + e.err.Error() }
+func (e *handshakeError) Unwrap() error { return e.err }
+
+// dialTLS connects and shakes hands: the node speaks TLS 1.3 and nothing older.
+func dialTLS(d *net.Dialer, trust *x509.CertPool) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		host, _, err := net.SplitHostPort(addr)
+		if err != nil {
+			return nil, err
+		}
+		raw, err := d.DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+		defer cancel()
+		conn := tls.Client(raw, &tls.Config{MinVersion: tls.VersionTLS13, ServerName: host, RootCAs: trust})
+		if err := conn.HandshakeContext(ctx); err != nil {
+			_ = raw.Close()
+			return nil, &handshakeError{err}
+		}
+		return conn, nil
+	}
+}

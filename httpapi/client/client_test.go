@@ -17,13 +17,16 @@ import (
 	"go.uber.org/goleak"
 
 	"ronbox/httpapi/client"
+	nodeapi "ronbox/httpapi/node"
+	registryapi "ronbox/httpapi/registry"
+	walletapi "ronbox/httpapi/wallet"
 	"ronbox/httpapi/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // serve answers every request with h and gives a client of it.
-func serve(t *testing.T, h http.HandlerFunc, o client.Options) *client.Client {
+func serve(t *testing.T, h http.HandlerFunc, o client.Options) *apiClient {
 	t.Helper()
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
@@ -35,7 +38,26 @@ func serve(t *testing.T, h http.HandlerFunc, o client.Options) *client.Client {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	return c
+	return newAPIClient(c)
+}
+
+// The calls of each service, by a name of their own.
+type (
+	nodeAPI     = nodeapi.Client
+	registryAPI = registryapi.Client
+	walletAPI   = walletapi.Client
+)
+
+// apiClient has the calls of all services.
+type apiClient struct {
+	*client.Client
+	nodeAPI
+	registryAPI
+	walletAPI
+}
+
+func newAPIClient(c *client.Client) *apiClient {
+	return &apiClient{c, nodeapi.NewClient(c), registryapi.NewClient(c), walletapi.NewClient(c)}
 }
 
 func problem(rw http.ResponseWriter, status int, body string) {
@@ -48,11 +70,11 @@ func TestRequestsCarryTokenAgentAndCorrelation(t *testing.T) {
 	var got []http.Header
 	c := serve(t, func(rw http.ResponseWriter, r *http.Request) {
 		got = append(got, r.Header.Clone())
-		_, _ = io.WriteString(rw, `{"version":7,"payload_b3":"b3:aa","unheard_of":1}`)
+		_, _ = io.WriteString(rw, `{"version":7,"committed_at":"2026-01-01T00:00:00Z","unheard_of":1}`)
 	}, client.Options{Token: "tok", UserAgent: "test/1"})
 	for range 2 {
 		h, err := c.Head(t.Context())
-		if err != nil || h.Version != 7 || h.PayloadB3 != "b3:aa" {
+		if err != nil || h.Version != 7 || h.CommittedAt != "2026-01-01T00:00:00Z" {
 			t.Fatalf("Head() = %+v, %v", h, err)
 		}
 	}
@@ -81,7 +103,7 @@ func TestSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if s, err := c.Status(t.Context()); err != nil || s.Phase != "Running" {
+	if s, err := nodeapi.NewClient(c).Status(t.Context()); err != nil || s.Phase != "Running" {
 		t.Errorf("Status() = %+v, %v", s, err)
 	}
 	if c.Where() != path {
@@ -122,7 +144,7 @@ func TestNothingSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.Head(t.Context())
+	_, err = registryapi.NewClient(c).Head(t.Context())
 	if !errors.Is(err, client.ErrNotReachable) || errors.Is(err, client.ErrUnknown) || !client.Retryable(err) {
 		t.Errorf("err = %v, want ErrNotReachable alone", err)
 	}
@@ -144,6 +166,10 @@ func TestLostAnswers(t *testing.T) {
 		_, _, err := c.Commit(t.Context(), "p_1")
 		if !errors.Is(err, client.ErrUnknown) || !client.Retryable(err) {
 			t.Errorf("%s: err = %v, want ErrUnknown", tt.doc, err)
+		}
+		_, read := c.Head(t.Context()) // has no outcome
+		if !errors.Is(read, client.ErrUnknown) || strings.Contains(read.Error(), "outcome") || !strings.Contains(err.Error(), "outcome unknown") {
+			t.Errorf("%s: a read: %v, a write: %v", tt.doc, read, err)
 		}
 	}
 }
@@ -209,7 +235,7 @@ func TestCommitTellsAReplay(t *testing.T) {
 			t.Errorf("asked %s %s", r.Method, r.URL.Path)
 		}
 		rw.Header().Set("Idempotent-Replayed", "true")
-		_, _ = io.WriteString(rw, `{"version":2,"hash":"b3:bb"}`)
+		_, _ = io.WriteString(rw, `{"version":2}`)
 	}, client.Options{})
 	out, replayed, err := c.Commit(t.Context(), "p_1")
 	if err != nil || !replayed || out.Version != 2 {
@@ -246,7 +272,7 @@ func TestSnapshotLines(t *testing.T) {
 	} {
 		c := serve(t, func(rw http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(rw, tt.body) }, client.Options{})
 		seen := ""
-		s, err := c.Snapshot(t.Context(), wire.SnapshotRequest{Dir: "/d"}, func(done, total int64) { seen += fmt.Sprintf("%d/%d ", done, total) })
+		s, err := c.Snapshot(t.Context(), nodeapi.SnapshotRequest{Dir: "/d"}, func(done, total int64) { seen += fmt.Sprintf("%d/%d ", done, total) })
 		if seen != tt.seen {
 			t.Errorf("%s: progress %q, want %q", tt.doc, seen, tt.seen)
 		}

@@ -63,7 +63,7 @@ func TestSilentExportIsGivenUp(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := &Client{base: socketHost, timeout: DefaultTimeout, http: &http.Client{Transport: tt.node}}
 			n, from := 0, time.Now()
-			err := c.ExportLedger(t.Context(), 1, 0, true, func(line []byte) error {
+			err := c.Export(t.Context(), Call{Path: "/export"}, func(line []byte) error {
 				if n++; len(line) == 0 {
 					t.Errorf("%s: an empty line is told", tt.doc)
 				}

@@ -68,7 +68,7 @@ func (f *FrameReader) Next() (Frame, error) {
 	}
 }
 
-// field applies one line to the frame and tells whether the frame has data now.
+// field applies one line to the frame and reports whether the frame has data now.
 func (f *FrameReader) field(line string, frame *Frame, has bool) (bool, error) {
 	name, value, _ := strings.Cut(line, ":")
 	value = strings.TrimPrefix(value, " ")

@@ -17,8 +17,13 @@ import (
 	"ronbox/httpapi/wire"
 )
 
-// ErrStop, returned by the function that Stream calls, ends the stream without an error.
-var ErrStop = errors.New("stop the stream")
+var (
+	// ErrStop, returned by the function that a stream or an export calls, ends it without an error.
+	ErrStop = errors.New("stop the stream")
+	// ErrResume, returned by the function that a stream calls, ends the connection and not the stream, which resumes behind the
+	// last event that the function took.
+	ErrResume = errors.New("read what the stream left out")
+)
 
 // StreamOptions says where a stream begins and how it lives on.
 type StreamOptions struct {
@@ -37,8 +42,7 @@ const (
 	maxDelay   = 30 * time.Second
 )
 
-// Event is one event of the registry stream: Name is one of wire's Event… names, Data the JSON that wire's type of
-// that name holds.
+// Event is one event of a stream: Data is the JSON of the type that its Name stands for.
 type Event struct {
 	ID   string
 	Name string
@@ -54,31 +58,21 @@ func (e *silentError) Error() string {
 
 // watch ends a connection by its context when alive hears nothing for as long as idle.
 func watch(cancel context.CancelCauseFunc, idle time.Duration) *time.Timer {
+	//rawchan: it ends one connection of a client, which has no catalogue
 	return time.AfterFunc(idle, func() { cancel(&silentError{idle}) })
 }
 
-// Stream calls each for every event of the registry stream, and reconnects with Last-Event-ID when the connection
-// breaks. It blocks until ctx ends, each returns an error, the node refuses for good, or Tries is used up. The first
-// connection is tried once: a node that is not there is an answer.
-func (c *Client) Stream(ctx context.Context, o StreamOptions, each func(Event) error) error {
-	return c.follow(ctx, feed{path: "/registry/stream", numbered: wire.EventUpdate, stands: registryStands}, o, each)
+// Feed is one event stream of the node.
+type Feed struct {
+	Path     string
+	Numbered string                                    // name of the events that have an id of their own
+	Stands   func(hello []byte) (id uint64, err error) // the last event before the stream, by its first frame
 }
 
-// feed is what one event stream of the node differs in from another.
-type feed struct {
-	path     string
-	numbered string                                    // name of the events that have an id of their own
-	stands   func(hello []byte) (id uint64, err error) // the last event before the stream, by its first frame
-}
-
-func registryStands(hello []byte) (uint64, error) {
-	var h wire.Hello
-	err := json.Unmarshal(hello, &h)
-	return h.Head.Version, err
-}
-
-// follow is Stream for any feed.
-func (c *Client) follow(ctx context.Context, f feed, o StreamOptions, each func(Event) error) error {
+// Follow calls each for every event of f, and reconnects with Last-Event-ID when the connection breaks. It blocks until ctx
+// ends, each returns an error, the node refuses for good, or Tries is used up. The first connection is tried once: a node that is
+// not there is an answer.
+func (c *Client) Follow(ctx context.Context, f Feed, o StreamOptions, each func(Event) error) error {
 	if o.Idle == 0 {
 		o.Idle = DefaultIdle
 	}
@@ -100,7 +94,7 @@ func (c *Client) follow(ctx context.Context, f feed, o StreamOptions, each func(
 
 // stream is the state of one stream, used by its caller's goroutine alone.
 type stream struct {
-	feed
+	feed   Feed
 	c      *Client
 	o      StreamOptions
 	each   func(Event) error
@@ -115,7 +109,7 @@ type stream struct {
 func (s *stream) connect(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	k := call{method: http.MethodGet, path: s.path}
+	k := Call{Method: http.MethodGet, Path: s.feed.Path}
 	req, err := s.c.request(ctx, k)
 	if err != nil {
 		return err
@@ -141,7 +135,7 @@ func (s *stream) connect(ctx context.Context) error {
 	s.ever = true
 	frames := NewFrameReader(alive{resp.Body, watchdog, s.o.Idle})
 	err = s.run(frames)
-	if s.final || errors.Is(err, ErrFrame) || errors.Is(err, errResume) {
+	if s.final || errors.Is(err, ErrFrame) || errors.Is(err, ErrResume) {
 		return err
 	}
 	return s.c.transportError(ctx, k.String(), err)
@@ -158,14 +152,14 @@ func (s *stream) run(frames *FrameReader) error {
 			return err
 		}
 		s.fails = 0
-		if f.Event == s.numbered && !after(f.ID, s.lastID) {
+		if f.Event == s.feed.Numbered && !after(f.ID, s.lastID) {
 			continue // seen before the connection broke
 		}
 		if !jsontext.Value(f.Data).IsValid() {
 			return fmt.Errorf("%w: event %s holds no JSON", ErrFrame, f.Event)
 		}
 		if err := s.each(Event{ID: f.ID, Name: f.Event, Data: f.Data}); err != nil {
-			s.final = !errors.Is(err, errResume)
+			s.final = !errors.Is(err, ErrResume)
 			return err
 		}
 		if err := s.note(f); err != nil {
@@ -186,14 +180,14 @@ func (s *stream) note(f Frame) error {
 		s.lastID = f.ID
 		return nil
 	case f.Event == wire.EventHello && s.lastID == "":
-		id, err = s.stands(f.Data)
+		id, err = s.feed.Stands(f.Data)
 	default:
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("%w: event %s: %w", ErrFrame, f.Event, err)
 	}
-	s.lastID = decimal(id)
+	s.lastID = strconv.FormatUint(id, 10)
 	return nil
 }
 
@@ -206,7 +200,7 @@ func laggedTo(data []byte) (uint64, error) {
 	return gap.To, err
 }
 
-// done tells whether err ends the stream rather than the connection.
+// done reports whether err ends the stream rather than the connection.
 func (s *stream) done(ctx context.Context, err error) bool {
 	if ctx.Err() != nil || s.final || !s.ever || errors.Is(err, ErrFrame) {
 		return true
@@ -242,7 +236,7 @@ func (s *stream) backoff() time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
-// after tells whether id is a later version than last; ids that are no numbers are always new.
+// after reports whether id is a later version than last; ids that are no numbers are always new.
 func after(id, last string) bool {
 	a, errA := strconv.ParseUint(id, 10, 64)
 	b, errB := strconv.ParseUint(last, 10, 64)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"ronbox/httpapi/client"
+	registryapi "ronbox/httpapi/registry"
 	"ronbox/httpapi/wire"
 )
 
@@ -45,7 +46,7 @@ func TestStreamResumesAfterTheLastEvent(t *testing.T) {
 	var got []string
 	breaks := 0
 	err := c.Stream(t.Context(), client.StreamOptions{LastEventID: "1", Reconnect: func(error, time.Duration) { breaks++ }}, func(e client.Event) error {
-		if e.Name == wire.EventUpdate {
+		if e.Name == registryapi.EventUpdate {
 			got = append(got, e.ID)
 		}
 		return nil
@@ -75,7 +76,7 @@ func TestStreamLeadsBack(t *testing.T) {
 	s := &script{bodies: []string{update(2) + update(3), hello + anew, update(1)}}
 	var got []string
 	err := serve(t, s.serve, client.Options{}).Stream(t.Context(), client.StreamOptions{}, func(e client.Event) error {
-		if e.Name == wire.EventUpdate {
+		if e.Name == registryapi.EventUpdate {
 			got = append(got, e.ID)
 		}
 		return nil
@@ -139,7 +140,7 @@ func TestStreamToNobodyFailsAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Stream(t.Context(), client.StreamOptions{}, nil); !errors.Is(err, client.ErrNotReachable) {
+	if err := registryapi.NewClient(c).Stream(t.Context(), client.StreamOptions{}, nil); !errors.Is(err, client.ErrNotReachable) {
 		t.Errorf("err = %v, want ErrNotReachable", err)
 	}
 }

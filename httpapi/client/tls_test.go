@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"ronbox/httpapi/client"
+	nodeapi "ronbox/httpapi/node"
 )
 
 // secure serves https and gives its URL and a file with its certificate.
@@ -52,7 +53,7 @@ func TestTLS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := c.Status(t.Context())
+		s, err := nodeapi.NewClient(c).Status(t.Context())
 		c.Close()
 		if tt.want == "" && (err != nil || s.Phase != "Running") {
 			t.Errorf("%s: %+v, %v", tt.doc, s, err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ronbox/httpapi/client"
+	walletapi "ronbox/httpapi/wallet"
 	"ronbox/httpapi/wire"
 )
 
@@ -25,7 +26,7 @@ func TestPostKeepsTheBytes(t *testing.T) {
 		rw.Header().Set("Idempotent-Replayed", "true")
 		_, _ = io.WriteString(rw, receipt)
 	}, client.Options{})
-	p, err := c.Burn(t.Context(), "k.1", wire.Burn{From: "a", Asset: "ron", AmountMinor: "5", Nonce: 2})
+	p, err := c.Burn(t.Context(), "k.1", walletapi.Burn{From: "a", Asset: "ron", AmountMinor: "5", Nonce: 2})
 	if err != nil || string(p.Raw) != receipt || !p.Replayed || p.Receipt.Ledger.Seq != 7 || p.Receipt.AmountMinor != "5" {
 		t.Errorf("%+v, %v", p, err)
 	}
@@ -38,7 +39,7 @@ func TestPostKeepsTheBytes(t *testing.T) {
 func TestPostOfAForeignAnswer(t *testing.T) {
 	for answer, unknown := range map[string]bool{"": true, "<html>": true, `{"txid":`: true, receipt: false} {
 		c := serve(t, func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, answer) }, client.Options{})
-		if _, err := c.Transfer(t.Context(), "k", wire.Transfer{}); errors.Is(err, client.ErrUnknown) != unknown || client.Retryable(err) != unknown {
+		if _, err := c.Transfer(t.Context(), "k", walletapi.Transfer{}); errors.Is(err, client.ErrUnknown) != unknown || client.Retryable(err) != unknown {
 			t.Errorf("%q: %v", answer, err)
 		}
 	}
@@ -46,7 +47,7 @@ func TestPostOfAForeignAnswer(t *testing.T) {
 		rw.Header().Set("Content-Length", "1000")
 		_, _ = io.WriteString(rw, receipt)
 	}, client.Options{})
-	if _, err := cut.Transfer(t.Context(), "k", wire.Transfer{}); !errors.Is(err, client.ErrUnknown) || !client.Retryable(err) {
+	if _, err := cut.Transfer(t.Context(), "k", walletapi.Transfer{}); !errors.Is(err, client.ErrUnknown) || !client.Retryable(err) {
 		t.Errorf("cut short: %v", err)
 	}
 }
@@ -55,7 +56,7 @@ func TestPostOfAForeignAnswer(t *testing.T) {
 func TestKeysThatAreNone(t *testing.T) {
 	c := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("sent") }, client.Options{})
 	for _, key := range []string{"", "a\nb", "a\x00", "\x7f", "ä"} {
-		if _, err := c.Transfer(t.Context(), key, wire.Transfer{}); err == nil || client.Retryable(err) || errors.Is(err, client.ErrUnknown) {
+		if _, err := c.Transfer(t.Context(), key, walletapi.Transfer{}); err == nil || client.Retryable(err) || errors.Is(err, client.ErrUnknown) {
 			t.Errorf("%q: %v", key, err)
 		}
 	}
@@ -75,11 +76,11 @@ func TestQueriesOfTheWallet(t *testing.T) {
 			return err
 		},
 		"/v1/history?account=a&asset=ron": func() error {
-			_, err := c.History(t.Context(), client.HistoryQuery{Account: "a", Asset: "ron"})
+			_, err := c.History(t.Context(), walletapi.HistoryQuery{Account: "a", Asset: "ron"})
 			return err
 		},
 		"/v1/history?account=a&asset=ron&cursor=c&limit=5&order=asc&since=2026-01-02T02%3A04%3A05.0000006Z&until=2026-01-02T02%3A04%3A05.0000006Z": func() error {
-			_, err := c.History(t.Context(), client.HistoryQuery{Account: "a", Asset: "ron", Cursor: "c", Limit: 5, Order: "asc", Since: day, Until: day})
+			_, err := c.History(t.Context(), walletapi.HistoryQuery{Account: "a", Asset: "ron", Cursor: "c", Limit: 5, Order: "asc", Since: day, Until: day})
 			return err
 		},
 		"/v1/ledger/roots?":                     func() error { _, err := c.Roots(t.Context(), 0, 0); return err },
@@ -96,7 +97,7 @@ func TestQueriesOfTheWallet(t *testing.T) {
 }
 
 // exports answers with the lines, whole or cut.
-func exports(t *testing.T, body string, whole bool) *client.Client {
+func exports(t *testing.T, body string, whole bool) *apiClient {
 	return serve(t, func(rw http.ResponseWriter, _ *http.Request) {
 		if !whole {
 			rw.Header().Set("Content-Length", fmt.Sprint(len(body)+1))

@@ -98,7 +98,7 @@ func BenchmarkConnect(b *testing.B) {
 	for _, tt := range []struct {
 		name  string
 		perIP int
-	}{{"let in", 1 << 20}, {"turned away", 1}} {
+	}{{"admitted", 1 << 20}, {"rejected", 1}} {
 		b.Run(tt.name, func(b *testing.B) {
 			r := newRig(b, noReserve, func(s *setup) { s.cfg.PerIP = tt.perIP }).listening(b)
 			ask(b, r.dial(b), "/")
@@ -189,14 +189,14 @@ func quiet(b *testing.B, r *rig) time.Duration {
 	return all[len(all)*99/100]
 }
 
-// BenchmarkBook takes and gives back a place.
-func BenchmarkBook(b *testing.B) {
-	book := newBook(flow.NewCatalog(nil, nil), limits{total: 1024, perIP: 256})
-	l := &life{e: &endpoint{book: book}, key: netip.MustParseAddr("192.0.2.1")}
+// BenchmarkConnTable takes and gives back a slot.
+func BenchmarkConnTable(b *testing.B) {
+	table := newConnTable(flow.NewCatalog(nil, nil), limits{total: 1024, perIP: 256})
+	c := &conn{e: &endpoint{conns: table}, key: netip.MustParseAddr("192.0.2.1")}
 	b.ReportAllocs()
 	for b.Loop() {
-		book.enter(l, false, false)
-		book.leave(l)
+		table.acquire(c, false, false)
+		table.release(c)
 	}
 }
 

@@ -3,9 +3,14 @@ package front
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"ronbox/appliance/unit"
@@ -14,18 +19,19 @@ import (
 // Config is the section [server].
 type Config struct {
 	Bind         string        `toml:"bind" reload:"b"`                    // host:port of the TCP listener; port 0: any free one
+	Acceptors    int           `toml:"acceptors" reload:"b"`               // accept loops on it
 	MaxConns     int           `toml:"max_conns" reload:"r"`               // open TCP connections; one more gets a canned 503
 	PerIP        int           `toml:"connection_limit_per_ip" reload:"r"` // of one address, or of one IPv6 /64; one more gets a canned 429
 	Reserved     int           `toml:"reserved_conns" reload:"r"`          // beyond both caps, for probes from health_cidrs
 	HealthCIDRs  []string      `toml:"health_cidrs" reload:"r"`            // networks that probes come from
 	ReadTimeout  unit.Duration `toml:"read_timeout" reload:"b"`            // for the headers, then again for the body
-	WriteTimeout unit.Duration `toml:"write_timeout" reload:"b"`           // beyond a request's deadline, and per frame of a stream
+	WriteTimeout unit.Duration `toml:"write_timeout" reload:"b"`           // beyond a request's deadline; per frame of a stream, and per 64 KiB within a send window
 	IdleTimeout  unit.Duration `toml:"idle_timeout" reload:"b"`            // between two requests of a connection
 	MaxHeader    unit.Size     `toml:"max_header" reload:"b"`              // request line and headers
 	MaxBody      unit.Size     `toml:"max_body_bytes" reload:"r"`          // of a request, as it is sent
 	RatioCap     int           `toml:"decompress_ratio_cap" reload:"r"`    // bytes that a compressed body may unfold to, by its own
 	AbsCap       unit.Size     `toml:"decompress_abs_bytes" reload:"r"`    // and in all
-	Trusted      []string      `toml:"trusted_proxies" reload:"r"`         // networks whose word on the client's address is taken
+	Trusted      []string      `toml:"trusted_proxies" reload:"r"`         // networks of proxies that may name the client's address
 	MetricsAllow []string      `toml:"metrics_allow" reload:"r"`           // networks that may read /metrics without a token
 	AdminOnTCP   bool          `toml:"admin_on_tcp" reload:"r"`            // serve /admin/v1 on TCP too, to holders of node.admin
 	HSTS         bool          `toml:"hsts" reload:"r"`                    // tell browsers to stay with TLS, where it is on
@@ -39,10 +45,11 @@ type CORS struct {
 	AllowHeaders []string `toml:"allow_headers"`
 }
 
-// DefaultConfig gives every default.
+// DefaultConfig returns every default.
 func DefaultConfig() Config {
 	return Config{
 		Bind:         "127.0.0.1:8080",
+		Acceptors:    1,
 		MaxConns:     1024,
 		PerIP:        256,
 		Reserved:     16,
@@ -67,19 +74,20 @@ func loopback() []string { return []string{"127.0.0.0/8", "::1/128"} }
 func (c Config) Validate() error {
 	return errors.Join(
 		validateBind(c.Bind),
-		within("max_conns", int64(c.MaxConns), 1, 1<<20),
-		within("connection_limit_per_ip", int64(c.PerIP), 1, 1<<20),
-		within("reserved_conns", int64(c.Reserved), 0, 1024),
-		networks("health_cidrs", c.HealthCIDRs),
-		between("read_timeout", c.ReadTimeout, 100*time.Millisecond, time.Minute),
-		between("write_timeout", c.WriteTimeout, 100*time.Millisecond, time.Minute),
-		between("idle_timeout", c.IdleTimeout, time.Second, time.Hour),
-		sized("max_header", c.MaxHeader, 1<<10, 1<<20),
-		sized("max_body_bytes", c.MaxBody, 1<<10, 64<<20),
-		within("decompress_ratio_cap", int64(c.RatioCap), 1, 1000),
-		sized("decompress_abs_bytes", c.AbsCap, c.MaxBody, 1<<30),
-		networks("trusted_proxies", c.Trusted),
-		networks("metrics_allow", c.MetricsAllow),
+		unit.Within("acceptors", c.Acceptors, 1, 16),
+		unit.Within("max_conns", c.MaxConns, 1, 1<<20),
+		unit.Within("connection_limit_per_ip", c.PerIP, 1, 1<<20),
+		unit.Within("reserved_conns", c.Reserved, 0, 1024),
+		validNetworks("health_cidrs", c.HealthCIDRs),
+		unit.Between("read_timeout", c.ReadTimeout, 100*time.Millisecond, time.Minute),
+		unit.Between("write_timeout", c.WriteTimeout, 100*time.Millisecond, time.Minute),
+		unit.Between("idle_timeout", c.IdleTimeout, time.Second, time.Hour),
+		unit.Within("max_header", c.MaxHeader, 1<<10, 1<<20),
+		unit.Within("max_body_bytes", c.MaxBody, 1<<10, 64<<20),
+		unit.Within("decompress_ratio_cap", c.RatioCap, 1, 1000),
+		unit.Within("decompress_abs_bytes", c.AbsCap, c.MaxBody, 1<<30),
+		validNetworks("trusted_proxies", c.Trusted),
+		validNetworks("metrics_allow", c.MetricsAllow),
 		c.CORS.validate(),
 	)
 }
@@ -95,7 +103,7 @@ func validateBind(bind string) error {
 	return nil
 }
 
-func networks(key string, texts []string) error {
+func validNetworks(key string, texts []string) error {
 	if _, err := ParseNetworks(texts); err != nil {
 		return fmt.Errorf("%s: %w", key, err)
 	}
@@ -118,24 +126,132 @@ func ParseNetworks(texts []string) ([]netip.Prefix, error) {
 	return out, nil
 }
 
-// within judges a number. A range that another key has made empty is that key's fault.
-func within(key string, v, lo, hi int64) error {
-	if lo <= hi && (v < lo || v > hi) {
-		return fmt.Errorf("%s = %d: must be %d..%d", key, v, lo, hi)
-	}
-	return nil
+// networks are what a reload changes in place.
+type networks struct{ trusted, health []netip.Prefix }
+
+// newNetworks reads the networks of cfg, which Validate has seen.
+func newNetworks(cfg Config) *networks {
+	trusted, _ := ParseNetworks(cfg.Trusted)
+	health, _ := ParseNetworks(cfg.HealthCIDRs)
+	return &networks{trusted: trusted, health: health}
 }
 
-func sized(key string, v, lo, hi unit.Size) error {
-	if lo <= hi && (v < lo || v > hi) {
-		return fmt.Errorf("%s = %q: must be %s..%s", key, v, lo, hi)
+func (n *networks) trusts(a netip.Addr) bool { return contains(n.trusted, a) }
+func (n *networks) probes(a netip.Addr) bool { return contains(n.health, a) }
+
+func contains(all []netip.Prefix, a netip.Addr) bool {
+	for _, p := range all {
+		if p.Contains(a) {
+			return true
+		}
 	}
-	return nil
+	return false
 }
 
-func between(key string, v unit.Duration, lo, hi time.Duration) error {
-	if v.D() < lo || v.D() > hi {
-		return fmt.Errorf("%s = %s: must be %s..%s", key, v, unit.Duration(lo), unit.Duration(hi))
+// token is the form of a method and of a header's name.
+var token = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+
+func (c CORS) validate() error {
+	var faults []error
+	for _, o := range c.AllowOrigins {
+		if !isOrigin(o) {
+			faults = append(faults, fmt.Errorf("cors.allow_origins: %q: must be an origin such as https://app.example, or \"*\"", o))
+		}
 	}
-	return nil
+	for _, m := range c.AllowMethods {
+		if !token.MatchString(m) {
+			faults = append(faults, fmt.Errorf("cors.allow_methods: %q: must be a method such as GET", m))
+		}
+	}
+	for _, h := range c.AllowHeaders {
+		if !token.MatchString(h) {
+			faults = append(faults, fmt.Errorf("cors.allow_headers: %q: must be the name of a header", h))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// isOrigin reports whether s is a scheme, host and port as a browser writes them, or "*".
+func isOrigin(s string) bool {
+	if s == "*" {
+		return true
+	}
+	u, err := url.Parse(s)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && s == u.Scheme+"://"+u.Host
+}
+
+// TLSConfig is the section [tls].
+type TLSConfig struct {
+	Enabled  bool   `toml:"enabled" reload:"b"`   // TLS 1.3 on the TCP listener
+	CertPath string `toml:"cert_path" reload:"r"` // PEM, the node's certificate first, then those above it
+	KeyPath  string `toml:"key_path" reload:"r"`  // PEM, readable by its owner only, or, if that is root, its group
+}
+
+// DefaultTLSConfig returns every default.
+func DefaultTLSConfig() TLSConfig { return TLSConfig{} }
+
+// Validate joins every fault of c. The files are checked when they are read.
+func (c TLSConfig) Validate() error {
+	if !c.Enabled {
+		return nil
+	}
+	var cert, key error
+	if c.CertPath == "" {
+		cert = errors.New(`cert_path = "": must name a file when tls.enabled is true`)
+	}
+	if c.KeyPath == "" {
+		key = errors.New(`key_path = "": must name a file when tls.enabled is true`)
+	}
+	return errors.Join(cert, key)
+}
+
+// maxSocketPath is what fits in sockaddr_un with its NUL.
+const maxSocketPath = 107
+
+// UDSConfig is the section [uds], the admin socket. Path is resolved by the owner of the data directory.
+type UDSConfig struct {
+	Path      string              `toml:"path" reload:"b"`
+	AllowUIDs []uint32            `toml:"allow_uids" reload:"b"` // admitted like the node's own uid
+	Map       map[string][]string `toml:"map" reload:"r"`        // "uid:1000" or "gid:100" to the scopes of such a peer
+}
+
+// DefaultUDSConfig returns every default.
+func DefaultUDSConfig() UDSConfig {
+	return UDSConfig{AllowUIDs: []uint32{}, Map: map[string][]string{}}
+}
+
+// Validate joins every fault of c. The package that grants scopes checks that they exist.
+func (c UDSConfig) Validate() error {
+	var faults []error
+	if len(c.Path) > maxSocketPath {
+		faults = append(faults, fmt.Errorf("path = %q: %d bytes, a socket path has at most %d", c.Path, len(c.Path), maxSocketPath))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Map)) {
+		if !isPeerName(name) {
+			faults = append(faults, fmt.Errorf("map: %q: must be uid:<number> or gid:<number>", name))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func isPeerName(s string) bool {
+	kind, number, _ := strings.Cut(s, ":")
+	_, err := strconv.ParseUint(number, 10, 32)
+	return err == nil && (kind == "uid" || kind == "gid")
+}
+
+// namesOthers reports whether anyone but the node's own user and root may be admitted.
+func (c UDSConfig) namesOthers() bool {
+	other := func(uid uint32) bool { return !uidAllowed(uid, 0) }
+	if slices.ContainsFunc(c.AllowUIDs, other) {
+		return true
+	}
+	for name := range c.Map {
+		kind, number, _ := strings.Cut(name, ":")
+		id, _ := strconv.ParseUint(number, 10, 32) // Validate has seen it
+		if kind == "gid" || other(uint32(id)) {
+			return true
+		}
+	}
+	return false
 }

@@ -25,14 +25,14 @@ func TestDefaultTimeouts(t *testing.T) {
 	}
 }
 
-func TestConfigFaultsAreAllTold(t *testing.T) {
+func TestConfigFaultsAreJoined(t *testing.T) {
 	if err := DefaultConfig().Validate(); err != nil {
 		t.Errorf("defaults: %v", err)
 	}
 	bad := Config{Bind: "nowhere", MetricsAllow: []string{"x"}, HealthCIDRs: []string{"1"}, Trusted: []string{"y"},
 		CORS: CORS{AllowOrigins: []string{"https://a.example/"}, AllowMethods: []string{"G T"}, AllowHeaders: []string{""}}}
 	err := bad.Validate()
-	for _, key := range []string{"bind", "connection_limit_per_ip", "health_cidrs", "decompress_ratio_cap", "trusted_proxies", "cors.allow_origins", "cors.allow_methods",
+	for _, key := range []string{"bind", "acceptors", "connection_limit_per_ip", "health_cidrs", "decompress_ratio_cap", "trusted_proxies", "cors.allow_origins", "cors.allow_methods",
 		"cors.allow_headers", "metrics_allow", "max_conns", "max_header", "max_body_bytes", "read_timeout", "write_timeout", "idle_timeout"} {
 		if err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("%v does not name %s", err, key)
@@ -47,7 +47,7 @@ func TestConfigFaultsAreAllTold(t *testing.T) {
 	}
 }
 
-// An IPv4 network in the clothes of IPv6 would match nobody.
+// An IPv4 network in the clothes of IPv6 would match no client.
 func TestNetworksAreWrittenPlainly(t *testing.T) {
 	for text, ok := range map[string]bool{
 		"10.0.0.0/8": true, "::/0": true, "2001:db8::/32": true, "::ffff:10.0.0.0/104": false, "::ffff:0:0/96": false, "10.0.0.1": false, "fe80::1%eth0/64": false,

@@ -7,167 +7,217 @@ import (
 	"net/netip"
 	"os"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Phases of a connection, as far as net/http shows them.
 const (
-	phaseHeader int32 = iota // a request is awaited or its headers are being read
-	phaseCall                // the handler runs, or its answer is being sent
-	phaseIdle                // an answer has been sent
-	phaseWait                // and the next request is awaited
-	phaseOver                // it has been refused, or has timed out
+	phaseHeader   int32 = iota // a request is awaited or its headers are being read
+	phaseCall                  // the handler runs, or its answer is being sent
+	phaseAnswered              // an answer has been sent
+	phaseIdle                  // and the next request is awaited
+	phaseOver                  // the connection has been refused, or has timed out
 )
 
-// What a connection may not get done in time.
+// How much has been read of a connection's first request.
 const (
-	OpRead  = "read"  // a request
-	OpWrite = "write" // an answer
+	receivedNothing int32 = iota
+	receivedPart
+	receivedWhole
 )
 
-// life is a connection from accept to close.
-type life struct {
+// The operations that can time out.
+const (
+	OpRead  = "read"  // of a request
+	OpWrite = "write" // of an answer
+)
+
+// conn is the front's state of a connection, from accept to close.
+type conn struct {
 	e     *endpoint
 	g     *generation
 	raw   net.Conn
 	since time.Time
 	peer  Peer
-	key   netip.Addr // in the book
-	over  verdict    // what was full when it got a reserved place; letIn in an ordinary one
+	key   netip.Addr // in the table
+	over  outcome    // the limit that was met when it got a reserved slot; admitted in an ordinary one
 
-	service string // whose the answer is; owned by the goroutine of the connection
+	head    headReader
+	service string        // that answers; owned by the goroutine of the connection, as is the next
+	window  time.Duration // for each part of the answer; 0: it has one deadline
 
-	phase   atomic.Int32
-	heard   atomic.Int32 // before the first request; kept in reserved places only
-	seen    atomic.Int64 // bytes that have come and been looked at; under TLS in reserved places only
-	lingers atomic.Int32
-	asked   atomic.Bool // its first request is here, or never comes
-	left    atomic.Bool
+	phase     atomic.Int32
+	received  atomic.Int32 // of the first request; kept in reserved slots only
+	examined  atomic.Int64 // bytes that were read and looked at
+	delay     atomic.Int32 // of a refusal
+	requested atomic.Bool  // its first request is here, or never comes
+	released  atomic.Bool
 }
 
-// ask notes that the first request is here, or never comes, and reports whether that is news.
-func (l *life) ask() bool {
-	if l.asked.Load() || l.asked.Swap(true) {
+// noteRequest notes that the first request is here, or never comes, and reports whether that is news.
+func (c *conn) noteRequest() bool {
+	if c.requested.Load() || c.requested.Swap(true) {
 		return false
 	}
-	l.e.silent.Add(-1)
+	c.e.silent.Add(-1)
 	return true
 }
 
-// begin is called before the handler, rest by net/http after each answer.
-func (l *life) begin() {
-	l.ask()
-	l.service = serviceNode
-	l.phase.Store(phaseCall)
+// startCall is called before the handler.
+func (c *conn) startCall() {
+	c.noteRequest()
+	c.service, c.window = serviceNode, 0
+	c.phase.Store(phaseCall)
 }
 
-func (l *life) rest() { l.phase.Store(phaseIdle) }
-
-// step follows net/http from one request to the next: it sets a deadline for the first bytes, then one for the headers.
-func (l *life) step() {
-	switch l.phase.Load() {
+// nextPhase follows net/http from one request to the next: it sets a deadline for the first bytes, then one for the headers.
+func (c *conn) nextPhase() {
+	switch c.phase.Load() {
+	case phaseAnswered:
+		c.phase.Store(phaseIdle)
 	case phaseIdle:
-		l.phase.Store(phaseWait)
-	case phaseWait:
-		l.phase.Store(phaseHeader)
+		c.phase.Store(phaseHeader)
 	}
 }
 
-// saw looks at how a read ended. Headers that do not come in time are counted; net/http closes without a word.
-func (l *life) saw(err error) error {
-	if err != nil && errors.Is(err, os.ErrDeadlineExceeded) && l.phase.CompareAndSwap(phaseHeader, phaseOver) {
-		l.e.f.counted(reasonTimeout)
-		l.e.f.o.TimedOut(serviceNode, OpRead)
-	}
-	return err
-}
-
-// wrote looks at how a write of an answer ended. net/http writes no more after one that failed.
-func (l *life) wrote(err error) error {
-	if err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
-		l.e.f.o.TimedOut(l.service, OpWrite)
-	}
-	return err
-}
-
-// leave gives everything back, once.
-func (l *life) leave() {
-	if l.left.Swap(true) {
+// noteRead notes how much of the first request a read brought. A probe comes in one piece; a read that ends otherwise is
+// half a request.
+func (c *conn) noteRead(b []byte) {
+	if c.over == admitted || len(b) == 0 {
 		return
 	}
-	l.ask()
-	l.e.book.leave(l)
-	if l.lingers.Swap(lingersNever) == lingers {
-		l.e.f.lingering.Add(-1)
+	if n := len(b); n >= 4 && string(b[n-4:]) == "\r\n\r\n" {
+		c.received.Store(receivedWhole)
+		return
 	}
-	l.g.conns.Add(-1)
+	c.received.Store(receivedPart)
 }
 
-// who is the life of a wrapped connection.
-func (l *life) who() *life { return l }
-
-// tcpConn embeds the connection itself, so that sendfile stays possible.
-type tcpConn struct {
-	*net.TCPConn
-	*life
+// endRead looks at how a read ended. Headers that do not come in time are counted; net/http closes without a word.
+func (c *conn) endRead(err error) error {
+	if err != nil && errors.Is(err, os.ErrDeadlineExceeded) && c.phase.CompareAndSwap(phaseHeader, phaseOver) {
+		c.e.f.o.Counted(reasonTimeout)
+		c.e.f.o.TimedOut(serviceNode, OpRead)
+	}
+	return err
 }
 
-func (c *tcpConn) Read(b []byte) (int, error) {
-	n, err := c.TCPConn.Read(b)
-	c.hear(b[:n])
-	c.seen.Add(int64(n))
-	return n, c.saw(err)
+// endWrite looks at how a write of an answer ended. net/http writes no more after one that failed.
+func (c *conn) endWrite(err error) error {
+	if err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+		c.e.f.o.TimedOut(c.service, OpWrite)
+	}
+	return err
 }
 
-func (c *tcpConn) Write(b []byte) (int, error) {
+// release gives back all that the connection holds, once.
+func (c *conn) release() {
+	if c.released.Swap(true) {
+		return
+	}
+	c.noteRequest()
+	c.e.conns.release(c)
+	if c.delay.Swap(delayNever) == delayed {
+		c.e.f.delayed.Add(-1)
+	}
+	c.g.conns.Add(-1)
+}
+
+// evictable reports whether c may be evicted: nothing of a whole request is on the way from it. Unread bytes are looked
+// for first: once there are none, they have been noted.
+func (c *conn) evictable() bool {
+	unread := c.hasUnread()
+	received := c.received.Load()
+	return received == receivedPart || received == receivedNothing && !unread
+}
+
+// hasUnread reports whether bytes have come that nothing has looked at: they wait in the kernel, or a Read has taken them
+// from there and its goroutine waits for a processor.
+func (c *conn) hasUnread() (some bool) {
+	c.control(func(fd int) {
+		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+		some = err == nil && info.Bytes_received > uint64(c.examined.Load())
+	})
+	return some
+}
+
+// writable reports whether the kernel takes a few bytes for the client at once.
+func (c *conn) writable() (room bool) {
+	c.control(func(fd int) {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, 0)
+		room = err == nil && n > 0
+	})
+	return room
+}
+
+// control calls f with the descriptor, if there still is one.
+func (c *conn) control(f func(fd int)) {
+	if sc, ok := c.raw.(syscall.Conn); ok {
+		if raw, err := sc.SyscallConn(); err == nil {
+			_ = raw.Control(func(fd uintptr) { f(int(fd)) })
+		}
+	}
+}
+
+// state returns the front's state of a connection that embeds c.
+func (c *conn) state() *conn { return c }
+
+// stateOf returns the front's state of a connection that net/http holds, nil of any other.
+func stateOf(c net.Conn) *conn {
+	if s, ok := c.(interface{ state() *conn }); ok {
+		return s.state()
+	}
+	return nil
+}
+
+// netConn is a connection that net/http serves: of the admin socket as it is, else the base of tcpConn and tlsConn.
+type netConn struct {
+	net.Conn
+	*conn
+}
+
+func (c *netConn) Read(b []byte) (int, error) {
+	if n := c.head.take(b); n > 0 {
+		return n, nil
+	}
+	n, err := c.Conn.Read(b)
+	c.noteRead(b[:n])
+	c.examined.Add(int64(n))
+	if some := c.head.give(b[:n]); some < n {
+		return some, nil // an error comes again
+	}
+	return n, c.endRead(err)
+}
+
+func (c *netConn) Write(b []byte) (int, error) {
 	if c.phase.Load() != phaseCall {
-		return c.reword(c.TCPConn, b)
+		return c.replaceRefusal(c.Conn, b)
 	}
-	n, err := c.TCPConn.Write(b)
-	return n, c.wrote(err)
+	n, err := c.send(c.Conn, b)
+	return n, c.endWrite(err)
 }
+
+func (c *netConn) SetReadDeadline(t time.Time) error {
+	c.nextPhase()
+	return c.Conn.SetReadDeadline(t)
+}
+
+// CloseWrite is called by net/http before it closes a connection on which more may come.
+func (c *netConn) CloseWrite() error { return c.Conn.(interface{ CloseWrite() error }).CloseWrite() }
+
+func (c *netConn) Close() error {
+	defer c.release()
+	return c.Conn.Close()
+}
+
+// tcpConn is a plain TCP connection.
+type tcpConn struct{ netConn }
 
 // ReadFrom is how files are sent.
 func (c *tcpConn) ReadFrom(r io.Reader) (int64, error) {
-	n, err := c.TCPConn.ReadFrom(r)
-	return n, c.wrote(err)
-}
-
-func (c *tcpConn) SetReadDeadline(t time.Time) error {
-	c.step()
-	return c.TCPConn.SetReadDeadline(t)
-}
-
-func (c *tcpConn) Close() error {
-	defer c.leave()
-	return c.TCPConn.Close()
-}
-
-// unixConn is a connection of the admin socket.
-type unixConn struct {
-	*net.UnixConn
-	*life
-}
-
-func (c *unixConn) Read(b []byte) (int, error) {
-	n, err := c.UnixConn.Read(b)
-	return n, c.saw(err)
-}
-
-func (c *unixConn) Write(b []byte) (int, error) {
-	if c.phase.Load() != phaseCall {
-		return c.reword(c.UnixConn, b)
-	}
-	n, err := c.UnixConn.Write(b)
-	return n, c.wrote(err)
-}
-
-func (c *unixConn) SetReadDeadline(t time.Time) error {
-	c.step()
-	return c.UnixConn.SetReadDeadline(t)
-}
-
-func (c *unixConn) Close() error {
-	defer c.leave()
-	return c.UnixConn.Close()
+	n, err := c.sendFrom(c.raw.(*net.TCPConn), r)
+	return n, c.endWrite(err)
 }

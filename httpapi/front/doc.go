@@ -1,33 +1,38 @@
-// Package front is where connections come in: the TCP listener and the admin socket, who may connect, how many, and who they are.
+// Package front accepts connections: it owns the TCP listener and the admin socket, decides which clients may connect and
+// how many, and names the peer of each request.
 //
-// It knows nothing of routes. What it lets in it hands to one handler, with the peer in the request's context.
+// It knows nothing of routes: every request goes to one handler, with the peer in its context.
 //
 // # Invariants
 //
-//  1. The open connections of a listener are bounded, in all and by address; one more is told so and closed, nothing of it
-//     is read and nobody waits for it.
-//  2. A probe from health_cidrs finds a place whatever others do: reserved ones serve one probe each, and whoever holds
-//     one and asks for nothing makes room. So that a probe's client has the time to ask, 256 newcomers may stand beyond. Who
-//     asks there for anything else gives the place back and is refused after a moment, 256 at a time.
-//  3. What net/http refuses on its own leaves as a problem of the handler's form. All that is refused or given up before
-//     the handler is counted, once.
-//  4. The client's address is another's word only behind a trusted proxy, and the zero Addr where that word is not clear.
+//  1. The open connections of a listener are bounded, in all and by address; one more is refused and closed, unread and
+//     without waiting.
+//  2. A probe from health_cidrs finds a slot whatever other clients do: reserved ones serve one probe each, and a holder that
+//     sends nothing is evicted. So that a probe's client has the time to ask, 256 newcomers may stand beyond for 250 ms each;
+//     where more come in this time a probe is refused as well. A client that asks there for anything else loses its slot and
+//     is refused after a moment, 256 at a time.
+//  3. The answers that net/http gives on its own leave as problems of the handler's form. Every refusal and time-out before
+//     the handler is counted, once. A head longer than server.max_header is refused, and one with a folded line.
+//  4. The client's address is taken from a header only behind a trusted proxy, and is the zero Addr where that is not clear.
 //  5. Settings of a server never change under it: new ones are a new generation, on the same socket or on another. The one
-//     before lets in who has connected to it and ends every connection with an answer.
-//  6. A certificate is replaced by one that has been read whole, or not at all; its key can be read by nobody but its owner,
-//     and those whom root lends it to.
-//  7. Over the socket only peers that the node knows are let in, and each carries the uid and gid the kernel names.
-//  8. Who has connected when a listener shuts its door is still answered.
-//  9. A socket file that somebody answers on is never taken over, and nothing is removed that is not a socket.
-//  10. The accept loop waits for nothing but connections.
+//     before admits the connections already made to it and ends every connection with an answer.
+//  6. A certificate is replaced by one that has been read whole, or not at all; its key can be read by its owner only, and
+//     by the group that root lends it to.
+//  7. Over the socket only peers that the node knows are admitted, and each carries the uid and gid the kernel names.
+//  8. A connection made before its listener stops accepting is still answered.
+//  9. A socket file on which another process answers is never taken over, and nothing is removed that is not a socket.
+//  10. An accept loop waits for nothing but connections. Of several the last to end takes in the connections already made.
+//  11. A client that takes 64 KiB of an answer with a send window in each window gets the whole of it; one that stalls for a
+//     window is cut, and counted.
 //
 // # Tasks and queues
 //
-// The tasks http and admin_http accept connections; net/http serves each connection on a goroutine of its own, at most
-// max_conns, reserved_conns and 256 newcomers of TCP, and 128 of the socket. There is no queue here. The files of the
-// certificate are looked at by the first handshake after ten seconds, on its own goroutine.
+// The tasks http and admin_http accept connections, http in server.acceptors loops that it joins; net/http serves each
+// connection on a goroutine of its own, at most max_conns, reserved_conns and 256 newcomers of TCP, and 128 of the socket.
+// There is no queue here. The files of the certificate are checked by the first handshake after ten seconds, on its own
+// goroutine.
 //
 // # Lock order
 //
-// counters: the book of places, and the generations of an endpoint. Neither is held over anything.
+// counters: the table of connections, and the generations of an endpoint. Neither is held over anything.
 package front

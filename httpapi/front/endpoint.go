@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -17,9 +18,9 @@ type endpoint struct {
 	f       *Front
 	name    string // of its task
 	network string // "tcp" or "unix"
-	book    *book
+	conns   *connTable
 	calls   atomic.Int64           // handlers running
-	silent  atomic.Int64           // connections that have not asked for anything yet
+	silent  atomic.Int64           // connections without a request yet
 	rejects map[string]func(n int) // by reason
 
 	mu      *flow.Mutex
@@ -34,19 +35,19 @@ const (
 	rejectTotal   = "total"
 	rejectPerIP   = "per_ip"
 	rejectPeer    = "peer"    // may not use the socket
-	rejectReserve = "reserve" // was silent in a reserved place that another needed
+	rejectReserve = "reserve" // was silent in a reserved slot that another needed
 )
 
 func (f *Front) newEndpoint(name, network string, max limits) *endpoint {
 	m := f.o.Metrics
 	e := &endpoint{
-		f: f, name: name, network: network, book: newBook(f.o.Catalog, max), rejects: map[string]func(int){},
+		f: f, name: name, network: network, conns: newConnTable(f.o.Catalog, max), rejects: map[string]func(int){},
 		mu: flow.NewMutex(f.o.Catalog, serviceNode, flow.RankCounters),
 	}
 	for _, reason := range []string{rejectTotal, rejectPerIP, rejectPeer, rejectReserve} {
 		e.rejects[reason] = m.Counter("conn_rejects_total", serviceNode, "reason", reason)
 	}
-	m.Gauge("conns_open", serviceNode, func() float64 { return float64(e.book.open()) }, "listener", name)
+	m.Gauge("conns_open", serviceNode, func() float64 { return float64(e.conns.open()) }, "listener", name)
 	return e
 }
 
@@ -68,7 +69,7 @@ func (e *endpoint) open(ctx context.Context, bind string, a access) (*socket, er
 	all := e.all()
 	if l := e.f.inherited(e.network); l != nil && len(all) == 0 {
 		s := &socket{Listener: l, bind: bind, inherited: true}
-		s.inline()
+		s.inlineUrgent()
 		return s, nil
 	}
 	var l net.Listener
@@ -82,7 +83,7 @@ func (e *endpoint) open(ctx context.Context, bind string, a access) (*socket, er
 		return nil, fmt.Errorf("listen on %s: %w", bind, err)
 	}
 	s := &socket{Listener: l, bind: bind}
-	s.inline()
+	s.inlineUrgent()
 	return s, nil
 }
 
@@ -93,14 +94,14 @@ func sockets(all []*generation) (out []*socket) {
 	return out
 }
 
-// generation is the one that accepts.
+// generation returns the one that accepts.
 func (e *endpoint) generation() *generation {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.current
 }
 
-// all are the generations that have something to finish, the one that accepts first.
+// all returns the generations that have something to finish, the one that accepts first.
 func (e *endpoint) all() []*generation {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -125,16 +126,16 @@ func (e *endpoint) close() error {
 }
 
 func (e *endpoint) task(doc string) flow.Task {
-	return flow.Task{Service: serviceNode, Name: e.name, Count: 1, Restart: flow.Always, Doc: doc, Run: e.run}
+	return flow.Task{Service: serviceNode, Name: e.name, Count: 1, Restart: flow.Always, Vital: true, Doc: doc, Run: e.run}
 }
 
 // run accepts, one generation after the other, until shutdown.
 func (e *endpoint) run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, e.drop)()
 	for {
-		g, err := e.ready(ctx)
+		g, err := e.nextToServe(ctx)
 		if err == nil && ctx.Err() == nil { // if it ends from now on, g is one of those that are dropped
-			err = g.serve()
+			err = g.serve(ctx)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -150,12 +151,12 @@ func (e *endpoint) run(ctx context.Context) error {
 	}
 }
 
-// ready gives the generation to accept for: one that was moved from and has connections waiting, else the current one.
-// That one, when a failure has closed it, is replaced by one that comes back on its address, which is the port that 0 gave.
-func (e *endpoint) ready(ctx context.Context) (*generation, error) {
+// nextToServe returns the generation to accept for: one that was moved from and has connections waiting, else the current
+// one. Once a failure has closed that one, a new one comes back on its address, which is the port that 0 was given.
+func (e *endpoint) nextToServe(ctx context.Context) (*generation, error) {
 	all := e.all()
 	for _, g := range all[1:] {
-		if g.waits() {
+		if g.hasBacklog() {
 			return g, nil
 		}
 	}
@@ -176,16 +177,115 @@ func (e *endpoint) ready(ctx context.Context) (*generation, error) {
 	socket.bind = g.socket.bind
 	again := e.newGeneration(g.settings, socket)
 	if !e.follow(again, g) {
-		return e.ready(ctx) // a reload, or the end, came first
+		return e.nextToServe(ctx) // a reload, or the end, came first
 	}
 	return again, nil
 }
 
-// noteAccept says what net/http tries again without a word, such as too many open files.
-func (e *endpoint) noteAccept(err error) {
+// logAccept logs errors that net/http retries silently, such as too many open files.
+func (e *endpoint) logAccept(err error) {
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		e.f.o.Log.Warn("accept.failed", "listener", e.name, "error", err.Error())
 	}
+}
+
+// change is what one part of a reload has prepared: swap makes it current and cannot fail, undo releases it. Exactly one
+// of them is called.
+type change struct{ swap, undo func() }
+
+func (c change) then(next change) change {
+	return change{
+		swap: func() { c.swap(); next.swap() },
+		undo: func() { next.undo(); c.undo() },
+	}
+}
+
+// noChange is a part of a reload with nothing to do.
+var noChange = change{func() {}, func() {}}
+
+// prepare makes the generation that follows, on a new socket or on the one in use.
+func (e *endpoint) prepare(ctx context.Context, s settings, a access) (change, error) {
+	now := e.generation()
+	if now == nil || now.settings == s {
+		return noChange, nil
+	}
+	if now.socket.bind == s.bind {
+		next := e.newGeneration(s, now.socket)
+		return change{func() { e.follow(next, nil) }, noChange.undo}, nil
+	}
+	socket, err := e.open(ctx, s.bind, a)
+	if err != nil {
+		return change{}, err
+	}
+	next := e.newGeneration(s, socket)
+	return change{func() { e.follow(next, nil) }, func() { _ = next.socket.Close() }}, nil
+}
+
+// follow lets next accept from now on, after the current one, which has to be only unless that is nil; it reports whether
+// next does. Connections already made to the one before are still admitted there, and each of its connections ends with
+// its next answer.
+func (e *endpoint) follow(next, only *generation) bool {
+	before, follows := e.exchange(next, only)
+	switch {
+	case follows:
+		before.socket.interruptAccept()
+	case before.socket != next.socket:
+		_ = next.socket.Close()
+	}
+	return follows
+}
+
+// exchange makes next the current generation. The one before ends under the lock: run, which looks for one with a backlog,
+// must not find it neither accepting nor with a backlog.
+func (e *endpoint) exchange(next, only *generation) (before *generation, follows bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	before = e.current
+	switch {
+	case e.ended || only != nil && only != before:
+		return before, false
+	case before.socket == next.socket:
+		before.end.Store(endHandedOver)
+	default:
+		before.end.Store(endMoved)
+	}
+	e.current, e.old = next, append(unfinished(e.old), before)
+	return before, true
+}
+
+// unfinished returns the generations that have connections or may yet admit some.
+func unfinished(all []*generation) (out []*generation) {
+	for _, g := range all {
+		if g.serving.Load() || g.conns.Load() > 0 || g.hasBacklog() { // in this order: an admitted connection is counted before serving ends
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// prepareAccess opens or closes the socket file to others, before the swap: until then the map of peers keeps them out,
+// and after it. The file of an inherited socket is its socket unit's.
+func (e *endpoint) prepareAccess(path string, a access) (change, error) {
+	e.mu.Lock()
+	was, now := e.access, e.current
+	e.mu.Unlock()
+	if was == a || now == nil || now.socket.inherited && now.socket.bind == path {
+		return noChange, nil
+	}
+	if err := a.openDir(path); err != nil {
+		return change{}, err
+	}
+	if err := os.Chmod(path, a.file); err != nil {
+		return change{}, err
+	}
+	return change{
+		swap: func() {
+			e.mu.Lock()
+			e.access = a
+			e.mu.Unlock()
+		},
+		undo: func() { _ = os.Chmod(path, was.file) },
+	}, nil
 }
 
 // drop cuts every connection.
@@ -195,8 +295,8 @@ func (e *endpoint) drop() {
 	}
 }
 
-// shutdown shuts the door, lets who is inside be answered until ctx ends, then cuts the connections. Only a handler that
-// runs on even so is an error; a connection that never asked is not.
+// shutdown stops accepting, lets open connections be answered until ctx ends, then cuts them. Only a handler that runs on
+// even so is an error; a connection that never asked is not.
 func (e *endpoint) shutdown(ctx context.Context) error {
 	e.mu.Lock()
 	e.ended = true
@@ -205,7 +305,7 @@ func (e *endpoint) shutdown(ctx context.Context) error {
 	if len(all) == 0 {
 		return nil
 	}
-	e.answerLate(ctx, all[0])
+	e.answerBacklog(ctx, all[0])
 	var err error
 	inTime := true
 	for _, g := range all {
@@ -218,37 +318,38 @@ func (e *endpoint) shutdown(ctx context.Context) error {
 	for _, g := range all {
 		err = errors.Join(err, g.drop())
 	}
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), cutGrace)
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.f.cutGrace)
 	defer cancel()
-	if !settled(grace, &e.calls) {
+	if !waitZero(grace, &e.calls) {
 		return errors.Join(err, fmt.Errorf("%s: %d calls run on", e.name, e.calls.Load()))
 	}
 	return err
 }
 
-// answerLate lets in who has connected by now and waits a moment for each to ask: once net/http shuts down it drops what
-// has been sent and not been read.
-func (e *endpoint) answerLate(ctx context.Context, g *generation) {
+// answerBacklog admits the connections made by now and waits a moment for the request of each: once net/http shuts down it
+// drops bytes that were sent and not read.
+func (e *endpoint) answerBacklog(ctx context.Context, g *generation) {
 	if g.socket.closed.Load() || !g.stop() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, lateGrace)
+	ctx, cancel := context.WithTimeout(ctx, e.f.backlogGrace)
 	defer cancel()
 	select {
-	case <-g.emptied:
-		settled(ctx, &e.silent)
+	case <-g.admittedAll:
+		waitZero(ctx, &e.silent)
 	case <-ctx.Done():
 	}
 }
 
 const (
-	cutGrace  = 250 * time.Millisecond // for handlers whose context has ended to return
-	lateGrace = 100 * time.Millisecond // for who has connected to ask
-	pollEvery = 2 * time.Millisecond
+	cutGrace     = 250 * time.Millisecond // for handlers whose context has ended to return
+	backlogGrace = 100 * time.Millisecond // for connected clients to ask
+	pollEvery    = 2 * time.Millisecond
 )
 
-// settled waits for n to come down to 0, and says whether it did before ctx ended.
-func settled(ctx context.Context, n *atomic.Int64) bool {
+// waitZero waits for n to come down to 0, and reports whether it did before ctx ended.
+func waitZero(ctx context.Context, n *atomic.Int64) bool {
+	//rawchan: it ends with the wait
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
 	for n.Load() > 0 {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
@@ -21,50 +22,25 @@ const (
 	maxPeers    = 128 // connections of the admin socket
 )
 
-// Options are the front's neighbours. Handler is needed, all else may be nil.
+// Options are the front's neighbours. All are needed, but Metrics and Inherited may be nil.
 type Options struct {
 	Catalog *flow.Catalog
 	Metrics *obs.Metrics
 	Log     hclog.Logger
 	Handler http.Handler
 
-	// Bypass tells a probe, which may use a reserved connection. nil: none is.
+	// Bypass reports whether a request is a probe, which may use a reserved connection.
 	Bypass func(*http.Request) bool
-	// Counted hears the reason of everything that is refused, or given up, before the handler.
+	// Counted is called with the reason of every refusal, or time-out, before the handler.
 	Counted func(reason string)
-	// TimedOut hears of requests that were not read in time, and of answers that were not written in time, by whose they are.
+	// TimedOut is called for a request that was not read in time, and an answer that was not written in time, with its service.
 	TimedOut func(service, op string)
-	// Problem words a refusal: the header and body of its answer. nil: an empty one.
+	// Problem words a refusal: the header and body of its answer.
 	Problem func(status int, reason, detail string) (http.Header, []byte)
-	// SocketMay tells which peers of the socket are let in. nil: the own uid and root.
+	// SocketMay reports whether a peer of the socket is admitted.
 	SocketMay func(uid, gid uint32) bool
 	// Inherited are open listeners that stand in for the first bind, by their names in systemd.
 	Inherited map[string]net.Listener
-}
-
-func (o Options) normal() Options {
-	if o.Catalog == nil {
-		o.Catalog = flow.NewCatalog(nil, nil)
-	}
-	if o.Log == nil {
-		o.Log = hclog.NewNullLogger()
-	}
-	if o.Bypass == nil {
-		o.Bypass = func(*http.Request) bool { return false }
-	}
-	if o.Counted == nil {
-		o.Counted = func(string) {}
-	}
-	if o.TimedOut == nil {
-		o.TimedOut = func(string, string) {}
-	}
-	if o.Problem == nil {
-		o.Problem = bare
-	}
-	if o.SocketMay == nil {
-		o.SocketMay = uidAllowed
-	}
-	return o
 }
 
 // Front is the node's listeners.
@@ -73,11 +49,12 @@ type Front struct {
 	cfg        Config // owned by the one reload at a time, as are tls and uds
 	tls        TLSConfig
 	uds        UDSConfig
-	live       atomic.Pointer[live]
+	networks   atomic.Pointer[networks]
 	certs      *certs
-	counted    func(reason string)
 	handshakes func(n int)  // that failed
-	lingering  atomic.Int64 // connections without a place, that wait to be refused or to be closed
+	delayed    atomic.Int64 // connections without a slot, that wait to be refused or to be closed
+
+	cutGrace, backlogGrace time.Duration // tests of what a busy machine does within them wait longer
 
 	tcp   *endpoint
 	admin *endpoint // nil without a socket
@@ -86,15 +63,14 @@ type Front struct {
 // New wires the listeners and opens none. The configurations are valid, and the socket's path is resolved; without one
 // there is no socket.
 func New(cfg Config, tls TLSConfig, uds UDSConfig, o Options) *Front {
-	o = o.normal()
 	o.Metrics.Declare(obs.Family{
 		Name: "tls_handshake_failures_total", Type: obs.Counter, Help: "TLS handshakes that failed.",
 	})
 	f := &Front{
-		o: o, cfg: cfg, tls: tls, uds: uds, certs: newCerts(o.Log), counted: o.Counted,
-		handshakes: o.Metrics.Counter("tls_handshake_failures_total", serviceNode),
+		o: o, cfg: cfg, tls: tls, uds: uds, certs: newCerts(o.Log),
+		handshakes: o.Metrics.Counter("tls_handshake_failures_total", serviceNode), cutGrace: cutGrace, backlogGrace: backlogGrace,
 	}
-	f.live.Store(newLive(cfg))
+	f.networks.Store(newNetworks(cfg))
 	f.tcp = f.newEndpoint("http", "tcp", cfg.limits())
 	if uds.Path != "" {
 		f.admin = f.newEndpoint("admin_http", "unix", limits{total: maxPeers})
@@ -110,16 +86,17 @@ func (c Config) limits() limits {
 func (c Config) settings(tls TLSConfig) settings {
 	return settings{
 		bind: c.Bind, header: c.ReadTimeout.D(), idle: c.IdleTimeout.D(), maxHeader: int(c.MaxHeader.Bytes()), secure: tls.Enabled,
+		acceptors: c.Acceptors,
 	}
 }
 
 func (c Config) socketSettings(uds UDSConfig) settings {
 	s := c.settings(TLSConfig{})
-	s.bind = uds.Path
+	s.bind, s.acceptors = uds.Path, 1
 	return s
 }
 
-// inherited gives the listener that stands in for the first bind of a network, or nil.
+// inherited returns the listener that stands in for the first bind of a network, or nil.
 func (f *Front) inherited(network string) net.Listener {
 	if network == "unix" {
 		return f.o.Inherited[systemd.AdminName]
@@ -135,7 +112,7 @@ func (f *Front) Listen(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		f.certs.put(p)
+		f.certs.set(p)
 	}
 	f.warnLimits()
 	if err := f.tcp.listen(ctx, f.cfg.settings(f.tls), access{}); err != nil {
@@ -143,7 +120,7 @@ func (f *Front) Listen(ctx context.Context) error {
 	}
 	if f.admin == nil {
 		if l := f.inherited("unix"); l != nil {
-			return l.Close() // else who connects would wait for ever
+			return l.Close() // else its clients would wait for ever
 		}
 		return nil
 	}
@@ -154,7 +131,7 @@ func (f *Front) Listen(ctx context.Context) error {
 	return nil
 }
 
-// warnReach says when those that the configuration names cannot get to the socket.
+// warnReach logs when users that the configuration names cannot get to the socket.
 func (f *Front) warnReach(uds UDSConfig) {
 	if !uds.namesOthers() {
 		return
@@ -165,10 +142,10 @@ func (f *Front) warnReach(uds UDSConfig) {
 	}
 }
 
-// wantBacklog is the queue of the kernel that a burst of clients fits in.
+// wantBacklog is a queue of the kernel that holds a burst of clients.
 const wantBacklog = 4096
 
-// warnLimits says what the system allows less of than the listeners may need. Go asks for all the backlog there is.
+// warnLimits logs which limits of the system are lower than the listeners may need. Go asks for all the backlog there is.
 func (f *Front) warnLimits() {
 	if n, err := host.ReadSoMaxConn(); err == nil && n < wantBacklog {
 		f.o.Log.Warn("listen.backlog_small", "somaxconn", n, "advice", "set net.core.somaxconn to 4096")
@@ -180,10 +157,10 @@ func (f *Front) warnLimits() {
 	}
 }
 
-// Addr is the TCP address in force, once Listen has returned.
+// Addr returns the current TCP address, once Listen has returned.
 func (f *Front) Addr() string { return f.tcp.addr() }
 
-// URL is where the TCP address is reached.
+// URL returns the URL of the TCP address.
 func (f *Front) URL() string {
 	if g := f.tcp.generation(); g != nil && g.settings.secure {
 		return "https://" + f.Addr()
@@ -191,7 +168,7 @@ func (f *Front) URL() string {
 	return "http://" + f.Addr()
 }
 
-// SocketPath is the admin socket's, "" without one.
+// SocketPath returns the path of the admin socket, "" without one.
 func (f *Front) SocketPath() string {
 	switch {
 	case f.admin == nil:
@@ -203,9 +180,9 @@ func (f *Front) SocketPath() string {
 }
 
 // Conns counts the open TCP connections.
-func (f *Front) Conns() int { return f.tcp.book.open() }
+func (f *Front) Conns() int { return f.tcp.conns.open() }
 
-// Tasks are the accept loops.
+// Tasks returns the accept loops.
 func (f *Front) Tasks() []flow.Task {
 	out := []flow.Task{f.tcp.task("Accepts on TCP; every connection has a goroutine of net/http.")}
 	if f.admin != nil {
@@ -214,8 +191,67 @@ func (f *Front) Tasks() []flow.Task {
 	return out
 }
 
-// Shutdown stops accepting, on TCP first, and waits for the calls in hand until ctx ends; then it cuts what is left,
-// and says so.
+// Prepare does all of a reload that can fail: it binds new addresses and reads the certificate. Then exactly one of swap
+// and undo is to be called; neither waits. After swap new connections meet the new settings, and open ones are finished
+// with the old ones: each is closed with its next answer. One reload runs at a time.
+func (f *Front) Prepare(ctx context.Context, cfg Config, tls TLSConfig, uds UDSConfig) (swap, undo func(), err error) {
+	all := noChange
+	for _, part := range []func() (change, error){
+		func() (change, error) { return f.prepareTLS(tls) },
+		func() (change, error) { return f.tcp.prepare(ctx, cfg.settings(tls), access{}) },
+		func() (change, error) { return f.prepareSocket(ctx, cfg, uds) },
+	} {
+		c, err := part()
+		if err != nil {
+			all.undo()
+			return nil, nil, err
+		}
+		all = all.then(c)
+	}
+	return func() {
+		f.networks.Store(newNetworks(cfg))
+		f.tcp.conns.setLimits(cfg.limits())
+		all.swap()
+		f.cfg, f.tls, f.uds = cfg, tls, uds
+	}, all.undo, nil
+}
+
+// prepareTLS reads the certificate, also when only its content may have changed.
+func (f *Front) prepareTLS(tls TLSConfig) (change, error) {
+	if !tls.Enabled {
+		return noChange, nil // the old generation goes on with its certificate
+	}
+	p, err := readPair(tls)
+	if err != nil {
+		return change{}, err
+	}
+	return change{func() { f.certs.set(p) }, noChange.undo}, nil
+}
+
+var errSocket = errors.New("uds.path: the admin socket can be moved, but neither taken away nor added, while the node runs")
+
+func (f *Front) prepareSocket(ctx context.Context, cfg Config, uds UDSConfig) (change, error) {
+	if (f.admin == nil) != (uds.Path == "") {
+		return change{}, errSocket
+	}
+	if f.admin == nil {
+		return noChange, nil
+	}
+	moved, err := f.admin.prepare(ctx, cfg.socketSettings(uds), uds.access())
+	if err != nil {
+		return change{}, err
+	}
+	opened, err := f.admin.prepareAccess(uds.Path, uds.access())
+	if err != nil {
+		moved.undo()
+		return change{}, err
+	}
+	f.warnReach(uds)
+	return moved.then(opened), nil
+}
+
+// Shutdown stops accepting, on TCP first, and waits for running calls until ctx ends; then it cuts the connections that
+// are left. Calls that run on even so are an error.
 func (f *Front) Shutdown(ctx context.Context) error {
 	err := f.tcp.shutdown(ctx)
 	if f.admin != nil {

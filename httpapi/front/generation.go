@@ -12,22 +12,23 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"ronbox/appliance/flow"
 	"ronbox/httpapi/limit"
 )
 
 // How a generation stops accepting.
 const (
-	endNone    int32 = iota
-	endHanded        // another one accepts from the same socket
-	endMoved         // another one accepts, from another socket
-	endStopped       // nobody accepts any more
+	endNone       int32 = iota
+	endHandedOver       // another one accepts from the same socket
+	endMoved            // another one accepts, from another socket
+	endStopped          // none accepts any more
 )
 
-// errEnded is how Accept tells that its generation accepts no more. The connections it has let in live on.
+// errEnded is returned by Accept when its generation accepts no more. The connections it has admitted live on.
 var errEnded = errors.New("accepts no more")
 
 // generation is one http.Server and the socket it takes connections from. Its settings never change: net/http reads them
-// without a lock, so new settings are a new generation, which takes over while the old one finishes what it has.
+// without a lock, so new settings are a new generation, which takes over while the old one finishes its connections.
 type generation struct {
 	e        *endpoint
 	http     *http.Server
@@ -35,15 +36,13 @@ type generation struct {
 	settings settings
 	tls      *tls.Config // nil: none
 
-	conns   atomic.Int64  // open
-	serving atomic.Bool   // it accepts, or lets in the last that it has accepted
-	end     atomic.Int32  // set once
-	closed  atomic.Bool   // by net/http
-	cut     atomic.Bool   // its connections are dropped
-	called  bool          // for the last time; owned by Accept, as are the next two
-	last    time.Time     // when a door that could not be shut is left; else zero
-	quiet   time.Time     // when a door that was shut may be, if nobody waits
-	emptied chan struct{} // closed once a generation that has ended has let in everyone
+	conns       atomic.Int64  // open
+	serving     atomic.Bool   // it accepts, or admits the last that it has accepted
+	accepting   atomic.Int32  // acceptors that go on
+	end         atomic.Int32  // set once
+	closed      atomic.Bool   // by net/http
+	cut         atomic.Bool   // its connections are cut
+	admittedAll chan struct{} // closed once a generation that has ended has admitted everyone
 }
 
 // settings are what a generation is made from.
@@ -52,10 +51,11 @@ type settings struct {
 	header, idle time.Duration
 	maxHeader    int
 	secure       bool
+	acceptors    int // 0 means 1
 }
 
 func (e *endpoint) newGeneration(s settings, socket *socket) *generation {
-	g := &generation{e: e, settings: s, socket: socket, emptied: make(chan struct{})}
+	g := &generation{e: e, settings: s, socket: socket, admittedAll: make(chan struct{})}
 	if s.secure {
 		g.tls = e.f.certs.config()
 	}
@@ -67,7 +67,7 @@ func (e *endpoint) newGeneration(s settings, socket *socket) *generation {
 		ReadHeaderTimeout: s.header,
 		IdleTimeout:       s.idle,
 		MaxHeaderBytes:    s.maxHeader,
-		ConnContext:       withPeer,
+		ConnContext:       withConnPeer,
 		ConnState:         watchState,
 		// OPTIONS * is counted and carries a correlation id like any other request.
 		DisableGeneralOptionsHandler: true,
@@ -76,37 +76,40 @@ func (e *endpoint) newGeneration(s settings, socket *socket) *generation {
 	return g
 }
 
-// withPeer puts who is at the other end into the context of every request of c.
-func withPeer(ctx context.Context, c net.Conn) context.Context {
-	if l, ok := c.(interface{ who() *life }); ok {
-		return WithPeer(ctx, &l.who().peer)
+// withConnPeer puts the other end into the context of every request of c.
+func withConnPeer(ctx context.Context, c net.Conn) context.Context {
+	if s := stateOf(c); s != nil {
+		return WithPeer(ctx, &s.peer)
 	}
 	return ctx
 }
 
 // watchState learns when an answer is out.
-func watchState(c net.Conn, s http.ConnState) {
-	if s != http.StateIdle {
-		return
-	}
-	if l, ok := c.(interface{ who() *life }); ok {
-		l.who().rest()
+func watchState(c net.Conn, state http.ConnState) {
+	if s := stateOf(c); s != nil && state == http.StateIdle {
+		s.phase.Store(phaseAnswered)
 	}
 }
 
-// serveHTTP hands a request on. The last one of a connection is told so: of one in a reserved place, which serves one
-// probe, and of a generation that another has followed.
+// serveHTTP calls the handler. The last answer of a connection closes it: that of one in a reserved slot, which serves one
+// probe, and that of a generation that another has followed.
 func (g *generation) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	g.e.calls.Add(1)
 	defer g.e.calls.Add(-1)
-	l := connPeer(r).life
-	l.begin()
-	if l.over != letIn || g.end.Load() != endNone {
+	c := connPeer(r).conn
+	c.startCall()
+	if c.over != admitted || g.end.Load() != endNone {
 		w.Header()["Connection"] = []string{"close"}
 	}
-	if l.over != letIn && !g.e.f.o.Bypass(r) {
-		l.linger(r)
-		g.e.f.refuse(w, l.over)
+	if status, reason, detail := c.head.request(r); status != 0 {
+		w.Header()["Connection"] = []string{"close"}
+		g.e.f.refuse(w, status, reason, detail)
+		return
+	}
+	if c.over != admitted && !g.e.f.o.Bypass(r) {
+		c.delayRefusal(r)
+		status, detail := c.over.status()
+		g.e.f.refuse(w, status, reasonCap, detail)
 		return
 	}
 	g.e.f.o.Handler.ServeHTTP(w, r)
@@ -114,17 +117,19 @@ func (g *generation) serveHTTP(w http.ResponseWriter, r *http.Request) {
 
 // stop ends accepting, unless it has ended.
 func (g *generation) stop() bool {
-	return g.end.CompareAndSwap(endNone, endStopped) && g.socket.wake()
+	return g.end.CompareAndSwap(endNone, endStopped) && g.socket.interruptAccept()
 }
 
-// waits tells whether who has connected to a socket that was left is still to be let in.
-func (g *generation) waits() bool { return g.end.Load() == endMoved && !g.closed.Load() }
+// hasBacklog reports whether connections made to a socket that was left are still to be admitted.
+func (g *generation) hasBacklog() bool { return g.end.Load() == endMoved && !g.closed.Load() }
 
 // serve accepts until the generation has ended, which is errEnded, or is cut.
-func (g *generation) serve() error {
+func (g *generation) serve(ctx context.Context) error {
 	g.serving.Store(true)
 	defer g.serving.Store(false)
-	return g.http.Serve(g)
+	n := max(g.settings.acceptors, 1)
+	g.accepting.Store(int32(n))
+	return flow.Fan(ctx, n, func(context.Context, int) error { return g.http.Serve(&acceptor{generation: g}) })
 }
 
 // drop cuts every connection, and leaves the socket, which net/http does only for one that has accepted from it.
@@ -133,140 +138,166 @@ func (g *generation) drop() error {
 	return errors.Join(g.http.Close(), g.socket.Close())
 }
 
-// Accept gives the next connection that has a place.
-func (g *generation) Accept() (net.Conn, error) {
+// acceptor is one of the accept loops of a generation, each a Serve of net/http.
+type acceptor struct {
+	*generation
+	left     atomic.Bool // while others go on
+	last     bool        // of those that go on, since the generation has ended; owned by Accept, as are the next two
+	giveUpAt time.Time   // where new connections could not be stopped; else zero
+	quietAt  time.Time   // when it may finish, if none waits
+}
+
+// Accept returns the next connection that has a slot.
+func (a *acceptor) Accept() (net.Conn, error) {
 	for {
-		c, err := g.next()
+		c, err := a.next()
 		if err != nil {
 			return nil, err
 		}
-		if in := g.e.admit(g, c); in != nil {
+		if in := a.e.admit(a.generation, c); in != nil {
 			return in, nil
 		}
 	}
 }
 
-// next gives the next connection. A generation that has ended gives none to one on its own socket; else it first shuts
-// the door and takes in who has connected: the kernel would reset them when the socket is closed, their requests unread.
-func (g *generation) next() (net.Conn, error) {
+// next returns the next connection. A generation that has ended leaves them to its follower on the same socket; else its
+// last acceptor stops new connections and takes in those already made: the kernel would reset them when the socket is
+// closed, their requests unread.
+func (a *acceptor) next() (net.Conn, error) {
 	for {
-		end := g.end.Load()
-		if end == endHanded {
+		end := a.end.Load()
+		if end == endHandedOver {
 			return nil, errEnded
 		}
-		if c := g.socket.carry(nil); c != nil {
+		if c := a.socket.takeHandover(); c != nil {
 			return c, nil
 		}
-		if end != endNone && !g.lastCall() {
-			return nil, g.finish()
+		if end != endNone && !a.drainBacklog() {
+			return nil, errEnded
 		}
-		c, err := g.socket.Accept()
+		c, err := a.socket.Accept()
 		switch {
-		case err == nil && g.end.Load() == endHanded:
-			g.socket.carry(c) // it came after the one that follows
+		case err == nil && a.end.Load() == endHandedOver:
+			a.socket.handOver(c) // it came after the follower
 		case err == nil:
 			return c, nil
 		case !errors.Is(err, os.ErrDeadlineExceeded):
-			g.e.noteAccept(err)
+			a.e.logAccept(err)
 			return nil, err
 		case end == endNone:
-			g.socket.rest() // woken, or the one before was and has already gone
-		case !time.Now().Before(g.quiet) && !g.socket.waiting():
-			return nil, g.finish()
+			a.socket.resumeAccept() // interrupted, or the one before was and has already gone
+			if a.end.Load() != endNone {
+				a.socket.interruptAccept() // the other acceptors must see the end, too
+			}
+		case !time.Now().Before(a.quietAt) && !a.socket.hasPending():
+			return nil, a.finish()
 		}
 	}
 }
 
 const (
-	quietFor = 20 * time.Millisecond  // for handshakes that are under way when the door is shut
-	lateMost = 250 * time.Millisecond // for all, when the door could not be shut
+	quietFor   = 20 * time.Millisecond  // for handshakes that are under way when new connections are stopped
+	maxBacklog = 250 * time.Millisecond // for all, when they could not be stopped
 )
 
-// lastCall shuts the door when it is first called, and gives Accept a moment for one more. It reports whether there is
-// time for that: always behind a shut door, where an empty queue is the end. Owned by Accept.
-func (g *generation) lastCall() bool {
+// drainBacklog ends a, unless it is the last of its generation. That one stops new connections, and gets a moment for one
+// more; there is no end to that where they could be stopped, since then an empty queue is the end. It reports whether a
+// goes on.
+func (a *acceptor) drainBacklog() bool {
 	now := time.Now()
-	if !g.called {
-		g.called = true
-		if !g.socket.shut() {
-			g.last = now.Add(lateMost)
+	if !a.last {
+		if a.accepting.Add(-1) > 0 {
+			a.left.Store(true)
+			return false
+		}
+		a.last = true
+		if !a.socket.stopAccept() {
+			a.giveUpAt = now.Add(maxBacklog)
 		}
 	}
-	g.quiet = now.Add(quietFor)
-	g.socket.deadline(g.quiet)
-	return g.last.IsZero() || now.Before(g.last)
+	if !a.giveUpAt.IsZero() && !now.Before(a.giveUpAt) {
+		_ = a.finish()
+		return false
+	}
+	a.quietAt = now.Add(quietFor)
+	a.socket.acceptUntil(a.quietAt)
+	return true
 }
 
 // finish leaves the socket.
 func (g *generation) finish() error {
 	_ = g.socket.Close()
-	close(g.emptied)
+	close(g.admittedAll)
 	return errEnded
 }
 
 // Addr is the socket's.
 func (g *generation) Addr() net.Addr { return g.socket.Addr() }
 
-// Close is called by net/http. It leaves a socket alone that another generation has.
-func (g *generation) Close() error {
-	g.closed.Store(true)
-	if g.end.Load() == endHanded {
+// Close is called by net/http. It leaves a socket alone that another acceptor or generation has.
+func (a *acceptor) Close() error {
+	if a.left.Load() {
 		return nil
 	}
-	return g.socket.Close()
+	a.closed.Store(true)
+	if a.end.Load() == endHandedOver {
+		return nil
+	}
+	return a.socket.Close()
 }
 
-// admit wraps a connection that gets a place, and refuses another.
-func (e *endpoint) admit(g *generation, c net.Conn) net.Conn {
-	l := &life{e: e, g: g, raw: c, since: time.Now()}
+// admit wraps a connection that gets a slot, and refuses another.
+func (e *endpoint) admit(g *generation, raw net.Conn) net.Conn {
+	c := &conn{e: e, g: g, raw: raw, since: time.Now(), head: headReader{limit: g.settings.maxHeader}}
 	exempt, probe := true, false
-	switch c := c.(type) {
+	switch raw := raw.(type) {
 	case *net.TCPConn:
-		if at, ok := c.RemoteAddr().(*net.TCPAddr); ok {
-			l.peer.Addr = at.AddrPort().Addr().Unmap().WithZone("")
+		if at, ok := raw.RemoteAddr().(*net.TCPAddr); ok {
+			c.peer.Addr = at.AddrPort().Addr().Unmap().WithZone("")
 		}
-		l.key = limit.Network(l.peer.Addr)
-		exempt, probe = e.f.live.Load().trusts(l.peer.Addr), e.f.live.Load().probes(l.peer.Addr)
+		c.key = limit.Network(c.peer.Addr)
+		networks := e.f.networks.Load()
+		exempt, probe = networks.trusts(c.peer.Addr), networks.probes(c.peer.Addr)
 	case *net.UnixConn:
-		uid, gid, err := peerCred(c)
+		uid, gid, err := peerCred(raw)
 		if err != nil || !e.f.o.SocketMay(uid, gid) {
 			e.rejects[rejectPeer](1)
-			_ = c.Close()
+			_ = raw.Close()
 			return nil
 		}
-		l.peer.Socket, l.peer.UID, l.peer.GID = true, uid, gid
+		c.peer.Socket, c.peer.UID, c.peer.GID = true, uid, gid
 	}
-	l.peer.life = l
+	c.peer.conn = c
 	e.silent.Add(1)
-	v := e.book.enter(l, exempt, probe)
-	if v != letIn && probe {
-		in, yield := e.makeRoom(l, v)
-		for _, old := range yield {
+	out := e.conns.acquire(c, exempt, probe)
+	if out != admitted && probe {
+		in, evicted := e.conns.makeRoom(c, out)
+		for _, old := range evicted {
 			e.rejects[rejectReserve](1)
 			_ = old.raw.Close()
 		}
 		if in {
-			v = letIn
+			out = admitted
 		}
 	}
-	if v != letIn {
+	if out != admitted {
 		e.silent.Add(-1)
-		e.turnAway(c, v, g.tls != nil)
+		e.reject(raw, out, g.tls != nil)
 		return nil
 	}
 	g.conns.Add(1)
-	return g.wrap(c, l)
+	return g.wrap(raw, c)
 }
 
-func (g *generation) wrap(c net.Conn, l *life) net.Conn {
-	switch c := c.(type) {
+func (g *generation) wrap(raw net.Conn, c *conn) net.Conn {
+	switch raw := raw.(type) {
 	case *net.TCPConn:
 		if g.tls != nil {
-			return newSecure(c, l)
+			return newTLSConn(raw, c)
 		}
-		return &tcpConn{TCPConn: c, life: l}
+		return &tcpConn{netConn{Conn: raw, conn: c}}
 	case *net.UnixConn:
-		return &unixConn{UnixConn: c, life: l}
+		return &netConn{Conn: raw, conn: c}
 	}
-	return c
+	return raw
 }

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reasons of what is refused before a handler sees it.
+// Reasons of refusals before a handler.
 const (
 	reasonMalformed = "malformed"
 	reasonHeader    = "bad_header"
@@ -22,20 +22,22 @@ const (
 	reasonCap       = "conn_cap"
 )
 
-// refusalWithin is the time that the answer to a request which is refused gets to be sent.
+const headerTooLong = "the request line and headers are longer than server.max_header"
+
+// refusalWithin is the time that the answer to a refused request gets to be sent.
 const refusalWithin = time.Second
 
-// reword answers in place of net/http, which refuses what it cannot read as a request with a line of plain text: nothing
-// but that is written before a handler runs. It reports b as written.
-func (l *life) reword(w net.Conn, b []byte) (int, error) {
-	if !l.phase.CompareAndSwap(phaseHeader, phaseOver) {
-		return len(b), nil // the rest of what has been said better
+// replaceRefusal answers in place of net/http, which refuses what it cannot read as a request with a line of plain text:
+// nothing but that is written before a handler runs. It reports b as written.
+func (c *conn) replaceRefusal(w net.Conn, b []byte) (int, error) {
+	if !c.phase.CompareAndSwap(phaseHeader, phaseOver) {
+		return len(b), nil // the rest of a refusal that has been replaced
 	}
 	status, text := statusLine(b)
 	reason := reasonMalformed
 	switch {
 	case status == http.StatusRequestHeaderFieldsTooLarge:
-		reason, text = reasonHeader, "the request line and headers are longer than server.max_header"
+		reason, text = reasonHeader, headerTooLong
 	case status == http.StatusNotImplemented:
 		text = "the transfer encoding is not supported"
 	case status == http.StatusExpectationFailed:
@@ -44,11 +46,11 @@ func (l *life) reword(w net.Conn, b []byte) (int, error) {
 		text = "this is not an HTTP/1.1 request"
 	}
 	_ = w.SetWriteDeadline(time.Now().Add(refusalWithin))
-	_, err := w.Write(l.e.f.refusal(status, reason, text))
+	_, err := w.Write(c.e.f.refusal(status, reason, text))
 	return len(b), err
 }
 
-// statusLine reads the status of an answer of net/http, and what it says about it: its own words, never the request's.
+// statusLine reads the status of an answer of net/http, and its explanation: its own words, never the request's.
 func statusLine(b []byte) (status int, text string) {
 	line, _, _ := strings.Cut(string(b), "\r\n")
 	fields := strings.SplitN(line, " ", 3)
@@ -65,7 +67,7 @@ func statusLine(b []byte) (status int, text string) {
 
 // refusal counts and words an answer that ends its connection.
 func (f *Front) refusal(status int, reason, detail string) []byte {
-	f.counted(reason)
+	f.o.Counted(reason)
 	header, body := f.o.Problem(status, reason, detail)
 	header = header.Clone()
 	header.Set("Connection", "close")
@@ -79,58 +81,24 @@ func (f *Front) refusal(status int, reason, detail string) []byte {
 	return out.Bytes()
 }
 
-// bare is the Problem of a front that has none.
-func bare(int, string, string) (http.Header, []byte) { return http.Header{}, nil }
-
-// status of an answer to one connection too many, with what to say.
-func (v verdict) status() (status int, detail string) {
-	if v == overPerIP {
+// status returns the answer to one connection too many.
+func (o outcome) status() (status int, detail string) {
+	if o == overPerIP {
 		return http.StatusTooManyRequests, "too many connections from this address"
 	}
 	return http.StatusServiceUnavailable, "too many connections"
 }
 
-// A connection that is to be refused waits for that for a moment, without a place, so that who opens one after the other
-// cannot keep a core busy: a hundred milliseconds, give or take a half lest they all come back at once. So many at a time are
-// without a place, from then until they are closed; the others keep theirs and are refused at once.
-const (
-	lingerFor  = 100 * time.Millisecond
-	lingerMost = 256
-)
-
-// Whether a connection is one of them.
-const (
-	lingersNot int32 = iota
-	lingers
-	lingersNever // it is closed
-)
-
-// linger gives the reserved place to the next, and waits.
-func (l *life) linger(r *http.Request) {
-	all := &l.e.f.lingering
-	if all.Add(1) > lingerMost || !l.lingers.CompareAndSwap(lingersNot, lingers) {
-		all.Add(-1)
-		return
-	}
-	l.e.book.leave(l)
-	pause := time.NewTimer(lingerFor/2 + rand.N(lingerFor))
-	defer pause.Stop()
-	select {
-	case <-pause.C:
-	case <-r.Context().Done():
-	}
-}
-
-// turnAway refuses a connection that has just been accepted, reading nothing and waiting for nothing: what it is told
-// fits every socket buffer, or is not told.
-func (e *endpoint) turnAway(c net.Conn, v verdict, secure bool) {
+// reject refuses a connection that has just been accepted, reading nothing and waiting for nothing: its answer fits every
+// socket buffer, or is dropped.
+func (e *endpoint) reject(c net.Conn, over outcome, secure bool) {
 	reason := rejectTotal
-	if v == overPerIP {
+	if over == overPerIP {
 		reason = rejectPerIP
 	}
 	e.rejects[reason](1)
 	if sc, ok := c.(syscall.Conn); ok && !secure {
-		status, detail := v.status()
+		status, detail := over.status()
 		answer := e.f.refusal(status, reasonCap, detail)
 		if raw, err := sc.SyscallConn(); err == nil {
 			_ = raw.Write(func(fd uintptr) bool {
@@ -142,14 +110,44 @@ func (e *endpoint) turnAway(c net.Conn, v verdict, secure bool) {
 	_ = c.Close()
 }
 
-// refuse answers a request, on a connection that was for a probe. A body that does not come keeps it no longer than a
-// client that does not read: net/http waits for the rest of what was announced.
-func (f *Front) refuse(w http.ResponseWriter, v verdict) {
+// A refusal in a reserved slot is delayed, the slot given back, so that a client which opens one connection after the other
+// cannot keep a core busy: by a hundred milliseconds, give or take a half lest all come back at once. So many connections
+// at a time are without a slot, from then until they are closed; the others keep theirs and are refused at once.
+const (
+	refusalDelay = 100 * time.Millisecond
+	maxDelayed   = 256
+)
+
+// Whether a connection is one of them.
+const (
+	delayNone int32 = iota
+	delayed
+	delayNever // it is closed
+)
+
+// delayRefusal gives the reserved slot back, and waits.
+func (c *conn) delayRefusal(r *http.Request) {
+	all := &c.e.f.delayed
+	if all.Add(1) > maxDelayed || !c.delay.CompareAndSwap(delayNone, delayed) {
+		all.Add(-1)
+		return
+	}
+	c.e.conns.release(c)
+	pause := time.NewTimer(refusalDelay/2 + rand.N(refusalDelay))
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-r.Context().Done():
+	}
+}
+
+// refuse answers a request in place of the handler, on a connection that it ends. A body that does not come keeps it no longer than a
+// client that does not read: net/http waits for the rest of the announced length.
+func (f *Front) refuse(w http.ResponseWriter, status int, reason, detail string) {
 	control, end := http.NewResponseController(w), time.Now().Add(refusalWithin)
 	_, _ = control.SetReadDeadline(end), control.SetWriteDeadline(end)
-	status, detail := v.status()
-	f.counted(reasonCap)
-	header, body := f.o.Problem(status, reasonCap, detail)
+	f.o.Counted(reason)
+	header, body := f.o.Problem(status, reason, detail)
 	for k, values := range header {
 		w.Header()[k] = values
 	}

@@ -86,6 +86,7 @@ func TestStatusLineOfNetHTTP(t *testing.T) {
 }
 
 func TestSlowHeadersAreCountedAndIdleOnesAreNot(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, func(s *setup) {
 		s.cfg.ReadTimeout, s.cfg.IdleTimeout = shortRead, shortRead
 	}).listening(t)
@@ -116,6 +117,7 @@ func TestSlowHeadersAreCountedAndIdleOnesAreNot(t *testing.T) {
 }
 
 func TestStalledCallIsNoTimeout(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, func(s *setup) { s.cfg.ReadTimeout = shortRead }).listening(t)
 	c := r.dial(t)
 	release := time.AfterFunc(shortRead.D()+100*time.Millisecond, func() { close(r.hold) })

@@ -56,7 +56,7 @@ func (r *rig) load(t *testing.T) (more, stop func()) {
 	return more, func() { end.Store(true); clients.Wait() }
 }
 
-// visit connects once and asks once, or until it is told that the connection ends.
+// visit connects once and asks once, or until an answer ends the connection.
 func (r *rig) visit(once bool, asked *atomic.Int64, end *atomic.Bool) error {
 	c, err := net.Dial("tcp", r.Addr())
 	if errors.Is(err, syscall.ECONNREFUSED) {
@@ -86,13 +86,15 @@ func (r *rig) visit(once bool, asked *atomic.Int64, end *atomic.Bool) error {
 	}
 }
 
-// New timeouts under load: the socket never closes, and nobody notices.
+// New timeouts under load: the socket never closes, and no client notices.
 func TestNewSettingsUnderLoad(t *testing.T) {
 	r := newRig(t, noReserve).listening(t)
 	at := r.Addr()
 	more, stop := r.load(t)
 	for i := range 50 {
-		r.reload(t, func(s *setup) { s.cfg.IdleTimeout = unit.Duration(time.Duration(50+i) * time.Second) })
+		r.reload(t, func(s *setup) {
+			s.cfg.IdleTimeout, s.cfg.Acceptors = unit.Duration(time.Duration(50+i)*time.Second), 1+i%3
+		})
 		more()
 	}
 	stop()
@@ -106,13 +108,28 @@ func TestNewSettingsUnderLoad(t *testing.T) {
 	}
 }
 
-// A new address under load: whoever has connected is answered, and those who keep a connection are told to come anew.
+// Generations that follow one another faster than their acceptors can begin all end, and the last one accepts.
+func TestReloadsInQuickSuccession(t *testing.T) {
+	r := newRig(t, withAcceptors(4)).listening(t)
+	for i := range 500 {
+		r.reload(t, func(s *setup) {
+			s.cfg.IdleTimeout, s.cfg.Acceptors = unit.Duration(time.Duration(50+i%7)*time.Second), 1+i%4
+		})
+		if i%10 == 0 {
+			if status, _, _ := ask(t, r.dial(t), "/"); status != http.StatusOK {
+				t.Fatalf("reload %d: %d", i, status)
+			}
+		}
+	}
+}
+
+// A new address under load: every connection made is answered, and kept ones are closed with an answer.
 func TestNewAddressUnderLoad(t *testing.T) {
 	r := newRig(t, noReserve).listening(t)
 	first := r.Addr()
 	more, stop := r.load(t)
 	for i := range 20 {
-		r.reload(t, func(s *setup) { s.cfg.Bind = fmt.Sprintf("127.0.0.%d:0", 2+i%2) })
+		r.reload(t, func(s *setup) { s.cfg.Bind, s.cfg.Acceptors = fmt.Sprintf("127.0.0.%d:0", 2+i%2), 1+i%3 })
 		more()
 	}
 	stop()
@@ -275,7 +292,7 @@ func TestSocketMoves(t *testing.T) {
 }
 
 // Whenever the accept loop looks for what to do next, a socket that is left is either still the current one or found as one to be emptied:
-// else who has connected there would wait for ever, and its file would stay.
+// else clients connected there would wait for ever, and its file would stay.
 func TestSocketIsLeftWhileTheLoopLooks(t *testing.T) {
 	e := newRig(t, withSocket(filepath.Join(t.TempDir(), "s"))).admin
 	if err := e.listen(t.Context(), settings{bind: filepath.Join(t.TempDir(), "0")}, access{file: 0o600, dir: 0o700}); err != nil {
@@ -301,7 +318,7 @@ func TestSocketIsLeftWhileTheLoopLooks(t *testing.T) {
 				looking = false
 			default:
 			}
-			if g, err := e.ready(t.Context()); err != nil || g != before {
+			if g, err := e.nextToServe(t.Context()); err != nil || g != before {
 				t.Fatalf("round %d: the loop was given %p and %v while it had to empty %p", i, g, err, before)
 			}
 		}
@@ -310,12 +327,12 @@ func TestSocketIsLeftWhileTheLoopLooks(t *testing.T) {
 	}
 }
 
-// A generation that is just letting someone in is not forgotten, however many follow: else nobody would end that connection.
+// A generation that is just admitting a connection is not forgotten, however many follow: else nothing would end that connection.
 func TestGenerationIsKeptWhileItLetsIn(t *testing.T) {
-	at, door := make(chan struct{}), make(chan struct{})
+	at, gate := make(chan struct{}), make(chan struct{})
 	path := filepath.Join(t.TempDir(), "admin.sock")
 	r := newRig(t, withSocket(path), func(s *setup) {
-		s.o.SocketMay = func(uint32, uint32) bool { close(at); <-door; return true }
+		s.o.SocketMay = func(uint32, uint32) bool { close(at); <-gate; return true }
 	}).listening(t)
 	c, err := net.Dial("unix", path)
 	if err != nil {
@@ -328,7 +345,7 @@ func TestGenerationIsKeptWhileItLetsIn(t *testing.T) {
 		r.reload(t, func(s *setup) { s.cfg.IdleTimeout = unit.Duration(time.Duration(50+i) * time.Second) })
 	}
 	kept := slices.Contains(r.admin.all(), first)
-	close(door)
+	close(gate)
 	if !kept {
 		t.Error("forgotten")
 	}
@@ -354,6 +371,6 @@ func TestReloadAfterShutdown(t *testing.T) {
 	swap()
 	if c, err := net.Dial("tcp", r.Addr()); err == nil {
 		_ = c.Close()
-		t.Error("somebody listens")
+		t.Error("the address is open")
 	}
 }

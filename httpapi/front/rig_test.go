@@ -16,16 +16,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/goleak"
 
+	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rig is a front before a handler that says who asks, or holds the caller under /hold until it leaves or hold is closed.
+// rig is a front before a handler that names its peer, or holds the caller under /hold until it leaves or hold is closed.
 type rig struct {
 	*Front
 	metrics *obs.Metrics
@@ -33,7 +35,7 @@ type rig struct {
 	hold    chan struct{}
 	mu      sync.Mutex
 	reasons map[string]int // of what was counted; guarded by mu
-	sent    chan error     // how a body that nobody reads was written
+	sent    chan error     // how an unread body was written
 }
 
 func (r *rig) count(reason string) {
@@ -88,11 +90,12 @@ func newRig(t testing.TB, change ...func(*setup)) *rig {
 	t.Helper()
 	r := &rig{metrics: obs.NewMetrics(), hold: make(chan struct{}), reasons: map[string]int{}, sent: make(chan error, 1)}
 	s := &setup{cfg: DefaultConfig(), tls: DefaultTLSConfig(), uds: DefaultUDSConfig(), o: Options{
+		Catalog: flow.NewCatalog(nil, nil), Log: hclog.NewNullLogger(), SocketMay: uidAllowed,
 		Metrics: r.metrics, Handler: r, Counted: r.count, Problem: problem,
 		TimedOut: func(service, op string) { r.count(service + " " + op) },
 		Bypass:   func(req *http.Request) bool { return req.URL.Path == "/probe" },
 	}}
-	s.cfg.Bind = "127.0.0.1:0"
+	s.cfg.Bind = "127.0.0.9:0" // connections come from 127.0.0.1, so that none takes the port while a listener is opened anew
 	for _, f := range change {
 		f(s)
 	}

@@ -63,7 +63,7 @@ func withTLS(t testing.TB) func(*setup) {
 	return func(s *setup) { s.tls = c }
 }
 
-// hello makes a handshake and gives who answered.
+// hello makes a handshake and returns the connection.
 func hello(t testing.TB, r *rig, change func(*tls.Config)) (*tls.Conn, error) {
 	t.Helper()
 	cfg := &tls.Config{InsecureSkipVerify: true, ServerName: "node.test"}
@@ -118,7 +118,7 @@ func TestTLSIsOnePointThree(t *testing.T) {
 		t.Error(r.URL())
 	}
 	if _, err := hello(t, r, func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 }); err == nil {
-		t.Error("a client of TLS 1.2 was let in")
+		t.Error("a client of TLS 1.2 was admitted")
 	}
 	if c, err := hello(t, r, func(c *tls.Config) { c.NextProtos = []string{"h2", "http/1.1"} }); err != nil || c.ConnectionState().NegotiatedProtocol != "http/1.1" {
 		t.Errorf("%v, want HTTP/1.1 agreed on", err)
@@ -127,6 +127,7 @@ func TestTLSIsOnePointThree(t *testing.T) {
 }
 
 func TestFailedHandshakesAreCounted(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, withTLS(t), func(s *setup) { s.cfg.ReadTimeout = shortRead }).listening(t)
 	plain := r.dial(t)
 	if status, body, _ := ask(t, plain, "/"); status != http.StatusBadRequest || !strings.Contains(body, "use https") {
@@ -135,11 +136,11 @@ func TestFailedHandshakesAreCounted(t *testing.T) {
 	garbage := r.dial(t)
 	_, _ = io.WriteString(garbage, "\x00\x01\x02\x03\x04\x05\x06\x07")
 	if raw, _ := io.ReadAll(garbage); strings.Contains(string(raw), "HTTP") {
-		t.Errorf("garbage was told %q", raw)
+		t.Errorf("garbage got %q", raw)
 	}
 	_ = r.dial(t).Close() // a port check
 	if raw, err := io.ReadAll(r.dial(t)); len(raw) > 0 || err != nil {
-		t.Errorf("a silent client was told %q, %v", raw, err)
+		t.Errorf("a silent client got %q, %v", raw, err)
 	}
 	waitFor(t, "three failures", func() bool { return sum(t, r.metrics, "tls_handshake_failures_total") == 3 })
 	if got := r.tally(); got["malformed"] != 1 || got["timeout"] != 1 || got["node read"] != 1 || len(got) != 3 {
@@ -158,7 +159,7 @@ func TestConnectionsOverTheCapAreClosedUnderTLS(t *testing.T) {
 		t.Fatal(status)
 	}
 	if raw, _ := io.ReadAll(r.dial(t)); len(raw) > 0 {
-		t.Errorf("told %q in the clear", raw)
+		t.Errorf("got %q in the clear", raw)
 	}
 	if got := sum(t, r.metrics, "conn_rejects_total", "reason", "total"); got != 1 {
 		t.Errorf("conn_rejects_total = %v", got)
@@ -200,7 +201,7 @@ func TestKeyOfRootMayBeReadByItsGroup(t *testing.T) {
 	}
 }
 
-// The certificate changes while clients keep coming: nobody is refused, and from the reload on each meets the new one.
+// The certificate changes while clients keep coming: no client is refused, and from the reload on each meets the new one.
 func TestCertificateChangesUnderLoad(t *testing.T) {
 	r := newRig(t, withTLS(t)).listening(t)
 	var stop atomic.Bool
@@ -266,7 +267,7 @@ func TestBadCertificateKeepsTheOldOne(t *testing.T) {
 func TestChangedFilesAreSeen(t *testing.T) {
 	var log lines
 	r := newRig(t, withTLS(t), func(s *setup) { s.o.Log = hclog.New(&hclog.LoggerOptions{Output: &log}) }).listening(t)
-	later := func() { r.certs.looked.Add(-int64(lookEvery)) }
+	later := func() { r.certs.checked.Add(-int64(checkEvery)) }
 	files(t, r.tls, "second")
 	if c, err := hello(t, r, nil); err != nil || nameOf(c) != "first" {
 		t.Errorf("%v: looked before its time", err)
@@ -285,7 +286,7 @@ func TestChangedFilesAreSeen(t *testing.T) {
 		}
 	}
 	if got := strings.Count(log.String(), "tls.certificate_kept"); got != 1 {
-		t.Errorf("the bad files were told %d times, want once", got)
+		t.Errorf("the bad files were logged %d times, want once", got)
 	}
 	files(t, r.tls, "third")
 	later()
@@ -299,15 +300,15 @@ func TestReadingIsTriedAgain(t *testing.T) {
 	r := newRig(t, withTLS(t)).listening(t)
 	files(t, r.tls, "second")
 	stamp := stampOf(r.tls)
-	r.certs.bad.Store(&stamp)
-	r.certs.looked.Add(-int64(lookEvery))
+	r.certs.warned.Store(&stamp)
+	r.certs.checked.Add(-int64(checkEvery))
 	if c, err := hello(t, r, nil); err != nil || nameOf(c) != "second" {
 		t.Errorf("%v: not tried again", err)
 	}
 }
 
-// Who has let the kernel's buffers fill up is not waited for with a word of farewell: the end of the node would wait too.
-func TestCloseWaitsForNobody(t *testing.T) {
+// Close does not wait for a client that has let the kernel's buffers fill up: the end of the node would wait too.
+func TestCloseDoesNotWait(t *testing.T) {
 	r := newRig(t, withTLS(t)).listening(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -323,7 +324,7 @@ func TestCloseWaitsForNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := r.tcp.admit(r.tcp.generation(), accepted).(*secureConn)
+	c := r.tcp.admit(r.tcp.generation(), accepted).(*tlsConn)
 	shaken := make(chan error, 1)
 	go func() { shaken <- tls.Client(raw, &tls.Config{InsecureSkipVerify: true}).Handshake() }()
 	c.ConnectionState()
@@ -344,8 +345,8 @@ func TestCloseWaitsForNobody(t *testing.T) {
 		t.Errorf("it took %s", took)
 	}
 	if r.Conns() != 0 {
-		t.Error("its place is still taken")
+		t.Error("its slot is still taken")
 	}
 }
 
-var _ net.Conn = (*secureConn)(nil)
+var _ net.Conn = (*tlsConn)(nil)

@@ -5,18 +5,20 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 
+	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 )
 
 var (
-	// ErrEncoding says that the encoding is not one layer of gzip or zstd.
+	// ErrEncoding is returned when the encoding is not one layer of gzip or zstd.
 	ErrEncoding = errors.New("inflate: unsupported content encoding, use gzip or zstd, once")
-	// ErrRatio says that the body grows by more than the ratio allows. Send it uncompressed.
+	// ErrRatio is returned when the body grows by more than the ratio allows. Send it uncompressed.
 	ErrRatio = errors.New("inflate: the body inflates by too much")
-	// ErrTooLarge says that the body, or the window it asks for, is larger than the cap.
+	// ErrTooLarge is returned when the body, or the window it asks for, is larger than the cap.
 	ErrTooLarge = errors.New("inflate: the inflated body is too large")
-	// ErrStream says that the body is not what its encoding names: damaged, cut short or followed by other bytes.
+	// ErrStream is returned when the body is not of its encoding: damaged, cut short or followed by other bytes.
 	ErrStream = errors.New("inflate: damaged stream")
 )
 
@@ -28,7 +30,7 @@ type decoder interface {
 }
 
 // Reader inflates body, which is encoded as encoding names, up to ratio times its own size and up to abs bytes. It reads nothing before
-// the first Read. Close gives its buffers back and leaves body open; it must be called, and never beside a Read.
+// the first Read. Close returns its buffers and leaves body open; it must be called, and never beside a Read.
 func Reader(body io.Reader, encoding string, ratio int, abs int64) (io.ReadCloser, error) {
 	d, err := newDecoder(encoding)
 	if err != nil {
@@ -37,7 +39,7 @@ func Reader(body io.Reader, encoding string, ratio int, abs int64) (io.ReadClose
 	return &reader{dec: d, in: counter{r: body}, ratio: int64(ratio), abs: abs}, nil
 }
 
-// newDecoder knows the names of RFC 9110, in any case.
+// newDecoder accepts the names of RFC 9110, in any case.
 func newDecoder(encoding string) (decoder, error) {
 	switch strings.ToLower(strings.TrimSpace(encoding)) {
 	case "gzip", "x-gzip":
@@ -56,7 +58,7 @@ type reader struct {
 	ratio int64
 	abs   int64
 	begun bool
-	err   error // what ended it
+	err   error // that ended it
 }
 
 func (r *reader) Read(p []byte) (int, error) {
@@ -74,7 +76,7 @@ func (r *reader) Read(p []byte) (int, error) {
 		}
 	}
 	if left := r.abs - r.out; int64(len(p)) > left {
-		p = p[:left+1] // one byte more tells that there is more
+		p = p[:left+1] // one byte more shows that there is more
 	}
 	n, err := r.dec.Read(p)
 	r.out += int64(n)
@@ -92,7 +94,7 @@ func (r *reader) Read(p []byte) (int, error) {
 	return 0, r.err
 }
 
-// cause tells the fault of the body from that of the stream in it.
+// cause separates a fault of the body from one of the stream in it.
 func (r *reader) cause(err error) error {
 	switch {
 	case r.in.err != nil && r.in.err != io.EOF:
@@ -137,4 +139,57 @@ func (c *counter) Read(p []byte) (int, error) {
 	c.n += int64(n)
 	c.err = err
 	return n, err
+}
+
+// maxWindow is the largest window of a zstd frame that every decoder must support by RFC 8878.
+const maxWindow = 8 << 20
+
+// Decoders between two bodies. A gzip one holds 40 KiB, a zstd one its largest window so far.
+var (
+	gzips = sync.Pool{New: func() any { return new(gzip.Reader) }}
+	zstds = sync.Pool{New: func() any { return newZstd() }}
+)
+
+type gzipDecoder struct{ *gzip.Reader }
+
+// open reads the header of the first member.
+func (d *gzipDecoder) open(r io.Reader) error {
+	d.Reader = gzips.Get().(*gzip.Reader)
+	return noEOF(d.Reset(r))
+}
+
+func (d *gzipDecoder) release() {
+	if d.Reader != nil {
+		gzips.Put(d.Reader)
+		d.Reader = nil
+	}
+}
+
+type zstdDecoder struct{ *zstd.Decoder }
+
+func newZstd() *zstd.Decoder {
+	// Concurrency 1 decodes in the caller's goroutine; no size of body is decoded at once.
+	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow),
+		zstd.WithDecodeBuffersBelow(0))
+	if err != nil {
+		panic("inflate: zstd refused fixed options: " + err.Error())
+	}
+	return d
+}
+
+func (d *zstdDecoder) open(r io.Reader) error {
+	d.Decoder = zstds.Get().(*zstd.Decoder)
+	return d.Reset(r)
+}
+
+func (d *zstdDecoder) release() {
+	if d.Decoder == nil {
+		return
+	}
+	if d.Reset(nil) == nil { // releases the body
+		zstds.Put(d.Decoder)
+	} else {
+		d.Close()
+	}
+	d.Decoder = nil
 }

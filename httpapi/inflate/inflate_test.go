@@ -44,7 +44,7 @@ func deflate(t testing.TB, format string, plain []byte) []byte {
 	return out.Bytes()
 }
 
-// drain reads all there is, and closes.
+// drain reads to the end, and closes.
 func drain(t testing.TB, body io.Reader, format string, ratio int, limit int64) ([]byte, error) {
 	t.Helper()
 	r, err := Reader(body, format, ratio, limit)
@@ -67,7 +67,7 @@ func noise(n int) []byte {
 	return b
 }
 
-func TestWhatGoesIn(t *testing.T) {
+func TestRoundTrip(t *testing.T) {
 	for _, format := range formats {
 		rapid.Check(t, func(rt *rapid.T) {
 			plain := bytes.Repeat(rapid.SliceOfN(rapid.Byte(), 1, 300).Draw(rt, "plain"), rapid.IntRange(1, 400).Draw(rt, "times"))
@@ -164,7 +164,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// What is wrong with the body itself is told as it is.
+// An error of the body itself is returned as it is.
 func TestBodyErrors(t *testing.T) {
 	stalled := errors.New("read deadline")
 	for _, format := range formats {
@@ -206,8 +206,8 @@ func TestNoCap(t *testing.T) {
 	}
 }
 
-// What may follow a stream is another one of its kind, whole; a zstd frame to skip is one, which may be all there is.
-func TestWhatFollows(t *testing.T) {
+// A stream may be followed by another one of its kind, whole; a skippable zstd frame is one, and may be alone.
+func TestTrailingStreams(t *testing.T) {
 	for _, format := range formats {
 		one := deflate(t, format, []byte("hello"))
 		if got, err := drain(t, bytes.NewReader(append(bytes.Clone(one), one...)), format, 10, 10); err != nil || string(got) != "hellohello" {

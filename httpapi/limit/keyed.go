@@ -12,7 +12,7 @@ const none = -1
 type Keyed[K comparable] struct {
 	mu    sync.Mutex
 	rate  Rate      // guarded by mu
-	room  int       // how many keys it holds at most
+	room  int       // the most keys it holds
 	index map[K]int // into slots; guarded by mu
 	slots []slot[K] // guarded by mu
 	head  int       // the slot used last; guarded by mu
@@ -26,7 +26,7 @@ type slot[K comparable] struct {
 	newer, older int
 }
 
-// NewKeyed is an empty table for at most room keys, at least one, each of which gets rps tokens a second and burst.
+// NewKeyed makes an empty table for at most room keys, at least one, each of which gets rps tokens a second and burst.
 func NewKeyed[K comparable](room int, rps float64, burst int) *Keyed[K] {
 	return &Keyed[K]{rate: Per(rps, burst), room: max(1, room), index: make(map[K]int), head: none, tail: none}
 }
@@ -38,14 +38,14 @@ func (t *Keyed[K]) Set(rps float64, burst int) {
 	t.rate = Per(rps, burst)
 }
 
-// Take takes one token of key's, or says after how long there is one.
+// Take takes one token of key, or returns after how long there is one.
 func (t *Keyed[K]) Take(key K, now time.Time) (ok bool, wait time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.take(key, now.UnixNano(), t.rate)
 }
 
-// TakeLeft is Take, and says what is left. limited is false where there is no limit.
+// TakeLeft is Take, and returns the rest. limited is false where there is no limit.
 func (t *Keyed[K]) TakeLeft(key K, now time.Time) (ok bool, wait time.Duration, left Left, limited bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -64,7 +64,7 @@ func (t *Keyed[K]) TakeAt(key K, now time.Time, r Rate) (ok bool, wait time.Dura
 	return t.take(key, now.UnixNano(), r)
 }
 
-// Peek says what Take would, and takes nothing.
+// Peek returns the result of Take, and takes nothing.
 func (t *Keyed[K]) Peek(key K, now time.Time) (ok bool, wait time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,12 +74,12 @@ func (t *Keyed[K]) Peek(key K, now time.Time) (ok bool, wait time.Duration) {
 	}
 	next, ok, wait := t.rate.full(t.slots[i].full, now.UnixNano())
 	if !ok {
-		t.slots[i].full = next // as it was, or after a jump of the clock what is true from now on
+		t.slots[i].full = next // unchanged, but after a jump of the clock
 	}
 	return ok, wait
 }
 
-// take wants mu held.
+// take takes one token of key at rate r. It needs mu held.
 func (t *Keyed[K]) take(key K, now int64, r Rate) (ok bool, wait time.Duration) {
 	if r.interval == 0 {
 		return true, 0
@@ -95,7 +95,7 @@ func (t *Keyed[K]) take(key K, now int64, r Rate) (ok bool, wait time.Duration) 
 	return ok, wait
 }
 
-// place finds a slot for a new key: a fresh one while there is room, else that of the key idle longest. It wants mu held.
+// place finds a slot for a new key: a fresh one while there is room, else that of the key idle longest. It needs mu held.
 func (t *Keyed[K]) place(key K) int {
 	i := len(t.slots)
 	if i < t.room {
@@ -110,7 +110,7 @@ func (t *Keyed[K]) place(key K) int {
 	return i
 }
 
-// link makes slot i the one used last. It wants mu held.
+// link makes slot i the one used last. It needs mu held.
 func (t *Keyed[K]) link(i int) {
 	t.slots[i].newer, t.slots[i].older = none, t.head
 	if t.head != none {
@@ -121,7 +121,7 @@ func (t *Keyed[K]) link(i int) {
 	t.head = i
 }
 
-// unlink takes slot i out of the list. It wants mu held.
+// unlink takes slot i out of the list. It needs mu held.
 func (t *Keyed[K]) unlink(i int) {
 	newer, older := t.slots[i].newer, t.slots[i].older
 	if newer != none {

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -95,7 +96,7 @@ func TestClockJumpsBack(t *testing.T) {
 	}
 }
 
-// However the clock jumps, nobody is told to wait for more than a second longer than at an empty bucket.
+// However the clock jumps, no wait is more than a second longer than at an empty bucket.
 func TestClockJumps(t *testing.T) {
 	const day = int64(24 * time.Hour)
 	rapid.Check(t, func(t *rapid.T) {
@@ -110,7 +111,7 @@ func TestClockJumps(t *testing.T) {
 	})
 }
 
-// However callers come, no span holds more than burst + rate·span tokens, and who waits as told is served.
+// However callers come, no span holds more than burst + rate·span tokens, and a caller that waits as long as it must is served.
 func TestNeverMoreThanItsRate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rps, burst := rapid.Float64Range(.1, 5000).Draw(t, "rps"), rapid.IntRange(1, 500).Draw(t, "burst")
@@ -146,7 +147,7 @@ func TestNeverMoreThanItsRate(t *testing.T) {
 	})
 }
 
-// What is left is what a bucket would give at once, and says when it is full.
+// The rest is what a bucket would give at once, with the time until it is full.
 func TestLeft(t *testing.T) {
 	table := NewKeyed[string](2, 2, 3)
 	for i, tt := range []struct {
@@ -169,7 +170,7 @@ func TestLeft(t *testing.T) {
 	}
 }
 
-// Whoever is told that tokens are left can take that many, and no more.
+// As many tokens as are reported left can be taken, and no more.
 func TestLeftIsTrue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		table := NewKeyed[int](1, rapid.Float64Range(.1, 5000).Draw(t, "rps"), rapid.IntRange(1, 50).Draw(t, "burst"))
@@ -237,7 +238,7 @@ func TestKeyedSetAndTakeAt(t *testing.T) {
 	}
 }
 
-// The table and its list agree whatever happens, and hold no more keys than there is room for.
+// The table and its list agree after any sequence of calls, and hold no more keys than there is room for.
 func TestKeyedIsBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		room := rapid.IntRange(1, 8).Draw(t, "room")
@@ -332,4 +333,16 @@ func BenchmarkKeyed(b *testing.B) {
 			k.Take([16]byte{byte(i), byte(i >> 8), byte(i >> 16)}, now)
 		}
 	})
+}
+
+// A host has its whole /64, and one address however it is written.
+func TestNetworks(t *testing.T) {
+	for in, want := range map[string]string{
+		"192.0.2.7": "192.0.2.7", "::ffff:192.0.2.7": "192.0.2.7", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::", "fe80::1%eth0": "fe80::",
+		"2001:db8:1:2:ffff::1": "2001:db8:1:2::", "2001:db8:1:3::1": "2001:db8:1:3::",
+	} {
+		if got := Network(netip.MustParseAddr(in)); got != netip.MustParseAddr(want) {
+			t.Errorf("%s: %s, want %s", in, got, want)
+		}
+	}
 }

@@ -3,10 +3,12 @@
 // is sent.
 //
 // A struct is an object whose members are its JSON names: required unless they
-// may be left out (omitzero, omitempty), and no others. Three tags say what a
-// Go type cannot: doc describes a member, enum lists its values
-// ("pending|committed"), format names a spelling that formats.go knows ("b3",
-// or "b3?" where it may be empty).
+// may be left out (omitzero, omitempty). What a request holds has no others; an
+// answer may grow. Tags say what a Go type cannot: doc describes a member, enum
+// lists its values ("pending|committed"), format names a spelling that format.go
+// knows ("b3", or "b3?" where it may be empty), min and max bound a number, is
+// names the type whose bytes a jsontext.Value holds, example gives a value.
+// Every JSON body has an example, made of those of its members.
 //
 // # Invariants
 //

@@ -22,7 +22,7 @@ type Document struct {
 
 // Build makes the document of routes. It fails on a table that does not say enough, or contradicts itself.
 func Build(info Info, routes []Route) (*Document, error) {
-	b := &builder{info: info, gen: newGenerator(componentsPrefix), refusals: map[int]bool{}, ids: map[string]string{}}
+	b := &builder{info: info, gen: newGenerator(componentsPrefix, info.Enums), refusals: map[int]bool{}, ids: map[string]string{}, taken: map[string]bool{}}
 	paths := map[string]map[string]*operation{}
 	for _, r := range routes {
 		template := b.template(r)
@@ -34,32 +34,53 @@ func Build(info Info, routes []Route) (*Document, error) {
 			b.enter(paths[template], http.MethodHead, r)
 		}
 	}
+	comps := b.components()
+	b.gen.define(b.gen.types)
+	for _, s := range b.inputs {
+		b.gen.reach(s, b.taken)
+	}
+	b.opened(b.gen.defs)
+	if err := b.gen.err(); err != nil {
+		return nil, fmt.Errorf("OpenAPI document: %w", err)
+	}
+	for _, m := range b.whole {
+		m.Example = b.gen.example(nil, m.Schema, 0)
+	}
 	doc := document{
 		OpenAPI: specVersion, Dialect: dialect,
 		Info:    infoObject{info.Title, info.Version, info.Description, license(info.License)},
-		Servers: []server{tcpServer()}, Tags: tags(routes), Paths: paths, Components: b.components(),
-	}
-	if err := b.gen.err(); err != nil {
-		return nil, fmt.Errorf("OpenAPI document: %w", err)
+		Servers: []server{tcpServer()}, Tags: tags(routes), Paths: paths, Components: comps,
 	}
 	raw, err := marshal(doc)
 	if err != nil {
 		return nil, fmt.Errorf("OpenAPI document: %w", err)
 	}
-	schemas, err := standalone(b.gen)
+	schemas, err := b.standalone()
 	if err != nil {
 		return nil, fmt.Errorf("OpenAPI document: %w", err)
 	}
 	return &Document{json: raw, schemas: schemas}, nil
 }
 
-// standalone makes a document of its own for each definition of g.
-func standalone(g *generator) (map[string][]byte, error) {
+// opened lets the definitions of answers grow. What a request has too is as closed as the node is that reads it.
+func (b *builder) opened(defs map[string]*schema) {
+	for name, s := range defs {
+		if !b.taken[name] {
+			s.open()
+		}
+	}
+}
+
+// standalone makes a document of its own for each definition.
+func (b *builder) standalone() (map[string][]byte, error) {
 	out := map[string][]byte{}
-	for name, t := range g.types {
-		own := newGenerator(defsPrefix)
+	for name, t := range b.gen.types {
+		own := newGenerator(defsPrefix, b.info.Enums)
 		root := own.object(t)
-		g.describe(name, root)
+		own.define(b.gen.types)
+		b.gen.describe(name, root)
+		b.opened(own.defs)
+		b.opened(map[string]*schema{name: root})
 		root.Dialect, root.ID, root.Defs = dialect, "urn:ronbox:schema:"+name, own.defs
 		raw, err := marshal(root)
 		if err != nil {

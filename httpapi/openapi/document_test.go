@@ -24,9 +24,11 @@ type leaf struct {
 	Parts map[string]leaf `json:"parts,omitempty"`
 }
 
+const leafHash = "b3:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
 type sample struct {
 	Name   string        `json:"name" enum:"a|b" doc:"who"`
-	Count  uint64        `json:"count"`
+	Count  uint64        `json:"count" min:"1" max:"9"`
 	Signed int32         `json:"signed"`
 	Share  float64       `json:"share"`
 	Flag   *bool         `json:"flag,omitzero"`
@@ -49,7 +51,7 @@ func routes() []openapi.Route {
 			Headers:  []openapi.Param{{Name: "If-None-Match"}},
 			Answers:  []openapi.Answer{{Status: 200, Type: "application/json", Body: sample{}, Headers: []openapi.Param{{Name: "ETag"}}}, {Status: 304}},
 			Problems: []int{404, 429}},
-		{Method: http.MethodPost, Pattern: "/things/:id", Service: "thing", Scope: "thing.write", In: sample{}, Deprecated: true,
+		{Method: http.MethodPost, Pattern: "/things/:id", Service: "thing", Scope: "thing.write", In: sample{},
 			Path:     []openapi.Param{{Name: "id", Sample: uint64(0), Min: 1}},
 			Answers:  []openapi.Answer{{Status: 201, Type: "application/json", Body: leaf{}}, {Status: 503, Type: "application/json", Body: leaf{}}},
 			Problems: []int{400, 401, 503}},
@@ -94,7 +96,7 @@ func TestDocumentIsOpenAPI31(t *testing.T) {
 	if both := post.Responses.Value("503").Value; len(both.Content) != 2 || both.Headers["Retry-After"] == nil {
 		t.Errorf("503 is both an answer and a refusal: %+v", both)
 	}
-	if !post.Deprecated || len(*post.Security) != 2 || !post.RequestBody.Value.Required {
+	if len(*post.Security) != 2 || !post.RequestBody.Value.Required {
 		t.Errorf("post = %+v", post)
 	}
 	if level := doc.Paths.Find("/admin/level").Put; len(*level.Security) != 3 || len((*level.Security)[0]) != 0 {
@@ -126,7 +128,7 @@ func TestSchemaStandsAlone(t *testing.T) {
 	raw, ok := build(t).Schema("leaf")
 	const want = `{"$schema":"https://json-schema.org/draft/2020-12/schema","$id":"urn:ronbox:schema:leaf","title":"leaf",` +
 		`"description":"answer to POST /things/:id; event leaf of GET /things/stream; line of the answer to POST /admin/dump/*path","type":"object",` +
-		`"properties":{"hash":{"description":"of the thing","type":"string","pattern":"^(b3:[0-9a-f]{64})?$"},"value":{},` +
+		`"properties":{"hash":{"description":"of the thing","type":"string","pattern":"^(b3:[0-9a-f]{64})?$","examples":["` + leafHash + `"]},"value":{},` +
 		`"raw":{"type":"string","contentEncoding":"base64"},"any":{"type":"object","additionalProperties":{}},` +
 		`"parts":{"type":"object","additionalProperties":{"$ref":"#/$defs/leaf"}}},"required":["hash","value"],"additionalProperties":false,"$defs":`
 	if !ok || !strings.HasPrefix(string(raw), want) {
@@ -144,6 +146,9 @@ func TestTablesThatDoNotSayEnough(t *testing.T) {
 	}
 	type badFormat struct {
 		A string `json:"a" format:"hex"`
+	}
+	type badBytes struct {
+		A jsontext.Value `json:"a" is:"nobody"`
 	}
 	type badKind struct {
 		A chan int `json:"a"`
@@ -173,6 +178,7 @@ func TestTablesThatDoNotSayEnough(t *testing.T) {
 		{"an enum of numbers", body(badEnum{}), "enum is for text"},
 		{"a format unheard of", body(badFormat{}), "not known"},
 		{"a type without a JSON form", body(badKind{}), "no JSON form"},
+		{"bytes of a type unheard of", body(badBytes{}), `is "nobody"`},
 	} {
 		if _, err := openapi.Build(info, tt.routes); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: err = %v", tt.doc, err)
@@ -208,7 +214,72 @@ func TestAlternatives(t *testing.T) {
 	}
 	for _, want := range []string{
 		`"security":[{"macaroon":["thing.a"]},{"socket":["thing.a"]},{"macaroon":["thing.b"]},{"socket":["thing.b"]}]`,
-		`"application/cbor":{"schema":{"$ref":"#/components/schemas/leaf"}},"application/json":{"schema":{"$ref":"#/components/schemas/leaf"}}`,
+		`"application/cbor":{"schema":{"$ref":"#/components/schemas/leaf"},"example":{"hash":"` + leafHash + `","value":{}}},"application/json":{"schema":{"$ref":"#/components/schemas/leaf"},`,
+	} {
+		if !bytes.Contains(d.JSON(), []byte(want)) {
+			t.Errorf("%s lacks %s", d.JSON(), want)
+		}
+	}
+}
+
+// The bounds of a whole number stand in its schema.
+func TestBoundsOfNumbers(t *testing.T) {
+	raw, ok := build(t).Schema("sample")
+	if !ok || !strings.Contains(string(raw), `"count":{"type":"integer","minimum":1,"maximum":9}`) {
+		t.Errorf("schema = %s", raw)
+	}
+}
+
+// An answer may grow and a request may not, raw bytes are of the type that a tag names, the values of a member may come from the program, and
+// every body has an example that its schema allows.
+func TestAnswers(t *testing.T) {
+	type item struct {
+		Kind string `json:"kind"`
+		Size uint64 `json:"size,omitzero" example:"7"`
+		Left uint64 `json:"left,omitzero"`
+	}
+	type page struct {
+		Items []jsontext.Value `json:"items" is:"item"`
+		Next  struct {
+			At time.Time `json:"at"`
+		} `json:"next"`
+	}
+	type ask struct {
+		Signed float64 `json:"signed"`
+		Sum    []byte  `json:"sum"`
+		Whole  bool    `json:"whole"`
+		Name   string  `json:"name" enum:"a|b"`
+	}
+	own := info
+	own.Enums = map[string][]string{"item.kind": {"plain", "rare"}}
+	get := func(pattern string, body any) openapi.Route {
+		return openapi.Route{Method: http.MethodGet, Pattern: pattern, Answers: []openapi.Answer{{Status: 200, Type: "application/json", Body: body}}}
+	}
+	post := get("/ask", item{})
+	post.Method, post.In = http.MethodPost, ask{}
+	d, err := openapi.Build(own, []openapi.Route{get("/pages", page{}), get("/items", item{}), post})
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := openapi3.NewLoader().LoadFromData(d.JSON())
+	if err == nil {
+		err = doc.Validate(t.Context(), openapi3.IsOpenAPI31OrLater(), openapi3.EnableExamplesValidation())
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	for name, want := range map[string]string{
+		"page": `"items":{"type":"array","items":{"$ref":"#/$defs/item"}},"next":{"type":"object","properties":{"at":{"type":"string","format":"date-time"}},"required":["at"]}},"required":["items","next"],"$defs":{"item":{"title":"item",`,
+		"item": `"properties":{"kind":{"type":"string","enum":["plain","rare"]},"size":{"type":"integer","examples":[7],"minimum":1},"left":{"type":"integer","minimum":1}},"required":["kind"]}`,
+		"ask":  `"required":["signed","sum","whole","name"],"additionalProperties":false`,
+	} {
+		if raw, _ := d.Schema(name); !strings.Contains(string(raw), want) {
+			t.Errorf("%s = %s, lacks %s", name, raw, want)
+		}
+	}
+	for _, want := range []string{
+		`"example":{"items":[{"kind":"plain","size":7}],"next":{"at":"2026-01-02T03:04:05Z"}}`,
+		`"example":{"signed":0.5,"sum":"cm9uYm94","whole":true,"name":"a"}`,
 	} {
 		if !bytes.Contains(d.JSON(), []byte(want)) {
 			t.Errorf("%s lacks %s", d.JSON(), want)

@@ -3,6 +3,8 @@ package openapi
 import (
 	"net/http"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // builder is the state of one Build.
@@ -11,6 +13,9 @@ type builder struct {
 	gen      *generator
 	refusals map[int]bool      // statuses that some operation refuses with
 	ids      map[string]string // operation id to the route that has it
+	inputs   []*schema         // of request bodies
+	taken    map[string]bool   // definitions that request bodies hold
+	whole    []*mediaType      // bodies that get an example
 }
 
 type operation struct {
@@ -18,7 +23,6 @@ type operation struct {
 	Summary    string                `json:"summary,omitzero"`
 	Doc        string                `json:"description,omitzero"`
 	ID         string                `json:"operationId"`
-	Deprecated bool                  `json:"deprecated,omitzero"`
 	Servers    []server              `json:"servers,omitempty"`
 	Security   []map[string][]string `json:"security"`
 	Parameters []parameter           `json:"parameters,omitempty"`
@@ -37,8 +41,8 @@ type parameter struct {
 }
 
 type requestBody struct {
-	Required bool                 `json:"required"`
-	Content  map[string]mediaType `json:"content"`
+	Required bool                  `json:"required"`
+	Content  map[string]*mediaType `json:"content"`
 }
 
 // mediaType describes a body. OpenAPI 3.1 has no word for one item of a sequence, so that two of our own stand in.
@@ -46,6 +50,8 @@ type mediaType struct {
 	Schema *schema            `json:"schema,omitzero"`
 	Item   *schema            `json:"x-item-schema,omitzero"` // of one line
 	Events map[string]*schema `json:"x-events,omitempty"`     // event name to its data
+
+	Example jsontext.Value `json:"example,omitzero"`
 }
 
 // enter adds r under method to the operations of its path.
@@ -55,7 +61,7 @@ func (b *builder) enter(path map[string]*operation, method string, r Route) {
 		b.gen.fail("%s %s: is in the table twice", method, r.Pattern)
 	}
 	op := &operation{
-		Tags: []string{r.Service}, Summary: r.Summary, Doc: b.doc(r), ID: b.id(key, r), Deprecated: r.Deprecated,
+		Tags: []string{r.Service}, Summary: r.Summary, Doc: b.doc(r), ID: b.id(key, r),
 		Security: security(r), Parameters: b.parameters(r), Body: b.body(r), Responses: b.responses(r, method == http.MethodHead),
 	}
 	if r.Socket {
@@ -144,19 +150,33 @@ func (b *builder) parameters(r Route) []parameter {
 }
 
 func (b *builder) body(r Route) *requestBody {
-	if r.In == nil {
+	switch {
+	case r.InMedia != "":
+		return &requestBody{Required: true, Content: map[string]*mediaType{r.InMedia: b.streamed(r)}}
+	case r.In == nil:
 		return nil
 	}
-	body := mediaType{Schema: b.gen.used(r.In, "body of "+r.Method+" "+r.Pattern)}
-	content := map[string]mediaType{"application/json": body}
+	body := &mediaType{Schema: b.gen.used(r.In, "body of "+r.Method+" "+r.Pattern)}
+	b.inputs, b.whole = append(b.inputs, body.Schema), append(b.whole, body)
+	content := map[string]*mediaType{"application/json": body}
 	for _, t := range r.InTypes {
 		content[t] = body
 	}
 	return &requestBody{Required: !r.InOptional, Content: content}
 }
 
+// streamed is the content of a body that is no JSON.
+func (b *builder) streamed(r Route) *mediaType {
+	if r.InMedia != LinesType || r.In == nil {
+		return &mediaType{}
+	}
+	line := b.gen.used(r.In, "line of the body of "+r.Method+" "+r.Pattern)
+	b.inputs = append(b.inputs, line)
+	return &mediaType{Schema: &schema{Type: "string"}, Item: line}
+}
+
 // media is the content of one answer.
-func (b *builder) media(r Route, a Answer) mediaType {
+func (b *builder) media(r Route, a Answer) *mediaType {
 	to := " to " + r.Method + " " + r.Pattern
 	switch {
 	case a.Type == EventsType:
@@ -167,11 +187,14 @@ func (b *builder) media(r Route, a Answer) mediaType {
 				events[e.Name].Description = e.Doc
 			}
 		}
-		return mediaType{Schema: &schema{Type: "string"}, Events: events}
+		return &mediaType{Schema: &schema{Type: "string"}, Events: events}
 	case a.Type == LinesType:
-		return mediaType{Schema: &schema{Type: "string"}, Item: b.gen.used(a.Body, "line of the answer"+to)}
+		return &mediaType{Schema: &schema{Type: "string"}, Item: b.gen.used(a.Body, "line of the answer"+to)}
 	case a.Body == nil:
-		return mediaType{}
+		return &mediaType{}
 	}
-	return mediaType{Schema: b.gen.used(a.Body, "answer"+to)}
+	body := &mediaType{Schema: b.gen.used(a.Body, "answer"+to)}
+	body.Schema.open()
+	b.whole = append(b.whole, body)
+	return body
 }

@@ -7,6 +7,8 @@ type Info struct {
 	Description string
 	License     string // SPDX expression
 	Problem     any    // zero value of the body of every refusal
+
+	Enums map[string][]string // values of members that only the program knows, by type and member: "Problem.code"
 }
 
 // ProblemType is the media type of every refusal.
@@ -20,17 +22,16 @@ const (
 
 // Route is one operation of the surface. HEAD comes with every GET.
 type Route struct {
-	Method     string
-	Pattern    string   // "/registry/:v/payload", "/files/*path"
-	Service    string   // its tag
-	Scope      string   // that a token needs; "" is public
-	Scopes     []string // of which a token needs one, instead of Scope
-	Optional   bool     // the scope is one way in; who the node is configured to let in needs none
-	Summary    string   // what it does, in a few words
-	Doc        string   // what else a caller must know
-	Socket     bool     // over the admin socket only
-	Admin      bool     // on TCP only where the node is configured so
-	Deprecated bool
+	Method   string
+	Pattern  string   // "/registry/:v/payload", "/files/*path"
+	Service  string   // its tag
+	Scope    string   // that a token needs; "" is public
+	Scopes   []string // of which a token needs one, instead of Scope
+	Optional bool     // the scope is one way in; who the node is configured to let in needs none
+	Summary  string   // what it does, in a few words
+	Doc      string   // what else a caller must know
+	Socket   bool     // over the admin socket only
+	Admin    bool     // on TCP only where the node is configured so
 
 	Path    []Param // one for each of the pattern
 	Query   []Param
@@ -38,6 +39,7 @@ type Route struct {
 
 	In         any      // zero value of the JSON body, nil: none
 	InTypes    []string // media types of the body beside JSON, of the same shape
+	InMedia    string   // the media type of a body that is no JSON; of LinesType In is one line
 	InOptional bool
 
 	Answers  []Answer
@@ -53,6 +55,11 @@ type Param struct {
 	Pattern  string   // regular expression of a text
 	Min, Max uint64   // bounds of a number, 0: none
 	Required bool     // those of a path always are
+}
+
+// Number is an optional parameter that is a whole number from 1 to most.
+func Number(name, doc string, most uint64) Param {
+	return Param{Name: name, Doc: doc, Sample: uint64(0), Min: 1, Max: most}
 }
 
 // Answer is one way that an operation succeeds.

@@ -2,12 +2,18 @@ package wire_test
 
 import (
 	"fmt"
+	"math"
 	"reflect"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/mod/sumdb/tlog"
 	"pgregory.net/rapid"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines/registry/record"
 )
 
 // arbitrary fills v, a struct, with what its tags and schemas allow.
@@ -18,13 +24,29 @@ func arbitrary(t *rapid.T, v reflect.Value, patterns func(typ, member string) st
 		if options != "" && rapid.Bool().Draw(t, name+" left out") {
 			continue
 		}
-		a := text{name: name, enum: f.Tag.Get("enum"), pattern: patterns(v.Type().Name(), name)}
+		a := text{name: name, min: number(f.Tag.Get("min"), 0), max: number(f.Tag.Get("max"), math.MaxUint64), enum: f.Tag.Get("enum"), pattern: patterns(v.Type().Name(), name), is: f.Tag.Get("is")}
 		draw(t, v.Field(i), a, patterns)
 	}
 }
 
-// text is what the strings of one member look like.
-type text struct{ name, enum, pattern string }
+// text is what the strings and numbers of one member look like.
+type text struct {
+	name, enum, pattern string
+	is                  string // the type whose bytes it holds; "": any
+	min, max            uint64
+}
+
+const aReceipt = `{"txid":"tx_01KDYAK3SE000000000000BFQF","op":"burn","from":"alice","asset":"ron","amount_minor":"1","nonce":5,"ts":"2026-01-02T03:04:05.678Z",` +
+	`"receipt_hash":"b3:e871f36db6541db7d8ed36476c11aa51658755b6fada9b226d3b5bede402c698","ledger":{"seq":5,"batch":3,` +
+	`"root":"b3:92a2b787a06d7272df43eaf87acc3b9c1d315d79d599d61c285983483e431998"}}`
+
+// number reads the bound of a tag.
+func number(tag string, none uint64) uint64 {
+	if n, err := strconv.ParseUint(tag, 10, 64); err == nil {
+		return n
+	}
+	return none
+}
 
 func (a text) draw(t *rapid.T) string {
 	switch {
@@ -42,10 +64,21 @@ func draw(t *rapid.T, v reflect.Value, a text, patterns func(typ, member string)
 		at := time.Unix(rapid.Int64Range(0, 1<<33).Draw(t, a.name), rapid.Int64Range(0, 999_999_999).Draw(t, "ns")).UTC()
 		v.Set(reflect.ValueOf(at))
 		return
+	case record.Item:
+		raw := fmt.Sprintf(`{"id":"a%d","kind":"node","meta":{}}`, rapid.IntRange(0, 9).Draw(t, a.name))
+		v.Set(reflect.ValueOf(record.Item{ID: raw[7:9], Bytes: []byte(raw)}))
+		return
+	case b3.Digest, tlog.Hash:
+		reflect.Copy(v, reflect.ValueOf(rapid.SliceOfN(rapid.Byte(), b3.Size, b3.Size).Draw(t, a.name)))
+		return
 	case []byte:
 		v.SetBytes(rapid.SliceOfN(rapid.Byte(), 0, 9).Draw(t, a.name))
 		return
 	case jsontext.Value:
+		if a.is == "Receipt" {
+			v.SetBytes([]byte(aReceipt))
+			return
+		}
 		v.SetBytes([]byte(rapid.SampledFrom([]string{`{}`, `{"a":[1,null]}`, `"x"`, `[]`, `-1.5e3`, `true`}).Draw(t, a.name)))
 		return
 	}
@@ -83,7 +116,7 @@ func scalar(t *rapid.T, v reflect.Value, a text) {
 	case reflect.Int, reflect.Int64:
 		v.SetInt(rapid.Int64().Draw(t, a.name))
 	case reflect.Uint64:
-		v.SetUint(rapid.Uint64().Draw(t, a.name))
+		v.SetUint(rapid.Uint64Range(a.min, a.max).Draw(t, a.name))
 	case reflect.Float64:
 		v.SetFloat(rapid.Float64Range(-1e9, 1e9).Draw(t, a.name))
 	default:

@@ -1,6 +1,7 @@
-// Package wire holds the bodies that cross the node's HTTP surface: the server
-// writes them, the client and the commands read them, and nothing else is
-// shared between the two sides.
+// Package wire holds the bodies that every part of the node's HTTP surface
+// shares: problems, probes and the names of stream events. The bodies of a
+// service are in its own package, httpapi/<service>; what follows is true of
+// all of them.
 //
 // The structs are plain data. Hashed or signed bytes travel as raw JSON
 // values, so that no marshaller ever rewrites what a signature covers; hashes

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/goleak"
 
+	nodeapi "ronbox/httpapi/node"
 	"ronbox/httpapi/wire"
 )
 
@@ -33,11 +34,11 @@ func TestProblemUnknownReadsTheOutcome(t *testing.T) {
 }
 
 func TestSnapshotLineIsProgressOrEnd(t *testing.T) {
-	end := wire.SnapshotLine{File: "f", Manifest: "m", B3: "b3:0", Seq: 9}
-	if !end.Finished() || (wire.SnapshotLine{Done: 1, Total: 2}).Finished() {
+	end := nodeapi.SnapshotLine{File: "f", Manifest: "m", B3: "b3:0", Seq: 9}
+	if !end.Finished() || (nodeapi.SnapshotLine{Done: 1, Total: 2}).Finished() {
 		t.Error("only a line that names the file is finished")
 	}
-	if got := end.Snapshot(); got != (wire.Snapshot{File: "f", Manifest: "m", B3: "b3:0", Seq: 9}) {
+	if got := end.Snapshot(); got != (nodeapi.Snapshot{File: "f", Manifest: "m", B3: "b3:0", Seq: 9}) {
 		t.Errorf("Snapshot() = %+v", got)
 	}
 }

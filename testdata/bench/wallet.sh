@@ -11,7 +11,7 @@ all=$(mktemp) && trap 'rm -f "$all"' EXIT
 cd "$here/../.."
 "$go" test ./engines/ledger -run '^$' -bench 'Pair/submitters' -benchtime "${seconds}x" |
   awk -f "$here/rows.awk" | sed 's|^BenchmarkPair/[^\t]*|ronbox/engine|' | tee -a "$all"
-"$go" test ./appliance -run '^$' -bench '^BenchmarkMoney$' -benchtime "${seconds}s" |
+"$go" test ./appliance/load -run '^$' -bench '^BenchmarkMoney$' -benchtime "${seconds}s" |
   awk -v before=ronbox/ -f "$here/rows.awk" | sed 's|^ronbox/bare|bare|' | tee -a "$all"
 awk -F'\t' '
   {split($2, r, " "); rate[$1]=r[1]}
@@ -31,10 +31,8 @@ awk -F'\t' '
     per("balances / GET of a bare server", balance, rate["bare/get"])
     per("single / POST of a bare server", single, rate["bare/post"])
     per("p99 of single at 70 % / of a bare server at that rate", more["ronbox/single/70 p99-ms"], more["ronbox/single/70 bare-p99-ms"])
-    per("single / the same over a ledger in RAM", single, rate["ronbox/single/uniform/ram"])
     per("batches / single", batch, single)
     per("balances / single", balance, single)
-    per("balances while the disk stalls / balances", rate["ronbox/balance/stalled"], balance)
     per("receipts / balances", rate["ronbox/tx"], balance)
     per("replays / balances", rate["ronbox/replay"], balance)
   }' "$all"

@@ -22,6 +22,7 @@ type verdict struct {
 type within struct {
 	internal bool   // a Settle: no nonce is asked for
 	flags    uint16 // of the record
+	batchCap string // the token of a batch
 }
 
 // do decides one op and, if nothing speaks against it, writes it.
@@ -71,6 +72,7 @@ func (b *books) doBatch(o ledger.Op, at int64, w within) verdict {
 		return verdict{reject: r}
 	}
 	before, done := b.copy(), 0
+	w.batchCap = o.CapID
 	if w.flags = record.FlagInner; o.Atomic {
 		w.flags |= record.FlagAtomic
 	}
@@ -133,7 +135,7 @@ func (b *books) doOne(o ledger.Op, at int64, w within) verdict {
 
 // post moves the money and writes the record of it.
 func (b *books) post(m *move) uint64 {
-	payer, payee := ledger.AcctAsset{Account: m.from, Asset: m.Asset}, ledger.AcctAsset{Account: m.to, Asset: m.Asset}
+	payer, payee := acctAsset{Account: m.from, Asset: m.Asset}, acctAsset{Account: m.to, Asset: m.Asset}
 	seq := uint64(len(b.entries) + 1)
 	from, to := b.of(payer), b.of(payee)
 	switch m.Code {
@@ -156,6 +158,9 @@ func (b *books) post(m *move) uint64 {
 		m.sum = new(big.Int)
 		b.resolve(m, &from, &to, record.HoldExpired)
 		m.sum = m.hold.amount
+	}
+	if m.metered() {
+		b.moved[m.tokenDay()] = plus(b.movedBy(m), m.sum)
 	}
 	prev := [2]uint64{from.last, to.last}
 	for _, s := range []*state{&from, &to} {

@@ -14,15 +14,19 @@ import (
 type books struct {
 	accounts map[string]account
 	assets   map[string]asset
-	states   map[ledger.AcctAsset]state
+	states   map[acctAsset]state
 	holds    map[uint64]hold
 	keys     map[ledger.DedupeKey]known
 	once     map[onceID]known
 	guards   map[string]string // guard → owner
-	entries  []entry           // by seq-1
-	batches  []record.Batch    // by number-1
-	open     int               // holds not resolved
+	moved    map[tokenDay]*big.Int
+	entries  []entry        // by seq-1
+	batches  []record.Batch // by number-1
+	open     int            // holds not resolved
 }
+
+// acctAsset is an account in an asset.
+type acctAsset struct{ Account, Asset string }
 
 // account is the header of one account.
 type account struct {
@@ -35,6 +39,12 @@ type account struct {
 type asset struct {
 	ref uint32
 	seq uint64
+}
+
+// tokenDay is one token in one asset on one day.
+type tokenDay struct {
+	token, asset string
+	day          uint32
 }
 
 // state is one account in one asset.
@@ -75,22 +85,22 @@ type entry struct {
 
 func newBooks() books {
 	return books{
-		accounts: map[string]account{}, assets: map[string]asset{}, states: map[ledger.AcctAsset]state{}, holds: map[uint64]hold{},
-		keys: map[ledger.DedupeKey]known{}, once: map[onceID]known{}, guards: map[string]string{},
+		accounts: map[string]account{}, assets: map[string]asset{}, states: map[acctAsset]state{}, holds: map[uint64]hold{},
+		keys: map[ledger.DedupeKey]known{}, once: map[onceID]known{}, guards: map[string]string{}, moved: map[tokenDay]*big.Int{},
 	}
 }
 
 // copy stays as it is while b goes on.
 func (b books) copy() books {
 	b.accounts, b.assets, b.states, b.holds = maps.Clone(b.accounts), maps.Clone(b.assets), maps.Clone(b.states), maps.Clone(b.holds)
-	b.keys, b.once, b.guards = maps.Clone(b.keys), maps.Clone(b.once), maps.Clone(b.guards)
+	b.keys, b.once, b.guards, b.moved = maps.Clone(b.keys), maps.Clone(b.once), maps.Clone(b.guards), maps.Clone(b.moved)
 	b.entries = b.entries[:len(b.entries):len(b.entries)]
 	b.batches = b.batches[:len(b.batches):len(b.batches)]
 	return b
 }
 
 // of is the state of an account in an asset; without one all is zero.
-func (b *books) of(k ledger.AcctAsset) state {
+func (b *books) of(k acctAsset) state {
 	if s, ok := b.states[k]; ok {
 		return s
 	}

@@ -201,11 +201,11 @@ func (d *Dice) Op() ledger.Op {
 		}
 		return o
 	}
-	o := d.fresh()
+	o := d.metered()
 	if d.IntN(12) == 0 {
 		o = ledger.Op{Code: record.OpBatch, Atomic: d.IntN(2) == 0}
 		for len(o.Ops) < 1 || d.IntN(4) > 0 && len(o.Ops) < 6 {
-			if inner := d.fresh(); inner.Code != record.OpAsset { // assets are declared by calls of their own
+			if inner := d.metered(); inner.Code != record.OpAsset { // assets are declared by calls of their own
 				o.Ops = append(o.Ops, inner)
 			}
 		}
@@ -214,6 +214,15 @@ func (d *Dice) Op() ledger.Op {
 		d.keys++
 		o = keyed(o, "org:"+names[d.IntN(2)], fmt.Sprint("k", d.keys))
 		d.asked = append(d.asked, o)
+	}
+	return o
+}
+
+// metered is a fresh op, at times of a token with a ceiling of a day.
+func (d *Dice) metered() ledger.Op {
+	o := d.fresh()
+	if d.IntN(4) == 0 {
+		o.CapID, o.Daily = names[d.IntN(2)], ron(400)
 	}
 	return o
 }

@@ -8,6 +8,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
+	"ronbox/engines/merkle"
 )
 
 // some does a bit of everything, and gives the receipts.
@@ -131,9 +132,9 @@ func exports(s *suite) {
 			if seq++; l.Record.Seq != seq || l.Record.Batch != no+1 {
 				s.Fatalf("record %d of batch %d, want %d of %d", l.Record.Seq, l.Record.Batch, seq, no+1)
 			}
-			leaves = append(leaves, record.Leaf(l.Raw))
+			leaves = append(leaves, merkle.Leaf(l.Raw))
 		case record.LineBatch:
-			if no++; l.Batch.No != no || l.Batch.Last() != seq || l.Batch.Prev != prev || l.Batch.Merkle != record.MerkleRoot(leaves) {
+			if no++; l.Batch.No != no || l.Batch.Last() != seq || l.Batch.Prev != prev || l.Batch.Merkle != merkle.Root(leaves) {
 				s.Fatalf("batch %d: %+v", no, l.Batch)
 			}
 			prev, leaves = l.Batch.Root(), nil
@@ -176,7 +177,7 @@ func events(s *suite) {
 	if err != nil || lagged != 0 || e.Batch != r.Batch || e.Last != r.Seq || e.First > e.Last || e.Root != r.Root || e.At != r.At {
 		s.Fatalf("%+v of %+v: %v", e, r, err)
 	}
-	if !slices.Contains(e.Touched, ledger.AcctAsset{Account: "alice", Asset: "ron"}) {
+	if !slices.Contains(e.Touched, ledger.MarkOf("alice", "ron")) {
 		s.Fatalf("it touched %v", e.Touched)
 	}
 	s.refuse(s.transfer("nobody", "alice", 1), record.InsufficientFunds)

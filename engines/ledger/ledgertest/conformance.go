@@ -30,7 +30,7 @@ func Conformance(t *testing.T, open func(t *testing.T, clock *Clock) Rig) {
 	}{
 		{"idempotency", idempotency}, {"idempotency ends", idempotencyEnds}, {"idempotency of batches", idempotencyOfBatches},
 		{"batches", batches}, {"settle", settle}, {"refusals", refusals}, {"precedence", precedence}, {"precedence of holds", precedenceOfHolds}, {"malformed", malformed},
-		{"nonces", nonces}, {"limits", limits}, {"days", days}, {"holds", holds}, {"hold expiry", holdExpiry}, {"flags", flags},
+		{"nonces", nonces}, {"limits", limits}, {"days", days}, {"days of tokens", tokenDays}, {"holds", holds}, {"hold expiry", holdExpiry}, {"flags", flags},
 		{"balances", balances}, {"history", history}, {"transactions", transactions}, {"roots", roots}, {"proofs", proofs},
 		{"export", exports}, {"events", events}, {"contexts", contexts}, {"restart", restart},
 	} {

@@ -81,7 +81,7 @@ func TestInsistingConverges(t *testing.T) {
 			}
 			for i := range clients {
 				for account, want := range map[string]uint64{fmt.Sprint("account", i): 1000 - (payments - 1), "shop": payments - 1} {
-					k := ledger.AcctAsset{Account: account, Asset: fmt.Sprint("ron", i)}
+					k := acctAsset{Account: account, Asset: fmt.Sprint("ron", i)}
 					if got := m.books.of(k).balance(); got.Uint64() != want {
 						t.Errorf("seed %d: %v has %s, want %d", seed, k, got, want)
 					}

@@ -5,13 +5,17 @@ import (
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
+	"ronbox/engines/merkle"
 )
 
 // append adds a record to the journal; its receipt lacks what is known only once the batch is sealed.
 func (b *books) append(r record.Record, receipt record.Receipt) uint64 {
 	r.Seq, r.Batch = uint64(len(b.entries)+1), uint64(len(b.batches)+1)
 	r.Rand = uint16(r.Seq * 40503) // any would do: only the journal says which it was
-	receipt.TxID, receipt.At, receipt.Seq, receipt.Batch, receipt.Version = r.TxID(), r.At, r.Seq, r.Batch, 1
+	receipt.TxID, receipt.At, receipt.Seq, receipt.Batch, receipt.Version = r.TxID(), r.At, r.Seq, r.Batch, record.ReceiptVersion
+	if r.Named {
+		receipt.Version = record.ReceiptNamed
+	}
 	b.entries = append(b.entries, entry{raw: r.Append(nil), rec: r, receipt: receipt})
 	return r.Seq
 }
@@ -34,7 +38,8 @@ func (b *books) write(m *move, images []record.Image) uint64 {
 		r.Name, r.From = m.Asset, b.accounts[engines.IssuanceAccount(m.Asset)].ref
 	case record.OpFlags:
 		r.From, r.Asset, r.Set, r.Clear = b.accounts[m.From].ref, 0, m.Set, m.Clear
-		receipt.From, receipt.Asset = m.From, ""
+		r.Named = m.Set|m.Clear != 0
+		receipt.From, receipt.Asset, receipt.Set, receipt.Clear = m.From, "", m.Set, m.Clear
 	default:
 		r.From, r.To, r.Amount, r.Hold = b.accounts[m.from].ref, b.accounts[m.to].ref, amount(m.sum), m.Hold.Seq()
 		receipt.From, receipt.To, receipt.Amount = m.from, m.to, r.Amount
@@ -61,7 +66,7 @@ func (b *books) writeBatch(o ledger.Op, at int64, results []verdict) (first uint
 	parts := (len(bytes) + record.MaxResults - 1) / record.MaxResults
 	for p := range parts {
 		r := record.Record{
-			Op: record.OpBatch, At: at, Part: uint16(p), Parts: uint16(parts), Principal: short(o.Principal), CapID: short(o.CapID),
+			Op: record.OpBatch, Named: true, At: at, Part: uint16(p), Parts: uint16(parts), Principal: short(o.Principal), CapID: short(o.CapID),
 			Results: bytes[p*record.MaxResults : min((p+1)*record.MaxResults, len(bytes))],
 		}
 		if o.Atomic {
@@ -112,20 +117,20 @@ func (m *Model) seal(first int, at int64) {
 		return
 	}
 	leaves := make([]b3.Digest, len(fresh))
-	var touched []ledger.AcctAsset
+	var touched []ledger.Mark
 	var expired []record.TxID
 	for i, e := range fresh {
-		leaves[i] = record.Leaf(e.raw)
+		leaves[i] = merkle.Leaf(e.raw)
 		if e.receipt.Op == record.OpExpire {
 			expired = append(expired, e.receipt.Hold)
 		}
 		for _, name := range []string{e.receipt.From, e.receipt.To} {
 			if name != "" && e.receipt.Asset != "" {
-				touched = append(touched, ledger.AcctAsset{Account: name, Asset: e.receipt.Asset})
+				touched = append(touched, ledger.MarkOf(name, e.receipt.Asset))
 			}
 		}
 	}
-	h := record.Batch{No: uint64(len(m.books.batches) + 1), First: uint64(first + 1), Count: uint64(len(fresh)), At: at, Merkle: record.MerkleRoot(leaves)}
+	h := record.Batch{No: uint64(len(m.books.batches) + 1), First: uint64(first + 1), Count: uint64(len(fresh)), At: at, Merkle: merkle.Root(leaves)}
 	if n := len(m.books.batches); n > 0 {
 		h.Prev = m.books.batches[n-1].Root()
 	}

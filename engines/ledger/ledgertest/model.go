@@ -212,7 +212,7 @@ func (m *Model) Reopen() *Model {
 // Supply is what is out of an asset: all that was issued, less what was burnt.
 func (m *Model) Supply(ctx context.Context, asset string) (out engines.Amount, err error) {
 	err = m.with(ctx, func() error {
-		s := m.books.of(ledger.AcctAsset{Account: engines.IssuanceAccount(asset), Asset: asset})
+		s := m.books.of(acctAsset{Account: engines.IssuanceAccount(asset), Asset: asset})
 		out = amount(minus(s.debits, s.credits))
 		return nil
 	})

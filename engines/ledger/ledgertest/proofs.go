@@ -6,6 +6,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
+	"ronbox/engines/merkle"
 )
 
 // source is the Model as proofs read it; its holder has the turn.
@@ -28,7 +29,7 @@ func (m *Model) size() uint64 { return uint64(len(m.books.batches)) }
 
 // enter makes a batch the newest.
 func (m *Model) enter(h record.Batch) {
-	nodes, err := record.LogNodes(m.size(), h.Root(), source{m}.Node)
+	nodes, err := merkle.LogNodes(m.size(), h.Root(), source{m}.Node)
 	if err != nil {
 		panic(err) // Node never fails
 	}

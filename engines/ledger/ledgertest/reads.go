@@ -56,7 +56,7 @@ func (m *Model) Balance(ctx context.Context, account, asset string, minSeq uint6
 }
 
 func (m *Model) balance(account, asset string) ledger.BalanceView {
-	s := m.books.of(ledger.AcctAsset{Account: account, Asset: asset})
+	s := m.books.of(acctAsset{Account: account, Asset: asset})
 	_, known := m.books.accounts[account]
 	v := ledger.BalanceView{Account: account, Asset: asset, Seq: uint64(len(m.books.entries)), Known: known, Held: amount(s.held)}
 	if v.Seq > 0 {
@@ -92,7 +92,7 @@ func (m *Model) Account(ctx context.Context, account string) (v ledger.AccountVi
 func (m *Model) Assets(ctx context.Context) (out []ledger.AssetView, err error) {
 	err = m.with(ctx, func() error {
 		for name, a := range m.books.assets {
-			s := m.books.of(ledger.AcctAsset{Account: engines.IssuanceAccount(name), Asset: name})
+			s := m.books.of(acctAsset{Account: engines.IssuanceAccount(name), Asset: name})
 			v := ledger.AssetView{Asset: name, Seq: a.seq, DeclaredAt: m.books.entries[a.seq-1].rec.At, Issued: amount(minus(s.debits, s.credits))}
 			out = append(out, v)
 		}
@@ -130,7 +130,7 @@ func (m *Model) Tx(ctx context.Context, id record.TxID) (out ledger.Outcome, err
 // History reads a page of a statement.
 func (m *Model) History(ctx context.Context, q ledger.HistoryQuery) (page ledger.Page, err error) {
 	err = m.with(ctx, func() error {
-		seqs := slices.Clone(m.books.of(ledger.AcctAsset{Account: q.Account, Asset: q.Asset}).history)
+		seqs := slices.Clone(m.books.of(acctAsset{Account: q.Account, Asset: q.Asset}).history)
 		seqs = slices.DeleteFunc(seqs, func(seq uint64) bool {
 			at := m.books.entries[seq-1].rec.At
 			return at < q.Since || q.Until != 0 && at >= q.Until

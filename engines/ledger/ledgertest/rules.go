@@ -142,7 +142,7 @@ func (b *books) checkFunds(m *move) *ledger.Reject {
 		}
 	}
 	if m.Code == record.OpTransfer || m.Code == record.OpBurn || m.Code == record.OpHold {
-		from := b.of(ledger.AcctAsset{Account: m.from, Asset: m.Asset})
+		from := b.of(acctAsset{Account: m.from, Asset: m.Asset})
 		if m.from != engines.IssuanceAccount(m.Asset) && from.available().Cmp(m.sum) < 0 {
 			return refuse(record.InsufficientFunds)
 		}
@@ -150,21 +150,39 @@ func (b *books) checkFunds(m *move) *ledger.Reject {
 	return nil
 }
 
-// checkDay counts what leaves an account in one day of UTC. A capture was counted when it was held.
+// checkDay counts what leaves an account in one day of UTC, for which a capture was counted when it was held, and what a token moves.
 func (b *books) checkDay(m *move) *ledger.Reject {
 	m.day = uint32(m.at / nsPerDay)
-	if !spends(m.Code) {
-		return nil
+	if spends(m.Code) {
+		spent := plus(b.of(acctAsset{Account: m.from, Asset: m.Asset}).spentToday(m.day), m.sum)
+		if m.Limits != nil && over(spent, m.Limits.Daily) || spent.Cmp(maxAmount) > 0 {
+			return &ledger.Reject{Code: record.LimitDaily, Limit: ledger.LimitDaily}
+		}
 	}
-	spent := b.of(ledger.AcctAsset{Account: m.from, Asset: m.Asset}).spentToday(m.day)
-	spent = new(big.Int).Add(spent, m.sum)
-	switch {
-	case m.Limits != nil && over(spent, m.Limits.Daily), spent.Cmp(maxAmount) > 0:
-		return &ledger.Reject{Code: record.LimitDaily, Limit: ledger.LimitDaily}
-	case over(spent, m.Daily):
+	if m.metered() && over(plus(b.movedBy(m), m.sum), m.Daily) {
 		return &ledger.Reject{Code: record.LimitDaily, Limit: ledger.LimitTokenDaily}
 	}
 	return nil
+}
+
+// metered tells the ops that count against a daily ceiling of their token.
+func (m *move) metered() bool {
+	return !m.Daily.IsZero() && (spends(m.Code) || m.Code == record.OpCapture)
+}
+
+// tokenDay is what m counts against.
+func (m *move) tokenDay() tokenDay {
+	if m.flags&record.FlagInner != 0 {
+		return tokenDay{m.batchCap, m.Asset, m.day}
+	}
+	return tokenDay{m.CapID, m.Asset, m.day}
+}
+
+func (b *books) movedBy(m *move) *big.Int {
+	if sum := b.moved[m.tokenDay()]; sum != nil {
+		return sum
+	}
+	return new(big.Int)
 }
 
 // checkReceiver sees that the credited account may hold what it would get, and that no counter runs over.
@@ -172,7 +190,7 @@ func (b *books) checkReceiver(m *move) *ledger.Reject {
 	if !spends(m.Code) {
 		return b.checkCounters(m)
 	}
-	to := b.of(ledger.AcctAsset{Account: m.to, Asset: m.Asset})
+	to := b.of(acctAsset{Account: m.to, Asset: m.Asset})
 	total := new(big.Int).Add(to.balance(), to.coming)
 	total.Add(total, m.sum)
 	if m.to != engines.IssuanceAccount(m.Asset) && m.Limits != nil && over(total, m.Limits.AccountTotal) {
@@ -185,7 +203,7 @@ func (b *books) checkCounters(m *move) *ledger.Reject {
 	if m.from == "" || m.to == "" || m.Code == record.OpRelease {
 		return nil
 	}
-	from, to := b.of(ledger.AcctAsset{Account: m.from, Asset: m.Asset}), b.of(ledger.AcctAsset{Account: m.to, Asset: m.Asset})
+	from, to := b.of(acctAsset{Account: m.from, Asset: m.Asset}), b.of(acctAsset{Account: m.to, Asset: m.Asset})
 	for _, counter := range []*big.Int{to.credits, from.debits, to.coming, from.held} {
 		if new(big.Int).Add(counter, m.sum).Cmp(maxAmount) > 0 {
 			return &ledger.Reject{Code: record.LimitTotal, Limit: ledger.LimitAccountTotal}

@@ -12,6 +12,7 @@ import (
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/lverify"
 	"ronbox/engines/ledger/record"
+	"ronbox/engines/merkle"
 )
 
 // busy is a flushed ledger of some 100 000 transfers among 10 000 accounts.
@@ -91,12 +92,12 @@ func (m *made) more() {
 			r.Op, r.Name = record.OpOpen, name
 		}
 		raw := r.Append(nil)
-		m.leaves = append(m.leaves, record.Leaf(raw))
+		m.leaves = append(m.leaves, merkle.Leaf(raw))
 		l := record.Line{Kind: record.LineRecord, Raw: raw, Record: r, Names: record.Names{From: name}}
 		m.text = l.Append(m.text)
 		m.batch.Count++
 	}
-	m.batch.Merkle = record.MerkleRoot(m.leaves)
+	m.batch.Merkle = merkle.Root(m.leaves)
 	m.prev = m.batch.Root()
 	l := record.Line{Kind: record.LineBatch, Batch: m.batch}
 	m.text = l.Append(m.text)

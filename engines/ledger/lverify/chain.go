@@ -6,6 +6,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines"
 	"ronbox/engines/ledger/record"
+	"ronbox/engines/merkle"
 )
 
 // chain takes records and batch headers in their order and checks all that they say of themselves and of one another. Where it can look back,
@@ -21,7 +22,7 @@ type chain struct {
 	began      bool   // seq and batch follow on something: always, but before the first record of a part of an export
 	cut        bool   // the batch under way is the first of a part of an export, which may have lost its first records
 	count      uint64 // records of the batch under way
-	tree       record.Tree
+	tree       merkle.Tree
 	first      record.Record // of the batch under way: its Op, Seq and At
 	inside     inside
 	opened     opening

@@ -2,11 +2,13 @@ package lverify
 
 import (
 	"fmt"
+	"time"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/ledger/idem"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
+	"ronbox/engines/merkle"
 )
 
 // derived compares the derived tables with what the records make of them: the records were found good.
@@ -26,7 +28,7 @@ func (v *file) derived() {
 			return
 		}
 	}
-	for _, part := range []func(){d.recents, d.records, d.states, d.names, d.holds, d.onces, d.marks, d.nodes, d.keys} {
+	for _, part := range []func(){d.moved, d.recents, d.records, d.states, d.names, d.holds, d.onces, d.marks, d.nodes, d.keys} {
 		if part(); v.err != nil || v.rep.full() {
 			return
 		}
@@ -122,9 +124,21 @@ func (d *derived) made(rec *record.Record) {
 	}
 }
 
+// moved reads what tokens moved: no record tells it, but each row checks, and none is of a day that the journal has not come to.
+func (d *derived) moved() {
+	for k := range tables.Moved(d.r) {
+		if int64(k.Day) > d.chain.at/int64(24*time.Hour) {
+			d.table("moved", 0, "it has a row of day %d, which is to come", k.Day)
+		}
+		if !d.step() {
+			return
+		}
+	}
+}
+
 // nodes counts the rows of the log of batch roots: each that must be there was compared.
 func (d *derived) nodes() {
-	n, least, most := d.rows("ledger/mlog"), record.LogCount(d.flushed.Batches), record.LogCount(d.chain.batch)
+	n, least, most := d.rows("ledger/mlog"), merkle.LogCount(d.flushed.Batches), merkle.LogCount(d.chain.batch)
 	if n < least || n > most {
 		d.table("mlog", 0, "it has %d rows, the batches make %d", n, most)
 	}

@@ -110,6 +110,9 @@ func (v *file) journal() {
 	if _, begun := tables.GetFormat(v.r); known && !begun {
 		v.rep.found(Finding{Where: "head", Detail: "the format of the tables is not there"})
 	}
+	if _, keyed := tables.GetStoreKey(v.r); known && !keyed {
+		v.rep.found(Finding{Where: "head", Detail: "the key of the idempotency keys' hashes is not there"})
+	}
 	if v.from > 1 && !v.join() {
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines"
 	"ronbox/engines/ledger/record"
+	"ronbox/engines/merkle"
 )
 
 // forge takes an export apart, lets edit change records, and seals it anew with all digests: what is wrong now is what it says.
@@ -28,7 +29,7 @@ func forge(t testing.TB, text []byte, edit func(r *record.Record) bool) []byte {
 			if edit(&l.Record) {
 				l.Raw = l.Record.Append(nil)
 			}
-			leaves = append(leaves, record.Leaf(l.Raw))
+			leaves = append(leaves, merkle.Leaf(l.Raw))
 			switch r := &l.Record; r.Op {
 			case record.OpOpen:
 				accounts[r.From] = r.Name
@@ -39,7 +40,7 @@ func forge(t testing.TB, text []byte, edit func(r *record.Record) bool) []byte {
 			at = l.Record.At
 		case record.LineBatch:
 			l.Batch.At = at
-			l.Batch.Merkle, l.Batch.Prev = record.MerkleRoot(leaves), prev
+			l.Batch.Merkle, l.Batch.Prev = merkle.Root(leaves), prev
 			prev, leaves = l.Batch.Root(), nil
 		}
 		out = l.Append(out)

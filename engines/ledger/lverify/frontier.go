@@ -6,6 +6,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
+	"ronbox/engines/merkle"
 )
 
 // frontier is the right end of the log of batch roots: the digests of its largest full subtrees, the largest first.
@@ -15,15 +16,15 @@ type frontier struct {
 }
 
 // add appends a batch root, and gives the nodes that it brings.
-func (f *frontier) add(root b3.Digest) []record.LogNode {
-	pos, d := record.LogCount(f.size), record.Leaf(root[:])
-	nodes := []record.LogNode{{Pos: pos, Hash: d}}
+func (f *frontier) add(root b3.Digest) []merkle.LogNode {
+	pos, d := merkle.LogCount(f.size), merkle.Leaf(root[:])
+	nodes := []merkle.LogNode{{Pos: pos, Hash: d}}
 	f.size++
 	for range bits.TrailingZeros64(f.size) {
-		d = record.Node(f.open[len(f.open)-1], d)
+		d = merkle.Node(f.open[len(f.open)-1], d)
 		f.open = f.open[:len(f.open)-1]
 		pos++
-		nodes = append(nodes, record.LogNode{Pos: pos, Hash: d})
+		nodes = append(nodes, merkle.LogNode{Pos: pos, Hash: d})
 	}
 	f.open = append(f.open, d)
 	return nodes
@@ -36,7 +37,7 @@ func (f *frontier) root() (d b3.Digest) {
 			d = f.open[i]
 			continue
 		}
-		d = record.Node(f.open[i], d)
+		d = merkle.Node(f.open[i], d)
 	}
 	return d
 }
@@ -57,7 +58,7 @@ func (v *file) tailNode(b record.Batch) {
 	if b.No > flushed {
 		return
 	}
-	nodes, err := record.LogNodes(b.No-1, b.Root(), tables.LogNodes(v.r))
+	nodes, err := merkle.LogNodes(b.No-1, b.Root(), tables.LogNodes(v.r))
 	if err != nil {
 		v.rep.found(Finding{Where: "mlog", Batch: b.No, Detail: err.Error()})
 		return
@@ -66,7 +67,7 @@ func (v *file) tailNode(b record.Batch) {
 }
 
 // compare holds nodes against the table: those of flushed batches are there, others may be.
-func (v *file) compare(b record.Batch, nodes []record.LogNode, flushed uint64) {
+func (v *file) compare(b record.Batch, nodes []merkle.LogNode, flushed uint64) {
 	for _, n := range nodes {
 		stored, known := tables.LogNode(v.r, n.Pos)
 		if known && stored != n.Hash || !known && b.No <= flushed {

@@ -10,8 +10,8 @@ import (
 	"slices"
 
 	"ronbox/appliance/b3"
-	"ronbox/engines/ledger/record"
 	"ronbox/engines/ledger/tables"
+	"ronbox/engines/merkle"
 	"ronbox/store"
 )
 
@@ -152,7 +152,7 @@ func logged(r store.Reader, w *store.Writes, seq uint64) error {
 		if b.Last() > seq {
 			break
 		}
-		nodes, err := record.LogNodes(no-1, b.Root(), read)
+		nodes, err := merkle.LogNodes(no-1, b.Root(), read)
 		if err != nil {
 			return err
 		}

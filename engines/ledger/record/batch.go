@@ -25,7 +25,7 @@ type Batch struct {
 	First  uint64    // Seq of its first record
 	Count  uint64    // how many records, at least one
 	At     int64     // the ledger's time in ns since 1970
-	Merkle b3.Digest // MerkleRoot of the leaves of its records
+	Merkle b3.Digest // merkle.Root of the leaves of its records
 	Prev   b3.Digest // Root of the batch before
 }
 
@@ -67,7 +67,7 @@ func DecodeBatch(raw []byte) (Batch, error) {
 }
 
 func decodeBatch(raw []byte) (Batch, error) {
-	body, err := sealed(raw, batchBody, BatchSize)
+	body, err := sealed(raw, batchBody, BatchSize, version1)
 	if err != nil {
 		return Batch{}, err
 	}

@@ -56,26 +56,6 @@ func BenchmarkDecodeInner(b *testing.B) {
 	}
 }
 
-func BenchmarkLeaf(b *testing.B) {
-	r := transfer()
-	raw := r.Append(nil)
-	b.ReportAllocs()
-	for b.Loop() {
-		_ = Leaf(raw)
-	}
-}
-
-func BenchmarkMerkleRoot4096(b *testing.B) {
-	leaves := make([]b3.Digest, 4096)
-	for i := range leaves {
-		leaves[i][0] = byte(i)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		_ = MerkleRoot(leaves)
-	}
-}
-
 func BenchmarkReceiptJSON(b *testing.B) {
 	r := transfer()
 	v, buf := r.Receipt(goldenNames(&r), b3.Digest{1}), make([]byte, 0, 1024)

@@ -6,20 +6,21 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines"
+	"ronbox/engines/merkle"
 )
 
 // book is a ledger in memory.
 type book struct {
 	records [][]byte // of seq i+1
 	batches []Batch
-	log     *testLog
+	log     []b3.Digest // nodes of the log of batch roots
 	opened  map[uint64]uint64
 	late    int64 // by how much records come after their batch
 }
 
 // newBook holds 1 + n batches of one to nine records: names first, then transfers between them, holds and captures.
 func newBook(t testing.TB, n int) *book {
-	b := &book{log: &testLog{}, opened: map[uint64]uint64{}}
+	b := &book{opened: map[uint64]uint64{}}
 	names := []Record{{Op: OpAsset, Asset: 1, Name: "ron"}}
 	for i, name := range []string{"sys:issue:ron", "alice", "bob", "shop:till/7"} {
 		names = append(names, Record{Op: OpOpen, From: uint64(i + 1), Name: name})
@@ -62,14 +63,20 @@ func (b *book) add(t testing.TB, group []Record) {
 			b.opened[r.From] = r.Seq
 		}
 		raw := r.Append(nil)
-		b.records, leaves = append(b.records, raw), append(leaves, Leaf(raw))
+		b.records, leaves = append(b.records, raw), append(leaves, merkle.Leaf(raw))
 	}
-	h := Batch{No: no, First: first, Count: uint64(len(group)), At: goldenAt + int64(no), Merkle: MerkleRoot(leaves)}
+	h := Batch{No: no, First: first, Count: uint64(len(group)), At: goldenAt + int64(no), Merkle: merkle.Root(leaves)}
 	if no > 1 {
 		h.Prev = b.batches[no-2].Root()
 	}
 	b.batches = append(b.batches, h)
-	b.log.append(t, h.Root())
+	nodes, err := merkle.LogNodes(h.No-1, h.Root(), b.Node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes {
+		b.log = append(b.log, n.Hash)
+	}
 }
 
 var errNothing = errors.New("there is no such thing")
@@ -88,6 +95,11 @@ func (b *book) Batch(no uint64) (Batch, error) {
 	return b.batches[no-1], nil
 }
 
-func (b *book) Node(pos uint64) (b3.Digest, error)      { return b.log.read(pos) }
+func (b *book) Node(pos uint64) (b3.Digest, error) {
+	if pos >= uint64(len(b.log)) {
+		return b3.Digest{}, errors.New("no such node")
+	}
+	return b.log[pos], nil
+}
 func (b *book) Opened(account uint64) (uint64, error)   { return b.opened[account], nil }
 func (b *book) Declared(uint32) (seq uint64, err error) { return 1, nil }

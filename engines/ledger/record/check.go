@@ -55,6 +55,8 @@ func (r *Record) check() error {
 		return errOp
 	case r.Flags&^allRecordFlags != 0, (r.Set|r.Clear)&^allFlags != 0:
 		return errFlags
+	case r.Named && r.Op != OpBatch && (r.Op != OpFlags || r.Set|r.Clear == 0):
+		return errVersion
 	case r.Seq == 0, r.Batch == 0, r.At < 0, r.Expires < 0:
 		return errNumber
 	case r.Dedupe.Kind > DedupeOnce, r.Dedupe.Kind == DedupeNone && r.Dedupe != Dedupe{}:

@@ -43,7 +43,7 @@ func (r *Record) Decode(b []byte) error {
 }
 
 func (r *Record) decode(b []byte) error {
-	body, err := sealed(b, headSize, MaxRecord)
+	body, err := sealed(b, headSize, MaxRecord, version2)
 	if err != nil {
 		return err
 	}
@@ -68,12 +68,12 @@ func (r *Record) decode(b []byte) error {
 	return r.check()
 }
 
-// sealed judges length, version and checksum of b, and returns it without the checksum.
-func sealed(b []byte, least, most int) ([]byte, error) {
+// sealed judges length, version and checksum of b, and returns it without the checksum. The versions are those from 1 to newest.
+func sealed(b []byte, least, most int, newest byte) ([]byte, error) {
 	if len(b) < least+crcSize || len(b) > most {
 		return nil, errLength
 	}
-	if b[0] != version1 {
+	if b[0] < version1 || b[0] > newest {
 		return nil, errVersion
 	}
 	body := b[:len(b)-crcSize]
@@ -86,6 +86,7 @@ func sealed(b []byte, least, most int) ([]byte, error) {
 func (r *Record) readHead(b []byte) (bits uint16) {
 	le := binary.LittleEndian
 	_ = b[headSize-1]
+	r.Named = b[0] == version2
 	r.Op = Op(b[offOp])
 	r.Flags = le.Uint16(b[offFlags:])
 	r.Rand = le.Uint16(b[offRand:])

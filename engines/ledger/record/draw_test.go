@@ -42,6 +42,7 @@ func drawRecord() *rapid.Generator[Record] {
 			Hold: drawUint(t, "hold"),
 			Idem: rapid.StringMatching(`([A-Za-z0-9._:-]{1,64})?`).Draw(t, "idem"),
 		}
+		r.Named = r.Op == OpFlags && r.Set|r.Clear != 0 && rapid.Bool().Draw(t, "named")
 		drawParts(t, &r)
 		return r
 	})

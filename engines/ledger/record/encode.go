@@ -7,7 +7,7 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Append appends r as version 1, at most MaxRecord bytes. It allocates nothing but what dst lacks, and panics on a record that Decode
+// Append appends r in its version, at most MaxRecord bytes. It allocates nothing but what dst lacks, and panics on a record that Decode
 // would refuse, since one in the journal would close the ledger: callers check keys, memos and names before.
 func (r *Record) Append(dst []byte) []byte {
 	if err := r.check(); err != nil {
@@ -34,7 +34,9 @@ func (r *Record) Append(dst []byte) []byte {
 func (r *Record) appendHead(dst []byte) []byte {
 	var h [headSize]byte
 	le := binary.LittleEndian
-	h[0] = version1
+	if h[0] = version1; r.Named {
+		h[0] = version2
+	}
 	h[offOp] = byte(r.Op)
 	le.PutUint16(h[offFlags:], r.Flags)
 	le.PutUint16(h[offParts:], r.parts())

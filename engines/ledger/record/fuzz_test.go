@@ -5,11 +5,13 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json"
+
+	"ronbox/engines/merkle"
 )
 
 // What is read at all is written back to the same bytes, with and without a checksum that the fuzzer need not find.
 func FuzzDecode(f *testing.F) {
-	for _, r := range goldenRecords() {
+	for _, r := range append(goldenRecords(), goldenNamed()...) {
 		f.Add(r.Append(nil))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -40,8 +42,8 @@ func FuzzDecodeBatch(f *testing.F) {
 }
 
 func FuzzParseReceipt(f *testing.F) {
-	for _, r := range goldenRecords()[:12] {
-		v := r.Receipt(goldenNames(&r), Leaf(r.Append(nil)))
+	for _, r := range append(goldenRecords()[:12], goldenNamed()...) {
+		v := r.Receipt(goldenNames(&r), merkle.Leaf(r.Append(nil)))
 		f.Add(v.AppendJSON(nil))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -58,7 +60,7 @@ func FuzzParseReceipt(f *testing.F) {
 func FuzzParseLine(f *testing.F) {
 	f.Add((&Line{Kind: LineFormat, From: 1}).Append(nil))
 	f.Add((&Line{Kind: LineBatch, Batch: Batch{No: 1, First: 1, Count: 1}}).Append(nil))
-	for _, r := range goldenRecords() {
+	for _, r := range append(goldenRecords(), goldenNamed()...) {
 		l := Line{Kind: LineRecord, Raw: r.Append(nil), Record: r, Names: goldenNames(&r)}
 		f.Add(l.Append(nil))
 	}

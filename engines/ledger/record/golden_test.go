@@ -39,7 +39,17 @@ func frozen(t *testing.T, path string, lines [][]byte) {
 
 const goldenAt = 1_767_323_045_678_901_234 // 2026-01-02T03:04:05.678901234Z
 
-// goldenRecords are one record of each op and those with the most parts.
+// goldenNamed are records of version 2.
+func goldenNamed() []Record {
+	r := goldenRecords()[2]
+	r.Named = true
+	set, unset := r, r
+	set.Seq, set.Set, set.Clear = 4, allFlags, 0
+	unset.Seq, unset.Set, unset.Clear, unset.Dedupe, unset.Idem = 5, 0, NoDebit, Dedupe{}, ""
+	return []Record{r, set, unset}
+}
+
+// goldenRecords are one record of each op and those with the most parts, of version 1.
 func goldenRecords() []Record {
 	who := func(r Record) Record {
 		r.Principal, r.CapID = [8]byte{1, 2, 3, 4, 5, 6, 7, 8}, [8]byte{8, 7, 6, 5, 4, 3, 2, 1}
@@ -110,10 +120,34 @@ func TestRecordBytesAreFrozen(t *testing.T) {
 	frozen(t, filepath.Join("testdata", "v1.txt"), lines)
 }
 
-// The bytes of renderer 1 do not change either, nor what receipt_hash covers.
+// Nor do those of version 2: a line is the op, the record in hex and the line of an export, which is imported.
+func TestNamedBytesAreFrozen(t *testing.T) {
+	var lines [][]byte
+	for _, r := range goldenNamed() {
+		raw := r.Append(nil)
+		l := Line{Kind: LineRecord, Raw: raw, Record: r, Names: goldenNames(&r)}
+		shown := bytes.TrimSpace(l.Append(nil))
+		lines = append(lines, []byte(r.Op.String()+" "+hex.EncodeToString(raw)), shown)
+		if back, err := Decode(raw); err != nil || !same(r, back) {
+			t.Errorf("%s: %+v, %v", r.Op, back, err)
+		}
+		if _, err := ParseLine(shown); err != nil {
+			t.Errorf("%s: %v", shown, err)
+		}
+	}
+	frozen(t, filepath.Join("testdata", "v2.txt"), lines)
+}
+
+// The bytes of the renderers do not change either, nor what receipt_hash covers.
 func TestReceiptBytesAreFrozen(t *testing.T) {
+	frozenReceipts(t, "v1", goldenRecords()[:12])
+	frozenReceipts(t, "v2", goldenNamed())
+}
+
+func frozenReceipts(t *testing.T, version string, of []Record) {
+	t.Helper()
 	var receipts, canonical [][]byte
-	for _, r := range goldenRecords()[:12] {
+	for _, r := range of {
 		if r.Op == OpOpen || r.Op == OpOnce || r.Op == OpBatch {
 			continue // nobody gets a receipt of these
 		}
@@ -126,8 +160,8 @@ func TestReceiptBytesAreFrozen(t *testing.T) {
 		}
 	}
 	dir := filepath.Join("..", "..", "..", "testdata", "receipts")
-	frozen(t, filepath.Join(dir, "v1.ndjson"), receipts)
-	frozen(t, filepath.Join(dir, "v1.canonical.ndjson"), canonical)
+	frozen(t, filepath.Join(dir, version+".ndjson"), receipts)
+	frozen(t, filepath.Join(dir, version+".canonical.ndjson"), canonical)
 }
 
 // An export's lines are frozen as well: an older one must stay importable.

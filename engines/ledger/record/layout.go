@@ -1,9 +1,9 @@
 package record
 
-// Version 1 of a record, little-endian: a head of fixed length, the parts that the head's bits name in the order of the bits, the texts,
+// A record, little-endian: a head of fixed length, the parts that the head's bits name in the order of the bits, the texts,
 // the images, and a CRC-32C of all before it.
 //
-//	 0  version     1
+//	 0  version     1  2 for an OpFlags whose receipt names its flags and an OpBatch whose answer is of renderer 2, 1 for all else
 //	 1  op          1
 //	 2  flags       2
 //	 4  parts       2  bits below
@@ -23,6 +23,7 @@ package record
 //	80  parts, idem, memo, images, CRC-32C
 const (
 	version1 = 1
+	version2 = 2
 
 	headSize  = 80
 	crcSize   = 4

@@ -18,6 +18,8 @@ type receiptWire struct {
 	To     string          `json:"to"`
 	Asset  string          `json:"asset"`
 	Amount *engines.Amount `json:"amount_minor"`
+	Set    []string        `json:"set"`
+	Clear  []string        `json:"clear"`
 	Nonce  uint64          `json:"nonce"`
 	Idem   string          `json:"idem"`
 	TS     string          `json:"ts"`
@@ -73,6 +75,8 @@ func (w *receiptWire) receipt() (Receipt, error) {
 	if err != nil {
 		return Receipt{}, err
 	}
+	set, errSet := ParseFlags(w.Set...)
+	clear, errClear := ParseFlags(w.Clear...)
 	r := Receipt{
 		TxID: w.TxID, Op: op, From: w.From, To: w.To, Asset: w.Asset, Nonce: w.Nonce, Idem: w.Idem, At: at, Hold: w.Hold,
 		Seq: w.Ledger.Seq, Batch: w.Ledger.Batch, Root: w.Ledger.Root, Version: ReceiptVersion,
@@ -80,7 +84,10 @@ func (w *receiptWire) receipt() (Receipt, error) {
 	if w.Amount != nil {
 		r.Amount = *w.Amount
 	}
-	return r, errors.Join(given(w.From, engines.CheckAccount), given(w.To, engines.CheckAccount), given(w.Asset, engines.CheckAsset), given(w.Idem, CheckIdem))
+	if op == OpFlags && set|clear != 0 {
+		r.Set, r.Clear, r.Version = set, clear, ReceiptNamed
+	}
+	return r, errors.Join(errSet, errClear, given(w.From, engines.CheckAccount), given(w.To, engines.CheckAccount), given(w.Asset, engines.CheckAsset), given(w.Idem, CheckIdem))
 }
 
 // given judges a text that need not be there.

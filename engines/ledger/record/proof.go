@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/merkle"
 )
 
 // Inclusion shows that a ledger's log holds a record.
@@ -67,7 +68,7 @@ func (p *Proof) checkHead() error {
 
 func checkLog(part string, b *Batch, path []b3.Digest, h Head) error {
 	root := b.Root()
-	if got, ok := Climb(Leaf(root[:]), b.No-1, h.Batches, path); !ok || got != h.Root {
+	if got, ok := merkle.Climb(merkle.Leaf(root[:]), b.No-1, h.Batches, path); !ok || got != h.Root {
 		return &ProofError{part, "the batch does not lead to the root of the log"}
 	}
 	return nil
@@ -82,7 +83,7 @@ func (in *Inclusion) verify(part string, h Head) (Record, error) {
 	if r.Batch != in.Header.No || r.Seq-in.Header.First != in.Index || r.At != in.Header.At {
 		return Record{}, &ProofError{part, "the record has another place or time than is shown"}
 	}
-	if got, ok := Climb(Leaf(in.Record), in.Index, in.Header.Count, in.Path); !ok || got != in.Header.Merkle {
+	if got, ok := merkle.Climb(merkle.Leaf(in.Record), in.Index, in.Header.Count, in.Path); !ok || got != in.Header.Merkle {
 		return Record{}, &ProofError{part, "the record does not lead to the root of its batch"}
 	}
 	return r, checkLog(part, &in.Header, in.LogPath, h)
@@ -158,7 +159,7 @@ var ErrInconsistent = errors.New("the later log is not shown to begin as the ear
 // Verify says whether c shows what it claims, with ErrInconsistent if not. A root does not say of how many batches it is, and logs of some sizes,
 // five and seven, have proofs of one shape: whoever checks holds both heads against heads that he knows, sizes too.
 func (c *Consistency) Verify() error {
-	if !CheckLogConsistency(c.From.Batches, c.To.Batches, c.From.Root, c.To.Root, c.Path) {
+	if !merkle.CheckLogConsistency(c.From.Batches, c.To.Batches, c.From.Root, c.To.Root, c.Path) {
 		return ErrInconsistent
 	}
 	return nil

@@ -249,7 +249,7 @@ func TestProofOfForgedPast(t *testing.T) {
 		"after its batch":  {batches: [][]Record{{pay(OpTransfer, 2, 3)}}, seq: 5, late: 1, part: "tx"},
 		"before its batch": {batches: [][]Record{{pay(OpTransfer, 2, 3)}}, seq: 5, late: -1, part: "tx"},
 	} {
-		b := &book{log: &testLog{}, opened: map[uint64]uint64{}}
+		b := &book{opened: map[uint64]uint64{}}
 		b.add(t, []Record{{Op: OpAsset, Asset: 1, Name: "ron"}, open(2, "alice"), open(3, "bob"), open(4, "carol")})
 		b.late = tt.late
 		for _, group := range tt.batches {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/merkle"
 )
 
 // Source is a ledger to read from, as it was at one moment. A slice it answers is not changed afterwards.
@@ -29,7 +30,7 @@ func HeadOf(s Source, no uint64) (Head, error) {
 	if err != nil {
 		return Head{}, fmt.Errorf("batch %d: %w", no, err)
 	}
-	root, err := LogRoot(no, s.Node)
+	root, err := merkle.LogRoot(no, s.Node)
 	return Head{Batches: no, Root: root, LastRoot: b.Root(), Seq: b.Last()}, err
 }
 
@@ -47,7 +48,7 @@ func Prove(s Source, seq, no uint64) (Proof, error) {
 	if p.Head, err = HeadOf(s, no); err != nil {
 		return Proof{}, err
 	}
-	if p.LastPath, err = LogInclusion(no, no-1, s.Node); err != nil {
+	if p.LastPath, err = merkle.LogInclusion(no, no-1, s.Node); err != nil {
 		return Proof{}, err
 	}
 	r, err := include(s, seq, no, &p.Tx)
@@ -116,8 +117,8 @@ func include(s Source, seq, size uint64, in *Inclusion) (Record, error) {
 	if in.Index >= b.Count {
 		return Record{}, fmt.Errorf("record: record %d is not within its batch %d", seq, b.No)
 	}
-	in.Path = MerklePath(leaves, in.Index)
-	in.LogPath, err = LogInclusion(size, b.No-1, s.Node)
+	in.Path = merkle.Path(leaves, in.Index)
+	in.LogPath, err = merkle.LogInclusion(size, b.No-1, s.Node)
 	return r, err
 }
 
@@ -134,7 +135,7 @@ func leavesOf(s Source, b Batch) ([]b3.Digest, error) {
 		if err != nil {
 			return nil, fmt.Errorf("record %d: %w", seq, err)
 		}
-		gang.Add(&leaves[i], leafPrefix, raw, nil)
+		gang.Add(&leaves[i], merkle.LeafPrefix, raw, nil)
 	}
 	gang.Flush()
 	return leaves, nil
@@ -142,14 +143,14 @@ func leavesOf(s Source, b Batch) ([]b3.Digest, error) {
 
 // ProveConsistency shows that the log after the batch from is how the log after the batch to began.
 func ProveConsistency(s Source, from, to uint64) (Consistency, error) {
-	path, err := LogConsistency(from, to, s.Node)
+	path, err := merkle.LogConsistency(from, to, s.Node)
 	if err != nil {
 		return Consistency{}, err
 	}
 	c := Consistency{From: LogHead{Batches: from}, To: LogHead{Batches: to}, Path: path}
-	if c.From.Root, err = LogRoot(from, s.Node); err != nil {
+	if c.From.Root, err = merkle.LogRoot(from, s.Node); err != nil {
 		return Consistency{}, err
 	}
-	c.To.Root, err = LogRoot(to, s.Node)
+	c.To.Root, err = merkle.LogRoot(to, s.Node)
 	return c, err
 }

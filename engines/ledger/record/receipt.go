@@ -7,8 +7,11 @@ import (
 	"ronbox/engines"
 )
 
-// ReceiptVersion is the renderer of the receipts of records of version 1. A renderer is never edited: its bytes were given to callers.
-const ReceiptVersion = 1
+// The renderers of receipts, by the version of the record. A renderer is never edited: its bytes were given to callers.
+const (
+	ReceiptVersion = 1
+	ReceiptNamed   = 2 // as ReceiptVersion, with the flags that were set and cleared
+)
 
 // Receipt is what a caller gets for an op, and again for each repetition. Members that the op lacks are zero, and not shown.
 type Receipt struct {
@@ -18,6 +21,8 @@ type Receipt struct {
 	To      string // "" for a burn
 	Asset   string
 	Amount  engines.Amount // shown for ops that move money
+	Set     Flags          // as Clear: zero in ReceiptVersion
+	Clear   Flags
 	Nonce   uint64
 	Idem    string
 	At      int64 // ns since 1970; shown in ms, truncated
@@ -41,6 +46,9 @@ func (r *Record) Receipt(n Names, root b3.Digest) Receipt {
 		TxID: r.TxID(), Op: r.Op, From: n.From, To: n.To, Asset: n.Asset, Amount: r.Amount, Nonce: r.Nonce, Idem: r.Idem, At: r.At,
 		Seq: r.Seq, Batch: r.Batch, Root: root, Version: ReceiptVersion,
 	}
+	if r.Named {
+		v.Set, v.Clear, v.Version = r.Set, r.Clear, ReceiptNamed
+	}
 	switch r.Op {
 	case OpIssue, OpAsset:
 		v.From = ""
@@ -53,9 +61,9 @@ func (r *Record) Receipt(n Names, root b3.Digest) Receipt {
 }
 
 // AppendJSON appends the receipt as its version renders it: one object without spaces, its members in the order
-// txid op from to asset amount_minor nonce idem ts receipt_hash hold ledger. It allocates nothing but what dst lacks.
+// txid op from to asset amount_minor set clear nonce idem ts receipt_hash hold ledger. It allocates nothing but what dst lacks.
 func (r *Receipt) AppendJSON(dst []byte) []byte {
-	if r.Version != ReceiptVersion {
+	if r.Version != ReceiptVersion && r.Version != ReceiptNamed {
 		panic("record: no renderer of receipts has version " + strconv.Itoa(int(r.Version)))
 	}
 	var ts [len(stampLayout)]byte
@@ -67,6 +75,8 @@ func (r *Receipt) AppendJSON(dst []byte) []byte {
 	dst = appendMember(dst, `,"to":"`, r.To)
 	dst = appendMember(dst, `,"asset":"`, r.Asset)
 	dst = r.appendAmount(dst, `,"amount_minor":"`)
+	dst = appendFlags(dst, `,"set":[`, r.Set)
+	dst = appendFlags(dst, `,"clear":[`, r.Clear)
 	dst = r.appendNonce(dst, `,"nonce":`)
 	dst = appendMember(dst, `,"idem":"`, r.Idem)
 	dst = append(append(dst, `,"ts":"`...), stamp...)
@@ -89,8 +99,9 @@ func (r *Receipt) Hash() b3.Digest {
 	return r.hash(appendStamp(ts[:0], r.At))
 }
 
-// canonicalMost is the longest canonical JSON: names and values of 2 accounts, an asset, a key, 39 and 20 digits, a time and a txid.
-const canonicalMost = 160 + 2*engines.MaxAccount + engines.MaxAsset + MaxIdem + 39 + 20 + len(stampLayout) + txTextLen
+// canonicalMost is the longest canonical JSON: names and values of 2 accounts, an asset, all flags twice, a key, 39 and 20 digits, a time and
+// a txid.
+const canonicalMost = 160 + 2*len(`"clear":["frozen","no_debit","no_credit","closed"],`) + 2*engines.MaxAccount + engines.MaxAsset + MaxIdem + 39 + 20 + len(stampLayout) + txTextLen
 
 func (r *Receipt) hash(stamp []byte) b3.Digest {
 	var buf [canonicalMost]byte
@@ -106,6 +117,9 @@ func (r *Receipt) appendCanonical(dst, stamp []byte) []byte {
 	if r.Asset != "" {
 		dst = append(append(append(dst, `"asset":"`...), r.Asset...), `",`...)
 	}
+	if r.Clear != 0 {
+		dst = append(appendFlags(dst, `"clear":[`, r.Clear), ',')
+	}
 	if r.From != "" {
 		dst = append(append(append(dst, `"from":"`...), r.From...), `",`...)
 	}
@@ -116,6 +130,7 @@ func (r *Receipt) appendCanonical(dst, stamp []byte) []byte {
 		dst = append(r.appendNonce(dst, `"nonce":`), ',')
 	}
 	dst = append(append(append(dst, `"op":"`...), r.Op.String()...), '"')
+	dst = appendFlags(dst, `,"set":[`, r.Set)
 	dst = appendMember(dst, `,"to":"`, r.To)
 	dst = append(append(dst, `,"ts":"`...), stamp...)
 	dst = append(r.TxID.append(append(dst, `","txid":"`...)), `"}`...)
@@ -128,6 +143,21 @@ func (r *Receipt) appendAmount(dst []byte, name string) []byte {
 	}
 	dst, _ = r.Amount.AppendText(append(dst, name...))
 	return append(dst, '"')
+}
+
+// appendFlags appends the words of f as a list, unless there are none.
+func appendFlags(dst []byte, open string, f Flags) []byte {
+	if f == 0 {
+		return dst
+	}
+	dst = append(dst, open...)
+	for i, name := range flagNames {
+		if f&(1<<i) != 0 {
+			dst = append(append(append(dst, '"'), name...), '"', ',')
+		}
+	}
+	dst[len(dst)-1] = ']'
+	return dst
 }
 
 func (r *Receipt) appendNonce(dst []byte, name string) []byte {

@@ -21,6 +21,9 @@ func drawReceipt(t *rapid.T) Receipt {
 		Batch: drawUint(t, "batch"), Root: drawDigest(t, "root"), Version: ReceiptVersion,
 		Idem: rapid.StringMatching(`([A-Za-z0-9._:-]{1,64})?`).Draw(t, "idem"), Asset: rapid.StringMatching(`([a-z0-9]{1,16})?`).Draw(t, "asset"),
 	}
+	if set, unset := rapid.IntRange(0, 15).Draw(t, "set"), rapid.IntRange(0, 15).Draw(t, "clear"); r.Op == OpFlags && set|unset != 0 {
+		r.Set, r.Clear, r.Version = Flags(set), Flags(unset), ReceiptNamed
+	}
 	if r.Op.MovesMoney() {
 		r.Amount = drawAmount().Draw(t, "amount")
 	}
@@ -115,9 +118,39 @@ func TestReceiptIsStrict(t *testing.T) {
 	}
 }
 
+// A receipt of flags names them in one form, or none of them; one of another op has none.
+func TestReceiptOfFlags(t *testing.T) {
+	r := Receipt{TxID: NewTxID(goldenAt, 7, 1), Op: OpFlags, From: "alice", At: goldenAt, Seq: 7, Batch: 2, Version: ReceiptVersion}
+	old := string(r.AppendJSON(nil))
+	r.Set, r.Clear, r.Version = Frozen|NoCredit, Closed, ReceiptNamed
+	good := string(r.AppendJSON(nil))
+	for text, want := range map[string]uint8{old: ReceiptVersion, good: ReceiptNamed} {
+		if back, err := ParseReceipt([]byte(text)); err != nil || back.Version != want || string(back.AppendJSON(nil)) != text {
+			t.Errorf("%s\nread as %+v, %v", text, back, err)
+		}
+	}
+	for name, bad := range map[string]string{
+		"left out":  strings.Replace(good, `,"clear":["closed"]`, ``, 1),
+		"added":     strings.Replace(old, `"from":"alice"`, `"from":"alice","set":["frozen"]`, 1),
+		"none":      strings.Replace(old, `"from":"alice"`, `"from":"alice","set":[]`, 1),
+		"null":      strings.Replace(old, `"from":"alice"`, `"from":"alice","set":null`, 1),
+		"another":   strings.Replace(good, `"frozen"`, `"no_debit"`, 1),
+		"unknown":   strings.Replace(good, `"frozen"`, `"chilled"`, 1),
+		"order":     strings.Replace(good, `"frozen","no_credit"`, `"no_credit","frozen"`, 1),
+		"twice":     strings.Replace(good, `"frozen"`, `"frozen","frozen"`, 1),
+		"other op":  strings.Replace(good, `"flags"`, `"open"`, 1),
+		"exchanged": strings.Replace(good, `"set":["frozen","no_credit"],"clear":["closed"]`, `"set":["closed"],"clear":["frozen","no_credit"]`, 1),
+	} {
+		var want *FormatError
+		if got, err := ParseReceipt([]byte(bad)); !errors.As(err, &want) {
+			t.Errorf("%s: read as %+v, %v", name, got, err)
+		}
+	}
+}
+
 // Without a version there is no renderer, and none is guessed.
 func TestReceiptVersion(t *testing.T) {
-	if !panics(func() { (&Receipt{}).AppendJSON(nil) }) || !panics(func() { (&Receipt{Version: 2}).AppendJSON(nil) }) {
+	if !panics(func() { (&Receipt{}).AppendJSON(nil) }) || !panics(func() { (&Receipt{Version: 3}).AppendJSON(nil) }) {
 		t.Error("a receipt was rendered by a renderer that does not exist")
 	}
 }

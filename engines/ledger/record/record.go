@@ -54,6 +54,7 @@ type Record struct {
 	Op         Op
 	Flags      uint16 // FlagInner, FlagAtomic
 	Set, Clear Flags  // OpFlags
+	Named      bool   // OpFlags, OpBatch: of version 2, whose receipt names Set and Clear, whose answer is of renderer 2; records from before there was one lack it
 	Rand       uint16 // the random bits of its TxID
 	Asset      uint32 // ref, 0 for none
 	Seq, Batch uint64 // from 1 on

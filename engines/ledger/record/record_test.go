@@ -87,7 +87,7 @@ func TestRecordForms(t *testing.T) {
 		to   byte
 		want error
 	}{
-		{"version", 0, 2, errVersion}, {"version 0", 0, 0, errVersion},
+		{"version of flags", 0, 2, errVersion}, {"version 3", 0, 3, errVersion}, {"version 0", 0, 0, errVersion},
 		{"op 0", offOp, 0, errOp}, {"op 13", offOp, 13, errOp}, {"flags", offFlags, 4, errFlags}, {"flags above", offFlags + 1, 1, errFlags},
 		{"parts above", offParts, 0x80, errParts}, {"part without bytes", offParts, byte(partHold), errLength},
 		{"seq", offSeq, 0, errNumber}, {"batch", offBatch, 0, errNumber}, {"at", offAt + 7, 0x80, errNumber},
@@ -116,6 +116,8 @@ func TestRecordNotWritten(t *testing.T) {
 		"op":             func(r *Record) { r.Op = 0 },
 		"flags":          func(r *Record) { r.Flags = 4 },
 		"set":            func(r *Record) { r.Set = 16 },
+		"named":          func(r *Record) { r.Named = true },
+		"named nothing":  func(r *Record) { r.Op, r.Named = OpFlags, true },
 		"seq":            func(r *Record) { r.Seq = 0 },
 		"batch":          func(r *Record) { r.Batch = 0 },
 		"at":             func(r *Record) { r.At = -1 },

@@ -8,6 +8,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines"
 	"ronbox/engines/ledger/record"
+	"ronbox/engines/merkle"
 	"ronbox/store"
 )
 
@@ -115,7 +116,7 @@ func (b *books) write(rec record.Record) uint64 {
 		}
 	}
 	b.count(&rec)
-	header := record.Batch{No: rec.Batch, First: rec.Seq, Count: 1, At: rec.At, Merkle: record.Leaf(rec.Append(nil)), Prev: b.head.LastRoot}
+	header := record.Batch{No: rec.Batch, First: rec.Seq, Count: 1, At: rec.At, Merkle: merkle.Leaf(rec.Append(nil)), Prev: b.head.LastRoot}
 	b.head.Seq, b.head.Batches, b.head.At, b.head.LastRoot = rec.Seq, header.No, header.At, header.Root()
 	b.records = append(b.records, rec)
 	if err := b.redo([]record.Record{rec}); err != nil {
@@ -191,7 +192,7 @@ func (b *books) put(w *store.Writes) {
 	for i := range b.records {
 		rec := &b.records[i]
 		raw := rec.Append(nil)
-		header := record.Batch{No: rec.Batch, First: rec.Seq, Count: 1, At: rec.At, Merkle: record.Leaf(raw), Prev: head.LastRoot}
+		header := record.Batch{No: rec.Batch, First: rec.Seq, Count: 1, At: rec.At, Merkle: merkle.Leaf(raw), Prev: head.LastRoot}
 		PutBatch(w, &head, &header, [][]byte{raw})
 	}
 	b.head.Tail = head.Tail

@@ -7,6 +7,7 @@ var (
 	bJournal = &store.Bucket{Name: "ledger/journal", Append: true} // seq: record
 	bBatches = &store.Bucket{Name: "ledger/batches", Append: true} // batch number: header
 	bMeta    = &store.Bucket{Name: "ledger/meta"}                  // head, format, store key
+	bMoved   = &store.Bucket{Name: "ledger/moved"}                 // day, token, asset: amount
 
 	bState  = &store.Bucket{Name: "ledger/state", Class: store.Derived}              // account, asset: balance; asset 0: the account itself
 	bRecent = &store.Bucket{Name: "ledger/recent", Class: store.Derived}             // the same, of rows that change often: newer than those of ledger/state
@@ -25,7 +26,7 @@ var (
 
 // Buckets lists the ledger's buckets.
 func Buckets() []*store.Bucket {
-	return append([]*store.Bucket{bJournal, bBatches, bMeta}, DerivedBuckets()...)
+	return append(append([]*store.Bucket{bJournal, bBatches, bMeta}, DerivedBuckets()...), bMoved)
 }
 
 // DerivedBuckets lists those that a rebuild makes again.

@@ -3,8 +3,9 @@
 //
 // # Invariants
 //
-//  1. Journal, batches and meta are the truth; every other bucket can be made again from them, and what says how far they lag is itself
-//     derived: the hash of the truth does not depend on when a flush ran.
+//  1. Journal, batches, meta and moved are the truth; every other bucket can be made again from them, and what says how far they lag is itself
+//     derived: the hash of the truth does not depend on when a flush ran. No record says whether it counted against the ceiling of a token, so
+//     what tokens moved is written by the command that moved it, and goes when its day is over.
 //  2. A row is fixed binary behind a version byte. The bytes of a version never change.
 //  3. Derive is a pure function of a record and the rows before it. A row that has seen the record already is left alone, so taking any
 //     stretch of records again, once or many times, up to the newest one that any row has seen, changes nothing.

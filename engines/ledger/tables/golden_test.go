@@ -9,6 +9,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines"
 	"ronbox/engines/ledger/record"
+	"ronbox/engines/merkle"
 	"ronbox/store"
 	"ronbox/store/storetest"
 )
@@ -53,6 +54,7 @@ func goldenRows(_ store.Reader, w *store.Writes) {
 	}
 	PutHead(w, head)
 	PutGenesis(w, StoreKey{1, 2, 3})
+	PutMoved(w, MovedKey{Day: 20_000, Token: [8]byte{1, 2, 3}, Asset: 0x0a}, amount(7))
 	PutFlushed(w, Flushed{Seq: 0x0606, Batches: 0x0202})
 	PutName(w, 0x0809, "user/alice")
 	PutAsset(w, 0x0a, "ron")
@@ -70,5 +72,5 @@ func goldenRows(_ store.Reader, w *store.Writes) {
 	PutOnce(w, OnceKey{Key: [16]byte{1}}, Once{Seq: 2, Digest: b3.Sum([]byte("o"))})
 	PutOnce(w, OnceKey{Guard: true, Key: [16]byte{2}}, Once{Seq: 3, Digest: b3.Digest{4}})
 	PutMark(w, Mark{MarkKey{StateKey{0x0809, 0x0a}, 13}, 0x0505})
-	PutLogNodes(w, record.LogNode{Pos: 0x12, Hash: b3.Sum([]byte("n"))})
+	PutLogNodes(w, merkle.LogNode{Pos: 0x12, Hash: b3.Sum([]byte("n"))})
 }

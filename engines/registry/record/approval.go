@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/sig"
 )
 
 // signingContext opens what an approval signs, so that its signature fits no other protocol.
@@ -16,11 +17,11 @@ const maxApproval = 4 << 10
 
 // Approval is one signer's signature over a payload.
 type Approval struct {
-	SignerID   string
-	Algo       string
-	Sig        string // strict standard base64 of 64 bytes
-	SignedAt   string // advisory: not signed
-	ReceivedAt string // filled in by the node, "" before
+	SignerID   string `json:"signer_id"`
+	Algo       string `json:"algo"`
+	Sig        string `json:"sig" format:"sig" doc:"strict standard base64, 64 bytes"`
+	SignedAt   string `json:"signed_at" format:"time"`            // advisory: not signed
+	ReceivedAt string `json:"received_at,omitzero" format:"time"` // filled in by the node, "" before
 }
 
 // SigningBytes is the message an approval signs: 87 bytes, the context and the text of the payload's hash.
@@ -66,21 +67,7 @@ func approvalOf(path string, canon []byte) (Approval, error) {
 }
 
 // Bytes is the canonical approval.
-func (a Approval) Bytes() []byte {
-	var w writer
-	a.write(&w)
-	return w.out
-}
-
-func (a Approval) write(w *writer) {
-	w.begin()
-	w.text("algo", a.Algo)
-	w.textOpt("received_at", a.ReceivedAt)
-	w.text("sig", a.Sig)
-	w.text("signed_at", a.SignedAt)
-	w.text("signer_id", a.SignerID)
-	w.end()
-}
+func (a Approval) Bytes() []byte { return encode(a) }
 
 // VerifyApproval checks the signature with the key of signer, whatever its status. A wrong one is ErrInvalidSig.
 func VerifyApproval(a Approval, signer Signer, payloadB3 b3.Digest) error {
@@ -92,12 +79,12 @@ func VerifyApproval(a Approval, signer Signer, payloadB3 b3.Digest) error {
 		return fmt.Errorf("%w: the key of %s is not readable", ErrInvalidSig, signer.ID)
 	}
 	if signer.sound != signer.PublicKey {
-		if reason := badPublicKey(key); reason != "" {
-			return fmt.Errorf("%w: the key of %s %s", ErrInvalidSig, signer.ID, reason)
+		if err := sig.CheckKey(key); err != nil {
+			return fmt.Errorf("%w: the key of %s %w", ErrInvalidSig, signer.ID, err)
 		}
 	}
-	sig, ok := decode64(a.Sig, ed25519.SignatureSize)
-	if !ok || !ed25519.Verify(key, SigningBytes(payloadB3), sig) {
+	signature, ok := decode64(a.Sig, ed25519.SignatureSize)
+	if !ok || !ed25519.Verify(key, SigningBytes(payloadB3), signature) {
 		return fmt.Errorf("%w: it is not %s's over %s", ErrInvalidSig, signer.ID, payloadB3)
 	}
 	return nil

@@ -16,18 +16,19 @@ const (
 
 // Artifact is a log entry: who approved which payload, what came before, and when. It must not be modified once parsed or built.
 type Artifact struct {
-	SchemaVersion, Origin string
-	Version               uint64
-	Kind                  string
-	PayloadB3             b3.Digest
-	PayloadBytes          int64
-	PrevHash              b3.Digest  // hash of the entry before it, zero for genesis
-	Approvals             []Approval // those that counted, sorted by signer, received_at set
-	AuthorizedBy          b3.Digest  // signer set in force before this version; for genesis its own
-	AuditSeq              uint64     // of the last audit record before this commit, 0 for none
-	AuditHead             b3.Digest  // hash of that record
-	ProposalID            string
-	CommittedAt           string
+	SchemaVersion string     `json:"schema_version"`
+	Origin        string     `json:"origin"`
+	Version       uint64     `json:"version"`
+	Kind          string     `json:"kind"`
+	PayloadB3     b3.Digest  `json:"payload_b3"`
+	PayloadBytes  int64      `json:"payload_bytes"`
+	PrevHash      b3.Digest  `json:"prev_hash"`     // hash of the entry before it, zero for genesis
+	Approvals     []Approval `json:"approvals"`     // those that counted, sorted by signer, received_at set
+	AuthorizedBy  b3.Digest  `json:"authorized_by"` // signer set in force before this version; for genesis its own
+	AuditSeq      uint64     `json:"audit_seq"`     // of the last audit record before this commit, 0 for none
+	AuditHead     b3.Digest  `json:"audit_head"`    // hash of that record
+	ProposalID    string     `json:"proposal_id"`
+	CommittedAt   string     `json:"committed_at"`
 
 	canon []byte
 }
@@ -128,24 +129,10 @@ func (a *Artifact) Bytes() []byte {
 func (a *Artifact) Hash() b3.Digest { return b3.Sum(a.Bytes()) }
 
 func (a *Artifact) encode() []byte {
-	var w writer
-	w.begin()
-	w.array("approvals", len(a.Approvals), func(i int) { a.Approvals[i].write(&w) })
-	w.digest("audit_head", a.AuditHead)
-	w.uint("audit_seq", a.AuditSeq)
-	w.digest("authorized_by", a.AuthorizedBy)
-	w.text("committed_at", a.CommittedAt)
-	w.text("kind", a.Kind)
-	w.text("origin", a.Origin)
-	w.digest("payload_b3", a.PayloadB3)
-	w.uint("payload_bytes", uint64(a.PayloadBytes))
-	w.digest("prev_hash", a.PrevHash)
-	w.text("proposal_id", a.ProposalID)
-	w.text("schema_version", a.SchemaVersion)
-	w.text("type", TypeArtifact)
-	w.uint("version", a.Version)
-	w.end()
-	return w.out
+	return encode(struct {
+		Type string `json:"type"`
+		*Artifact
+	}{TypeArtifact, a})
 }
 
 // Head is where the log ends; the zero Head is the empty log.

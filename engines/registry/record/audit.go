@@ -21,36 +21,48 @@ const (
 )
 
 // Events of the records that stand for a version. Right behind the record that an entry names as the last before it stands the one of its
-// commit, accepted, with version, payload_b3 and proposal_id of the entry, EventGenesis for version 1 and EventCommit for any other; no
-// other record says so of any version.
+// commit, accepted, with version, payload_b3 and proposal_id of the entry, and the event of its kind; no other record says so of any version.
 const (
-	EventGenesis = "genesis.done"
-	EventCommit  = "commit.done"
+	EventGenesis   = "genesis.done"
+	EventCommit    = "commit.done"
+	EventSupersede = "supersede.done"
 )
+
+// EventOf is the event of the record of a commit, by the kind of its payload.
+func EventOf(kind string) string {
+	switch kind {
+	case KindGenesis:
+		return EventGenesis
+	case KindSupersede:
+		return EventSupersede
+	}
+	return EventCommit
+}
 
 // Audit is one record of the audit chain: what was asked, by whom, and how it was decided.
 type Audit struct {
-	Seq        uint64    // from 1
-	Prev       b3.Digest // hash of the record before it, zero for the first
-	At         string
-	Event      string
-	Decision   string
-	Reason     string // "" when accepted
-	CorrID     string // "" when nobody asked
-	Actor      AuditActor
-	ProposalID string    // "" when absent
-	PayloadB3  b3.Digest // zero when absent
-	Version    uint64    // 0 when absent
-	Signers    []string  // nil when absent
+	Seq        uint64     `json:"seq"`  // from 1
+	Prev       b3.Digest  `json:"prev"` // hash of the record before it, zero for the first
+	At         string     `json:"at"`
+	Event      string     `json:"event"`
+	Decision   string     `json:"decision"`
+	Reason     string     `json:"reason"`  // "" when accepted
+	CorrID     string     `json:"corr_id"` // "" when nobody asked
+	Actor      AuditActor `json:"actor"`
+	ProposalID string     `json:"proposal_id,omitzero"` // "" when absent
+	PayloadB3  b3.Digest  `json:"payload_b3,omitzero"`  // zero when absent
+	Version    uint64     `json:"version,omitzero"`     // 0 when absent
+	Signers    []string   `json:"signers,omitempty"`    // nil when absent
+	ApprovalB3 b3.Digest  `json:"approval_b3,omitzero"` // of an approval's bytes; zero when absent
 
 	canon []byte
 }
 
 // AuditActor is who asked: members that do not apply are absent.
 type AuditActor struct {
-	CapID  string  // token id
-	KeyFpr string  // fingerprint of a client's key
-	UID    *uint32 // of a peer of the admin socket
+	CapID  string  `json:"cap_id,omitzero"`  // token id
+	KeyFpr string  `json:"key_fpr,omitzero"` // fingerprint of a client's key
+	UID    *uint32 `json:"uid,omitzero"`     // of a peer of the admin socket
 }
 
 // NewAudit seals a record: it checks the form of every member and fixes the bytes. A fault is a *FieldError, too many bytes ErrHardLimit.
@@ -73,7 +85,7 @@ func ParseAudit(raw []byte) (*Audit, error) {
 	a := &Audit{
 		Seq: f.uint("seq"), Prev: f.digest("prev"), At: f.time("at"), Event: f.text("event"), Decision: f.text("decision"),
 		Reason: f.text("reason"), CorrID: f.text("corr_id"), ProposalID: f.textOpt("proposal_id"), PayloadB3: f.digestOpt("payload_b3"),
-		Version: f.uintOpt("version"), canon: canon,
+		ApprovalB3: f.digestOpt("approval_b3"), Version: f.uintOpt("version"), canon: canon,
 	}
 	if f.has("signers") {
 		if a.Signers = f.texts("signers"); len(a.Signers) == 0 {
@@ -124,7 +136,7 @@ func actorOf(canon []byte) (AuditActor, error) {
 
 // Commits says whether the record stands for a version.
 func (a *Audit) Commits() bool {
-	return a.Decision == DecisionAccept && (a.Event == EventCommit || a.Event == EventGenesis)
+	return a.Decision == DecisionAccept && (a.Event == EventCommit || a.Event == EventGenesis || a.Event == EventSupersede)
 }
 
 // Bytes is the canonical record. Of one that was not sealed, texts of at most 256 bytes each are the filler's duty; the list of signers is
@@ -140,41 +152,14 @@ func (a *Audit) Bytes() []byte {
 func (a *Audit) B3() b3.Digest { return b3.Sum(a.Bytes()) }
 
 func (a *Audit) encode() []byte {
-	if out := a.write(a.Signers); len(out) <= MaxAudit {
-		return out
+	doc := struct {
+		Type string `json:"type"`
+		Audit
+	}{TypeAudit, *a}
+	out := encode(doc)
+	if len(out) > MaxAudit {
+		doc.Signers = nil
+		out = encode(doc)
 	}
-	return a.write(nil)
-}
-
-func (a *Audit) write(signers []string) []byte {
-	var w writer
-	w.begin()
-	w.name("actor")
-	a.Actor.write(&w)
-	w.text("at", a.At)
-	w.text("corr_id", a.CorrID)
-	w.text("decision", a.Decision)
-	w.text("event", a.Event)
-	w.digestOpt("payload_b3", a.PayloadB3)
-	w.digest("prev", a.Prev)
-	w.textOpt("proposal_id", a.ProposalID)
-	w.text("reason", a.Reason)
-	w.uint("seq", a.Seq)
-	if len(signers) > 0 {
-		w.texts("signers", signers)
-	}
-	w.text("type", TypeAudit)
-	w.uintOpt("version", a.Version)
-	w.end()
-	return w.out
-}
-
-func (a AuditActor) write(w *writer) {
-	w.begin()
-	w.textOpt("cap_id", a.CapID)
-	w.textOpt("key_fpr", a.KeyFpr)
-	if a.UID != nil {
-		w.uint("uid", uint64(*a.UID))
-	}
-	w.end()
+	return out
 }

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -21,196 +21,64 @@ const largest = "9007199254740991"
 func Canonical(raw []byte) ([]byte, error) { return canonical(raw, MaxDepth) }
 
 func canonical(raw []byte, maxDepth int) ([]byte, error) {
-	c := canonicaliser{dec: jsontext.NewDecoder(bytes.NewBuffer(raw)), out: make([]byte, 0, len(raw)), maxDepth: maxDepth}
-	if err := c.value(0); err != nil {
+	if err := narrow(raw, maxDepth); err != nil {
 		return nil, err
 	}
-	if _, err := c.dec.ReadToken(); !errors.Is(err, io.EOF) {
-		return nil, &FieldError{Reason: "more than one JSON value"}
+	out := jsontext.Value(bytes.Clone(raw))
+	if err := out.Canonicalize(); err != nil {
+		return nil, fieldf("", "%v", err)
 	}
-	return c.out, nil
+	return out, nil
 }
 
-// canonicaliser copies tokens from dec to out in canonical form. Each object is written in input order first and its members are put in
-// order when it closes, so that no tree is built.
-type canonicaliser struct {
-	dec      *jsontext.Decoder
-	out      []byte
-	members  []member // of all open objects, innermost last
-	scratch  []byte
-	maxDepth int
-}
-
-// member is one member of an open object: out[start:end] holds name, colon and value.
-type member struct {
-	start, end int
-	name       string // unquoted
-}
-
-func (c *canonicaliser) value(depth int) error {
-	switch kind := c.dec.PeekKind(); kind {
-	case '{', '[':
-		if depth == c.maxDepth {
-			if _, err := c.dec.ReadToken(); err != nil {
-				return c.syntax(err)
-			}
-			return c.refuse("more than %d levels", c.maxDepth)
+// narrow refuses what RFC 8785 would take and a hashed document may not hold. It reads number literals before anything could round them.
+func narrow(raw []byte, maxDepth int) error {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(raw))
+	for more := true; more; more = dec.StackDepth() > 0 {
+		t, err := dec.ReadToken()
+		reason := ""
+		switch {
+		case err != nil:
+			return syntax(dec, err)
+		case t.Kind() == jsontext.KindNull:
+			reason = "null is not allowed"
+		case t.Kind() == jsontext.KindNumber:
+			reason = badInteger(t.String())
+		case dec.StackDepth() > maxDepth:
+			reason = "more than " + strconv.Itoa(maxDepth) + " levels"
 		}
-		if kind == '{' {
-			return c.object(depth + 1)
-		}
-		return c.array(depth + 1)
-	case '"':
-		return c.text()
-	case '0':
-		return c.number()
-	case 't', 'f':
-		v, err := c.dec.ReadValue()
-		c.out = append(c.out, v...)
-		return c.syntax(err)
-	case 'n':
-		if _, err := c.dec.ReadToken(); err != nil {
-			return c.syntax(err)
-		}
-		return c.refuse("null is not allowed")
-	}
-	_, err := c.dec.ReadToken()
-	if err == nil {
-		return c.refuse("no JSON value")
-	}
-	return c.syntax(err)
-}
-
-func (c *canonicaliser) array(depth int) error {
-	if _, err := c.dec.ReadToken(); err != nil {
-		return c.syntax(err)
-	}
-	c.out = append(c.out, '[')
-	for n := 0; c.dec.PeekKind() != ']'; n++ {
-		if n > 0 {
-			c.out = append(c.out, ',')
-		}
-		if err := c.value(depth); err != nil {
-			return err
+		if reason != "" {
+			return fieldf(dotted(dec.StackPointer()), "%s", reason)
 		}
 	}
-	_, err := c.dec.ReadToken()
-	c.out = append(c.out, ']')
-	return c.syntax(err)
-}
-
-func (c *canonicaliser) object(depth int) error {
-	if _, err := c.dec.ReadToken(); err != nil {
-		return c.syntax(err)
+	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
+		return &FieldError{Reason: "more than one JSON value"}
 	}
-	c.out = append(c.out, '{')
-	first, sorted := len(c.members), true
-	for c.dec.PeekKind() != '}' {
-		m := member{start: len(c.out)}
-		name, err := c.dec.ReadToken()
-		if err != nil {
-			return c.syntax(err)
-		}
-		if name.Kind() != '"' {
-			return c.refuse("a member name must be a string")
-		}
-		m.name = name.String()
-		c.out = append(appendText(c.out, m.name), ':')
-		if err := c.value(depth); err != nil {
-			return err
-		}
-		m.end = len(c.out)
-		c.out = append(c.out, ',')
-		if n := len(c.members); n > first && compareUTF16(c.members[n-1].name, m.name) > 0 {
-			sorted = false
-		}
-		c.members = append(c.members, m)
-	}
-	if _, err := c.dec.ReadToken(); err != nil {
-		return c.syntax(err)
-	}
-	if !sorted {
-		c.reorder(c.members[first:])
-	}
-	if len(c.members) > first {
-		c.out = c.out[:len(c.out)-1] // the last comma
-	}
-	c.members = c.members[:first]
-	c.out = append(c.out, '}')
-	return nil
-}
-
-// reorder rewrites the members of an object, each followed by a comma, in canonical order in place.
-func (c *canonicaliser) reorder(members []member) {
-	from := members[0].start
-	slices.SortFunc(members, func(a, b member) int { return compareUTF16(a.name, b.name) })
-	c.scratch = c.scratch[:0]
-	for _, m := range members {
-		c.scratch = append(append(c.scratch, c.out[m.start:m.end]...), ',')
-	}
-	copy(c.out[from:], c.scratch)
-}
-
-func (c *canonicaliser) text() error {
-	v, err := c.dec.ReadValue()
-	if err != nil {
-		return c.syntax(err)
-	}
-	if bytes.IndexByte(v, '\\') < 0 {
-		c.out = append(c.out, v...) // nothing escaped, and nothing in it that has to be
-		return nil
-	}
-	plain, err := jsontext.AppendUnquote(nil, v)
-	if err != nil {
-		return c.syntax(err)
-	}
-	c.out = appendText(c.out, string(plain))
-	return nil
-}
-
-func (c *canonicaliser) number() error {
-	v, err := c.dec.ReadValue()
-	if err != nil {
-		return c.syntax(err)
-	}
-	if reason := badInteger(v); reason != "" {
-		return c.refuse("%s", reason)
-	}
-	c.out = append(c.out, v...)
 	return nil
 }
 
 // badInteger says why the valid JSON number lit has no place in a hashed document, or "".
-func badInteger(lit []byte) string {
-	if bytes.ContainsAny(lit, ".eE") {
+func badInteger(lit string) string {
+	if strings.ContainsAny(lit, ".eE") {
 		return "numbers must be integers, written without point or exponent"
 	}
-	digits := bytes.TrimPrefix(lit, []byte("-"))
+	digits := strings.TrimPrefix(lit, "-")
 	if len(digits) < len(lit) && digits[0] == '0' {
 		return "-0 is not allowed"
 	}
-	if len(digits) > len(largest) || len(digits) == len(largest) && string(digits) > largest {
+	if len(digits) > len(largest) || len(digits) == len(largest) && digits > largest {
 		return "integer beyond 2^53-1"
 	}
 	return ""
 }
 
-// refuse names the value that was read last.
-func (c *canonicaliser) refuse(format string, args ...any) error {
-	return fieldf(dotted(c.dec.StackPointer()), format, args...)
-}
-
 // syntax turns an error of the token reader into a *FieldError.
-func (c *canonicaliser) syntax(err error) error {
-	if err == nil {
-		return nil
-	}
+func syntax(dec *jsontext.Decoder, err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-		return fieldf(dotted(c.dec.StackPointer()), "unexpected end of input")
+		return fieldf(dotted(dec.StackPointer()), "unexpected end of input")
 	}
-	var se *jsontext.SyntacticError
-	if errors.As(err, &se) {
-		return fieldf(dotted(se.JSONPointer), "%v at byte %d", se.Err, se.ByteOffset)
+	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		return fieldf(dotted(e.JSONPointer), "%v at byte %d", e.Err, e.ByteOffset)
 	}
 	return fieldf("", "%v", err)
 }

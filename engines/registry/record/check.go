@@ -11,6 +11,7 @@ type Base struct {
 	Origin    string // "" takes any
 	Version   uint64
 	PayloadB3 b3.Digest
+	Hash      b3.Digest // of its entry; zero while it is a proposal
 	Items     Items
 	Signers   *SignerSet // nil for the empty log
 }
@@ -18,18 +19,18 @@ type Base struct {
 // Check holds the payload against what it builds on and answers the items it makes of them. Errors: ErrVersionSkew, ErrChainMismatch,
 // ErrHardLimit, or a *FieldError.
 func (p *Payload) Check(b Base) (Items, error) {
-	if err := p.checkLinks(b); err != nil {
+	if err := p.CheckLinks(b); err != nil {
 		return Items{}, err
 	}
 	items, err := p.apply(b.Items)
 	if err != nil {
 		return Items{}, err
 	}
-	return items, p.checkItems(items)
+	return items, p.CheckItems(items)
 }
 
-// checkLinks holds the payload's place in the log against the base.
-func (p *Payload) checkLinks(b Base) error {
+// CheckLinks holds the payload's place in the log against the base, whose items it does not look at.
+func (p *Payload) CheckLinks(b Base) error {
 	if p.Version != b.Version+1 {
 		return fmt.Errorf("%w: version %d on %d", ErrVersionSkew, p.Version, b.Version)
 	}
@@ -42,8 +43,8 @@ func (p *Payload) checkLinks(b Base) error {
 	return p.checkKind(b)
 }
 
-// checkItems holds what the payload says of its items against them.
-func (p *Payload) checkItems(items Items) error {
+// CheckItems holds what the payload says of its items against them.
+func (p *Payload) CheckItems(items Items) error {
 	if items.Len() != p.ItemsCount {
 		return fieldf("items_count", "is %d, the set has %d", p.ItemsCount, items.Len())
 	}
@@ -60,22 +61,30 @@ func (p *Payload) checkKind(b Base) error {
 		return fieldf("kind", "version 1 must be %s", KindGenesis)
 	case p.Version > 1 && p.Kind == KindGenesis:
 		return fieldf("kind", "only version 1 is %s", KindGenesis)
-	case p.Kind == KindSigners, p.Kind == KindSupersede:
-		return fieldf("kind", "this release does not take %s", p.Kind)
 	case p.Kind == KindGenesis && p.Mode != ModeFull:
 		return fieldf("mode", "%s must be %s", KindGenesis, ModeFull)
 	case p.Kind == KindGenesis && p.SignerSet == nil:
 		return fieldf("signer_set", "missing: %s brings the first", KindGenesis)
-	case p.Kind == KindUpdate && p.SignerSet != nil:
-		return fieldf("signer_set", "an %s does not change signers", KindUpdate)
+	case p.Kind == KindSigners && p.SignerSet == nil:
+		return fieldf("signer_set", "missing: kind %s changes it", KindSigners)
+	case p.Kind == KindSigners && (p.Mode != ModeDelta || len(p.Put)+len(p.Remove) > 0):
+		return fieldf("mode", "a change of signers is a %s without put and remove", ModeDelta)
+	case p.SignerSet != nil && p.Kind != KindGenesis && p.Kind != KindSigners:
+		return fieldf("signer_set", "kind %s does not change signers", p.Kind)
+	case (p.Kind == KindSupersede) != (p.Supersede != nil):
+		return fieldf("supersede", "is there iff the kind is %s", KindSupersede)
+	case p.Supersede != nil && p.Supersede.Of != b.Hash:
+		return fmt.Errorf("%w: supersede.of names entry %s, HEAD must be that: it is %s (zero: a proposal)", ErrChainMismatch, p.Supersede.Of, b.Hash)
 	}
-	set := b.Signers
 	if p.SignerSet != nil {
 		if err := p.SignerSet.follows("signer_set.", b.Signers); err != nil {
 			return err
 		}
-		set = p.SignerSet
+		if err := p.SignerSet.begins("signer_set.", b.Signers, p.Version); err != nil {
+			return err
+		}
 	}
+	set := p.SignersAfter(b.Signers)
 	if set == nil {
 		return fmt.Errorf("%w: the base has no signer set", ErrChainMismatch)
 	}
@@ -83,6 +92,14 @@ func (p *Payload) checkKind(b Base) error {
 		return fieldf("signer_set_b3", "is %s, the set in force is %s", p.SignerSetB3, want)
 	}
 	return nil
+}
+
+// SignersAfter gives the set in force after p, of that before it.
+func (p *Payload) SignersAfter(before *SignerSet) *SignerSet {
+	if p.SignerSet != nil {
+		return p.SignerSet
+	}
+	return before
 }
 
 // apply makes the items after this version from those before it.

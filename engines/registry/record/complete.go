@@ -37,7 +37,7 @@ func canonicalDraft(draft []byte) ([]byte, error) {
 }
 
 // Complete fills in what a draft may leave out (type, origin, prev_hash, created_at, kind, mode, items_count, items_root, signer_set_b3, and
-// an empty put or remove) and answers the payload and the items after it. What the draft does say must be right: a wrong value is a
+// an empty put or remove, of a change of signers both) and answers the payload and the items after it. What the draft does say must be right: a wrong value is a
 // *FieldError, a version that does not follow ErrVersionSkew, a foreign prev_hash ErrChainMismatch, too much of anything ErrHardLimit.
 func Complete(draft []byte, b Base, now time.Time) (*Payload, Items, error) {
 	canon, err := canonicalDraft(draft)
@@ -50,10 +50,10 @@ func Complete(draft []byte, b Base, now time.Time) (*Payload, Items, error) {
 	if err != nil {
 		return nil, Items{}, err
 	}
-	if open.set {
-		p.SignerSetB3 = setAfter(p, b)
+	if set := p.SignersAfter(b.Signers); open.set && set != nil {
+		p.SignerSetB3 = set.B3()
 	}
-	if err := p.checkLinks(b); err != nil {
+	if err := p.CheckLinks(b); err != nil {
 		return nil, Items{}, err
 	}
 	items, err := p.apply(b.Items)
@@ -66,7 +66,7 @@ func Complete(draft []byte, b Base, now time.Time) (*Payload, Items, error) {
 	if open.root {
 		p.ItemsRoot = items.Root()
 	}
-	if err := p.checkItems(items); err != nil {
+	if err := p.CheckItems(items); err != nil {
 		return nil, Items{}, err
 	}
 	p.canon = p.encode()
@@ -86,8 +86,13 @@ func fillForm(f *fields, b Base, now time.Time) left {
 		return left{}
 	}
 	kind, mode := KindUpdate, ModeDelta
-	if b.Version == 0 {
+	switch {
+	case b.Version == 0:
 		kind = KindGenesis
+	case f.has("signer_set"):
+		kind = KindSigners
+	case f.has("supersede"):
+		kind = KindSupersede
 	}
 	if f.has("items") {
 		mode = ModeFull
@@ -98,7 +103,7 @@ func fillForm(f *fields, b Base, now time.Time) left {
 	f.fill("created_at", FormatTime(now))
 	f.fill("kind", kind)
 	f.fill("mode", mode)
-	if f.text("mode") == ModeDelta && (f.has("put") || f.has("remove")) {
+	if f.text("mode") == ModeDelta && (f.has("put") || f.has("remove") || f.text("kind") == KindSigners) {
 		f.fillRaw("put", "[]")
 		f.fillRaw("remove", "[]")
 	}
@@ -109,15 +114,21 @@ func fillForm(f *fields, b Base, now time.Time) left {
 	return open
 }
 
-// setAfter names the signer set in force after p.
-func setAfter(p *Payload, b Base) b3.Digest {
-	switch {
-	case p.SignerSet != nil:
-		return p.SignerSet.B3()
-	case b.Signers != nil:
-		return b.Signers.B3()
+// SameDraft reports whether q is what draft, of which p was completed, would have become at another moment: it names no time, and p and q
+// differ in nothing but created_at.
+func SameDraft(draft []byte, p, q *Payload) bool {
+	canon, err := canonicalDraft(draft)
+	if f := newFields("", canon); err != nil || f.failed != nil || f.has("created_at") {
+		return false
 	}
-	return b3.Digest{}
+	return p.ContentB3() == q.ContentB3()
+}
+
+// ContentB3 is the hash of all that p says but for created_at: two payloads of one content make the same change of the same base.
+func (p *Payload) ContentB3() b3.Digest {
+	timeless := *p
+	timeless.CreatedAt = ""
+	return b3.Sum(timeless.encode())
 }
 
 // Draft is a change as a client knows it before it is completed.
@@ -128,25 +139,16 @@ type Draft struct {
 	Remove    []string
 	Expiry    string     // "" for none
 	SignerSet *SignerSet // nil for no change
+	Supersede *Supersede // nil unless it takes the place of the version before it
 }
 
 // Bytes is the canonical draft, for Complete.
 func (d Draft) Bytes() []byte {
-	var w writer
-	item := func(i int) { w.out = append(w.out, d.Put[i].Bytes...) }
-	w.begin()
-	w.textOpt("expiry", d.Expiry)
-	if d.Full {
-		w.array("items", len(d.Put), item)
-	} else {
-		w.array("put", len(d.Put), item)
-		w.texts("remove", d.Remove)
-	}
-	w.text("schema_version", SchemaVersion)
-	if d.SignerSet != nil {
-		w.raw("signer_set", d.SignerSet.Bytes())
-	}
-	w.uint("version", d.Version)
-	w.end()
-	return w.out
+	return encode(struct {
+		Expiry        string     `json:"expiry,omitzero"`
+		SchemaVersion string     `json:"schema_version"`
+		Version       uint64     `json:"version"`
+		Supersede     *Supersede `json:"supersede,omitempty"`
+		contents
+	}{d.Expiry, SchemaVersion, d.Version, d.Supersede, contentsOf(d.Full, d.Put, d.Remove, d.SignerSet)})
 }

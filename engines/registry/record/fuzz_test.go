@@ -100,3 +100,36 @@ func FuzzParseEntry(f *testing.F) {
 		}
 	})
 }
+
+// However often an approval is sent, in whatever order and beside whatever else, a key counts once, and only with its own signature.
+func FuzzRepeatedApprovals(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 1}, uint8(2))
+	f.Add([]byte{0x80, 0, 0x40, 1, 2, 2}, uint8(3))
+	const signers = 4
+	set, sum := testSet(f, 1, signers), b3.Sum([]byte("payload"))
+	var good [signers]Approval
+	for i := range good {
+		good[i] = testKey(f, byte(i)).Sign(sum, noon)
+	}
+	f.Fuzz(func(t *testing.T, sent []byte, need uint8) {
+		var approvals []Approval
+		distinct := map[string]bool{}
+		for _, b := range sent {
+			a := good[b%signers]
+			switch {
+			case b&0x80 != 0: // another's signature
+				a.Sig = good[(b+1)%signers].Sig
+			case b&0x40 != 0: // in nobody's name
+				a.SignerID = "org:test#nobody"
+			default:
+				distinct[a.SignerID] = true
+			}
+			approvals = append(approvals, a)
+		}
+		least := max(int(need), 1)
+		counted, err := Quorum(set, 2, approvals, sum, least)
+		if (err == nil) != (len(distinct) >= least) || err == nil && len(counted) != len(distinct) {
+			t.Fatalf("%x: %d of %d count, want %d: %v", sent, len(counted), least, len(distinct), err)
+		}
+	})
+}

@@ -53,6 +53,15 @@ func ParseItem(raw []byte) (Item, error) {
 	return itemOf("", canon)
 }
 
+// MarshalJSON gives the bytes as they are.
+func (it Item) MarshalJSON() ([]byte, error) { return it.Bytes, nil }
+
+// UnmarshalJSON is ParseItem.
+func (it *Item) UnmarshalJSON(raw []byte) (err error) {
+	*it, err = ParseItem(bytes.Clone(raw))
+	return err
+}
+
 // itemOf checks the canonical descriptor at path.
 func itemOf(path string, canon []byte) (Item, error) {
 	if len(canon) > MaxDescriptor {

@@ -6,6 +6,8 @@ import (
 	"iter"
 	"slices"
 	"strings"
+
+	"golang.org/x/mod/sumdb/tlog"
 )
 
 // MaxItems is the most descriptors of one set.
@@ -29,7 +31,7 @@ func (s Items) Apply(put []Item, remove []string) (Items, error) {
 		return Items{}, err
 	}
 	next := Items{sorted: make([]*Item, 0, max(0, len(s.sorted)+len(put)-len(remove)))}
-	leaves, known := make([]hash, 0, cap(next.sorted)), s.tree.level(0)
+	leaves, known := make([]tlog.Hash, 0, cap(next.sorted)), s.tree.level(0)
 	at := 0
 	for _, c := range changes {
 		next.sorted = append(next.sorted, s.sorted[at:c.at]...)
@@ -40,7 +42,7 @@ func (s Items) Apply(put []Item, remove []string) (Items, error) {
 		}
 		if c.item != nil {
 			next.sorted = append(next.sorted, c.item)
-			leaves = append(leaves, leafHash(c.item.Bytes))
+			leaves = append(leaves, tlog.RecordHash(c.item.Bytes))
 		}
 	}
 	next.sorted = append(next.sorted, s.sorted[at:]...)
@@ -91,7 +93,7 @@ func (s Items) search(from int, id string) (at int, has bool) {
 }
 
 // Root is "sha256:" and the hex root of the RFC 6962 tree over the canonical descriptors in order of their ids.
-func (s Items) Root() string { return s.tree.root().String() }
+func (s Items) Root() string { return rootText(s.tree.root()) }
 
 // Len is the number of descriptors.
 func (s Items) Len() int { return len(s.sorted) }

@@ -66,15 +66,14 @@ func ParseKey(raw []byte) (*Key, error) {
 
 // Bytes is the key file, one line. It holds the secret: write it with mode 0600 and never log it.
 func (k *Key) Bytes() []byte {
-	var w writer
-	w.begin()
-	w.text("algo", AlgoEd25519)
-	w.text("public_key", k.Public())
-	w.text("seed", encode64(k.private.Seed()))
-	w.text("signer_id", k.SignerID)
-	w.text("type", TypeKey)
-	w.end()
-	return append(w.out, '\n')
+	doc := struct {
+		Algo      string `json:"algo"`
+		PublicKey string `json:"public_key"`
+		Seed      string `json:"seed"`
+		SignerID  string `json:"signer_id"`
+		Type      string `json:"type"`
+	}{AlgoEd25519, k.Public(), encode64(k.private.Seed()), k.SignerID, TypeKey}
+	return append(encode(doc), '\n')
 }
 
 // Public is the public key in standard base64.

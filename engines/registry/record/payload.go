@@ -34,23 +34,42 @@ const (
 
 // Payload is a descriptor set as signers sign it. It must not be modified once parsed or built.
 type Payload struct {
-	SchemaVersion, Origin string
-	Version               uint64
-	PrevHash              b3.Digest // hash of the payload before it, zero for genesis
-	Kind, Mode            string
-	CreatedAt             string
-	Expiry                string // "" when absent: advice to consumers
-	Put                   []Item // "put" of a delta, "items" of a full set
-	Remove                []string
-	ItemsCount            int
-	ItemsRoot             string    // of the set after this version
-	SignerSetB3           b3.Digest // in force after this version
-	SignerSet             *SignerSet
-	RationaleB3           b3.Digest // zero when absent
+	SchemaVersion string     `json:"schema_version"`
+	Origin        string     `json:"origin"`
+	Version       uint64     `json:"version"`
+	PrevHash      b3.Digest  `json:"prev_hash"` // hash of the payload before it, zero for genesis
+	Kind          string     `json:"kind"`
+	Mode          string     `json:"mode"`
+	CreatedAt     string     `json:"created_at"`
+	Expiry        string     `json:"expiry,omitzero"` // "" when absent: advice to consumers
+	Put           []Item     `json:"-"`               // "put" of a delta, "items" of a full set
+	Remove        []string   `json:"-"`
+	ItemsCount    int        `json:"items_count"`
+	ItemsRoot     string     `json:"items_root"`    // of the set after this version
+	SignerSetB3   b3.Digest  `json:"signer_set_b3"` // in force after this version
+	SignerSet     *SignerSet `json:"-"`
+	Supersede     *Supersede `json:"supersede,omitempty"`
+	RationaleB3   b3.Digest  `json:"rationale_b3,omitzero"` // zero when absent
 
 	canon []byte
 	b3    b3.Digest
 }
+
+// Supersede says why a version takes the place of the one before it.
+type Supersede struct {
+	Of     b3.Digest `json:"of"` // hash of the entry before it
+	Reason string    `json:"reason"`
+	Other  string    `json:"other,omitzero"` // the reason in words, iff Reason is ReasonOther
+	Note   string    `json:"note"`
+}
+
+// Reasons of a Supersede.
+const (
+	ReasonKeyCompromise    = "KeyCompromise"
+	ReasonDataError        = "DataError"
+	ReasonGovernanceAction = "GovernanceAction"
+	ReasonOther            = "Other"
+)
 
 // ParsePayload reads a complete payload in any spelling and checks every rule that does not need its base. A wrong one is a *FieldError, a
 // large one ErrHardLimit.
@@ -108,19 +127,36 @@ func (p *Payload) checkForm(f *fields) {
 	default:
 		f.fail("kind", "must be genesis, update, signers or supersede")
 	}
-	if !validRoot(p.ItemsRoot) {
+	if _, ok := parseRoot(p.ItemsRoot); !ok {
 		f.fail("items_root", `must be "sha256:" and 64 lower-case hex digits`)
 	}
 }
 
 func (p *Payload) readSigners(f *fields) (err error) {
-	if f.has("supersede") {
-		f.fail("supersede", "this release takes no supersede")
-	}
 	if raw := f.find("signer_set"); raw != nil {
 		p.SignerSet, err = signerSetOf("signer_set", raw)
 	}
+	if raw := f.find("supersede"); raw != nil && err == nil {
+		p.Supersede, err = supersedeOf("supersede", raw)
+	}
 	return err
+}
+
+func supersedeOf(path string, canon []byte) (*Supersede, error) {
+	f := newFields(path, canon)
+	s := &Supersede{Of: f.digest("of"), Reason: f.text("reason"), Other: f.textOpt("other"), Note: f.text("note")}
+	switch s.Reason {
+	case ReasonKeyCompromise, ReasonDataError, ReasonGovernanceAction, ReasonOther:
+	default:
+		f.fail("reason", "must be %s, %s, %s or %s", ReasonKeyCompromise, ReasonDataError, ReasonGovernanceAction, ReasonOther)
+	}
+	if (s.Reason == ReasonOther) != (s.Other != "") || len(s.Other) > maxSignerText {
+		f.fail("other", "is there iff reason is %s, with 1 to %d bytes", ReasonOther, maxSignerText)
+	}
+	if s.Note == "" || len(s.Note) > maxSignerText {
+		f.fail("note", "must be 1 to %d bytes", maxSignerText)
+	}
+	return s, f.done()
 }
 
 // readChange reads items, or put and remove, as the mode asks.
@@ -189,34 +225,9 @@ func (p *Payload) B3() b3.Digest {
 
 // encode writes the members; those a draft leaves out are written as they are, so a payload is completed before.
 func (p *Payload) encode() []byte {
-	var w writer
-	item := func(i int) { w.out = append(w.out, p.Put[i].Bytes...) }
-	w.begin()
-	w.text("created_at", p.CreatedAt)
-	w.textOpt("expiry", p.Expiry)
-	if p.Mode == ModeFull {
-		w.array("items", len(p.Put), item)
-	}
-	w.uint("items_count", uint64(p.ItemsCount))
-	w.text("items_root", p.ItemsRoot)
-	w.text("kind", p.Kind)
-	w.text("mode", p.Mode)
-	w.text("origin", p.Origin)
-	w.digest("prev_hash", p.PrevHash)
-	if p.Mode == ModeDelta {
-		w.array("put", len(p.Put), item)
-	}
-	w.digestOpt("rationale_b3", p.RationaleB3)
-	if p.Mode == ModeDelta {
-		w.texts("remove", p.Remove)
-	}
-	w.text("schema_version", p.SchemaVersion)
-	if p.SignerSet != nil {
-		w.raw("signer_set", p.SignerSet.Bytes())
-	}
-	w.digest("signer_set_b3", p.SignerSetB3)
-	w.text("type", TypeSet)
-	w.uint("version", p.Version)
-	w.end()
-	return w.out
+	return encode(struct {
+		Type string `json:"type"`
+		*Payload
+		contents
+	}{TypeSet, p, contentsOf(p.Mode == ModeFull, p.Put, p.Remove, p.SignerSet)})
 }

@@ -99,10 +99,21 @@ func TestCompleteRefuses(t *testing.T) {
 		{`{` + head + `,` + put + `,"mode":"x"}`, "mode", nil},
 		{`{` + head + `,` + put + `,"kind":"x"}`, "kind", nil},
 		{`{` + head + `,` + put + `,"kind":"genesis"}`, "kind", nil},
-		{`{` + head + `,` + put + `,"kind":"signers"}`, "kind", nil},
-		{`{` + head + `,` + put + `,"kind":"supersede"}`, "kind", nil},
-		{`{` + head + `,` + put + `,"supersede":{}}`, "supersede", nil},
-		{`{` + head + `,` + put + `,"signer_set":` + string(base.Signers.Bytes()) + `}`, "signer_set", nil},
+		{`{` + head + `,` + put + `,"kind":"signers"}`, "signer_set", nil},
+		{`{` + head + `,` + put + `,"kind":"supersede"}`, "supersede", nil},
+		{`{` + head + `,` + put + `,"signer_set":` + string(base.Signers.Bytes()) + `}`, "mode", nil},
+		{`{` + head + `,` + put + `,"kind":"update","signer_set":` + string(base.Signers.Bytes()) + `}`, "signer_set", nil},
+		{`{` + head + `,"items":[],"signer_set":` + string(base.Signers.Bytes()) + `}`, "mode", nil},
+		{`{` + head + `,"signer_set":` + string(base.Signers.Bytes()) + `}`, "signer_set.epoch", nil},
+		{`{` + head + `,` + put + `,"supersede":{}}`, "supersede.of", nil},
+		{`{` + head + `,` + put + `,"kind":"update",` + supersede("DataError", "", "wrong region") + `}`, "supersede", nil},
+		{`{` + head + `,` + put + `,` + supersede("dataerror", "", "wrong region") + `}`, "supersede.reason", nil},
+		{`{` + head + `,` + put + `,` + supersede("Other", "", "wrong region") + `}`, "supersede.other", nil},
+		{`{` + head + `,` + put + `,` + supersede("DataError", "a whim", "wrong region") + `}`, "supersede.other", nil},
+		{`{` + head + `,` + put + `,` + supersede("Other", strings.Repeat("x", 1025), "wrong region") + `}`, "supersede.other", nil},
+		{`{` + head + `,` + put + `,` + supersede("DataError", "", "") + `}`, "supersede.note", nil},
+		{`{` + head + `,` + put + `,` + supersede("DataError", "", strings.Repeat("x", 1025)) + `}`, "supersede.note", nil},
+		{`{` + head + `,` + put + `,` + supersede("Other", "a whim", "not on HEAD") + `}`, "", ErrChainMismatch},
 		{`{` + head + `,` + put + `,"signer_set":{}}`, "signer_set.type", nil},
 		{`{` + head + `,` + put + `,"created_at":"yesterday"}`, "created_at", nil},
 		{`{` + head + `,` + put + `,"expiry":""}`, "expiry", nil},
@@ -128,6 +139,14 @@ func TestCompleteRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want %v", tt.draft, err, tt.is)
 		}
 	}
+}
+
+// supersede is the member of a draft that replaces a version which is not HEAD.
+func supersede(reason, other, note string) string {
+	if other != "" {
+		other = `"other":"` + other + `",`
+	}
+	return fmt.Sprintf(`"supersede":{"of":%q,"reason":%q,%s"note":%q}`, b3.Sum(nil), reason, other, note)
 }
 
 func manyMembers(n int) string {

@@ -1,15 +1,15 @@
 package record
 
 import (
-	"bytes"
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
 	"strings"
 
-	"filippo.io/edwards25519"
 	"golang.org/x/mod/sumdb/note"
+
+	"ronbox/engines/sig"
 )
 
 // AlgoEd25519 is the only signature algorithm: plain Ed25519 of RFC 8032.
@@ -26,30 +26,14 @@ func decode64(s string, n int) ([]byte, bool) {
 
 func encode64(b []byte) string { return base64.StdEncoding.EncodeToString(b) }
 
-// badPublicKey says why key cannot be trusted with signatures, or "". Under a key of small order one fixed signature passes for every
-// message, and a key with two encodings would count as two.
-func badPublicKey(key []byte) string {
-	p, err := new(edwards25519.Point).SetBytes(key)
-	if err != nil {
-		return "is not a point of the curve"
-	}
-	if !bytes.Equal(p.Bytes(), key) {
-		return "is not in canonical encoding"
-	}
-	if new(edwards25519.Point).MultByCofactor(p).Equal(edwards25519.NewIdentityPoint()) == 1 {
-		return "has small order"
-	}
-	return ""
-}
-
 // parsePublicKey reads the text of a public key and judges it.
 func parsePublicKey(s string) (key ed25519.PublicKey, reason string) {
 	b, ok := decode64(s, ed25519.PublicKeySize)
 	if !ok {
 		return nil, "must be standard base64 of 32 bytes"
 	}
-	if reason := badPublicKey(b); reason != "" {
-		return nil, reason
+	if err := sig.CheckKey(b); err != nil {
+		return nil, err.Error()
 	}
 	return b, ""
 }
@@ -74,8 +58,8 @@ func ParseLogKey(vkey string) (LogKey, error) {
 		return LogKey{}, &FieldError{Reason: "is not an Ed25519 verifier key"}
 	}
 	k := LogKey{Name: v.Name(), Hash: v.KeyHash(), Public: raw[1:]}
-	if reason := badPublicKey(k.Public); reason != "" {
-		return LogKey{}, &FieldError{Reason: reason}
+	if err := sig.CheckKey(k.Public); err != nil {
+		return LogKey{}, &FieldError{Reason: err.Error()}
 	}
 	var sum [4]byte
 	binary.BigEndian.PutUint32(sum[:], k.Hash)

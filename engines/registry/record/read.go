@@ -74,7 +74,7 @@ func (f *fields) find(name string) []byte {
 func (f *fields) has(name string) bool { return f.find(name) != nil }
 
 // fill adds a text member unless it is there.
-func (f *fields) fill(name, text string) { f.fillRaw(name, string(appendText(nil, text))) }
+func (f *fields) fill(name, text string) { f.fillRaw(name, string(encode(text))) }
 
 // fillRaw adds a member of canonical value unless it is there.
 func (f *fields) fillRaw(name, value string) {

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 )
@@ -12,6 +13,8 @@ const (
 	MaxSigners = 256
 	// MaxLogKeys is the most log keys of a set.
 	MaxLogKeys = 16
+	// MaxGrace is for how many versions after its own a change of signers may let what it retires count.
+	MaxGrace = 8
 	// maxSignerID is the most bytes of a signer id.
 	maxSignerID = 128
 	// maxSignerText is the most bytes of a reason.
@@ -21,10 +24,13 @@ const (
 )
 
 // Validate checks the rules of a set and, with prev, those of history: prev is the set before it, nil for the first. A broken rule is a
-// *FieldError. Nothing is compared with the version that installs the set.
+// *FieldError. Of a set but the first, nothing is compared with the version that installs it.
 func (s *SignerSet) Validate(prev *SignerSet) error {
 	if err := s.check(""); err != nil {
 		return err
+	}
+	if prev == nil {
+		return cmp.Or(s.follows("", nil), s.begins("", nil, 1))
 	}
 	return s.follows("", prev)
 }
@@ -114,7 +120,7 @@ func (s Signer) fault() (field, reason string) {
 // follows is every rule of history: nothing known disappears, changes its key, or becomes active again.
 func (s *SignerSet) follows(path string, prev *SignerSet) error {
 	if prev == nil {
-		return s.begins(path)
+		prev = &SignerSet{}
 	}
 	if s.Epoch != prev.Epoch+1 {
 		return fieldf(path+"epoch", "must be %d", prev.Epoch+1)
@@ -139,18 +145,18 @@ func (s *SignerSet) follows(path string, prev *SignerSet) error {
 	return nil
 }
 
-// begins is what the first set of a log must be.
-func (s *SignerSet) begins(path string) error {
-	if s.Epoch != 1 {
-		return fieldf(path+"epoch", "must be 1")
-	}
+// begins holds what a set changes against the version that installs it: a signer who is new is active, since that version, and one who is
+// retired may count for MaxGrace versions more.
+func (s *SignerSet) begins(path string, prev *SignerSet, version uint64) error {
 	for i, e := range s.Signers {
 		at := path + "signers." + strconv.Itoa(i) + "."
-		if e.Status != StatusActive {
-			return fieldf(at+"status", "must be active in the first set")
-		}
-		if e.SinceVersion != 1 {
-			return fieldf(at+"since_version", "must be 1 in the first set")
+		switch old, known := prev.Find(e.ID); {
+		case !known && e.Status != StatusActive:
+			return fieldf(at+"status", "must be active: %s is new", e.ID)
+		case !known && e.SinceVersion != version:
+			return fieldf(at+"since_version", "must be %d, the version that admits %s", version, e.ID)
+		case known && old.Status == StatusActive && e.GraceUntilVersion > version+MaxGrace:
+			return fieldf(at+"grace_until_version", "must be at most %d", version+MaxGrace)
 		}
 	}
 	return nil

@@ -19,21 +19,23 @@ const (
 
 // SignerSet says who may approve and how many must. Once parsed or validated it must not be modified.
 type SignerSet struct {
-	Epoch         uint64
-	Threshold     int // approvals an update needs
-	ThresholdGov  int // approvals a change of signers needs
-	Signers       []Signer
-	LogKeys       []string // C2SP vkeys
-	WitnessPolicy string   // "" when absent
+	Epoch         uint64   `json:"epoch"`
+	Threshold     int      `json:"threshold"`     // approvals an update needs
+	ThresholdGov  int      `json:"threshold_gov"` // approvals a change of signers needs
+	Signers       []Signer `json:"signers"`
+	LogKeys       []string `json:"log_keys"`                // C2SP vkeys
+	WitnessPolicy string   `json:"witness_policy,omitzero"` // "" when absent
 }
 
 // Signer is one entry of a set; entries never disappear.
 type Signer struct {
-	ID, Algo, PublicKey string // the key in standard base64
-	Status              string
-	SinceVersion        uint64
-	GraceUntilVersion   uint64 // 0 when absent
-	Reason              string // "" when absent
+	ID                string `json:"signer_id"`
+	Algo              string `json:"algo"`
+	PublicKey         string `json:"public_key"` // in standard base64
+	Status            string `json:"status"`
+	SinceVersion      uint64 `json:"since_version"`
+	GraceUntilVersion uint64 `json:"grace_until_version,omitzero"` // 0 when absent
+	Reason            string `json:"reason,omitzero"`              // "" when absent
 
 	sound string // the public key that was judged when the set was parsed
 }
@@ -88,29 +90,10 @@ func signerOf(path string, canon []byte) (Signer, error) {
 
 // Bytes is the canonical set.
 func (s *SignerSet) Bytes() []byte {
-	var w writer
-	w.begin()
-	w.uint("epoch", s.Epoch)
-	w.texts("log_keys", s.LogKeys)
-	w.array("signers", len(s.Signers), func(i int) { s.Signers[i].write(&w) })
-	w.uint("threshold", uint64(s.Threshold))
-	w.uint("threshold_gov", uint64(s.ThresholdGov))
-	w.text("type", TypeSigners)
-	w.textOpt("witness_policy", s.WitnessPolicy)
-	w.end()
-	return w.out
-}
-
-func (s Signer) write(w *writer) {
-	w.begin()
-	w.text("algo", s.Algo)
-	w.uintOpt("grace_until_version", s.GraceUntilVersion)
-	w.text("public_key", s.PublicKey)
-	w.textOpt("reason", s.Reason)
-	w.text("signer_id", s.ID)
-	w.uint("since_version", s.SinceVersion)
-	w.text("status", s.Status)
-	w.end()
+	return encode(struct {
+		Type string `json:"type"`
+		*SignerSet
+	}{TypeSigners, s})
 }
 
 // B3 is the hash that payloads and log entries name the set by.

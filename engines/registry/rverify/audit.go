@@ -143,7 +143,7 @@ func (v *Verifier) linkCommit(a *auditRow) *Problem {
 		return problemf(KindChain, c.version, "the entry names audit record %d, which lies before that of the version before it", c.seq)
 	case c.sum != v.at.AuditB3:
 		return problemf(KindChain, c.version, "the entry names another audit record %d", c.seq)
-	case !a.rec.Commits() || (a.rec.Event == record.EventGenesis) != (c.version == 1),
+	case !a.rec.Commits() || a.rec.Event != c.event,
 		a.rec.Version != c.version, a.rec.PayloadB3 != c.payloadB3, a.rec.ProposalID != c.proposalID:
 		return problemf(KindChain, c.version, "audit record %d does not tell of its commit", a.seq)
 	}

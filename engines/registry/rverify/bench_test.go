@@ -46,7 +46,7 @@ func BenchmarkVerifyLargeSet(b *testing.B) {
 	at, _ := v.State()
 	b.ReportAllocs()
 	for b.Loop() {
-		v := resume(Options{}, at)
+		v := Resume(Options{}, at)
 		for range 64 {
 			if _, err := v.Step(b.Context(), l, 1); err != nil {
 				b.Fatal(err)

@@ -36,6 +36,7 @@ type memLog struct {
 }
 
 func (l *memLog) Head() (record.Head, error)                  { return l.head, nil }
+func (l *memLog) Horizon() (*Horizon, error)                  { return nil, nil }
 func (l *memLog) Entry(v uint64) ([]byte, error)              { return found(l.entries, v) }
 func (l *memLog) Payload(v uint64) ([]byte, error)            { return found(l.payloads, v) }
 func (l *memLog) AuditHead() (uint64, b3.Digest, error)       { return l.auditSeq, l.auditHead, nil }
@@ -110,7 +111,7 @@ func (l *memLog) audit(t testing.TB, a record.Audit) {
 
 // append commits the next version with approvals by the first signers.
 func (l *memLog) append(t testing.TB, d record.Draft, signers int) {
-	d.Version = l.base.Version + 1
+	d.Version, l.base.Hash = l.base.Version+1, l.head.Hash
 	p, items, err := record.Complete(d.Bytes(), l.base, l.now)
 	if err != nil {
 		t.Fatal(err)
@@ -135,9 +136,9 @@ func (l *memLog) append(t testing.TB, d record.Draft, signers int) {
 
 // commit writes entry, payload, head and audit record, checking nothing.
 func (l *memLog) commit(t testing.TB, p *record.Payload, id string, approvals []record.Approval) {
-	set, event := l.base.Signers, record.EventCommit
+	set, event := l.base.Signers, record.EventOf(p.Kind)
 	if set == nil {
-		set, event = p.SignerSet, record.EventGenesis
+		set = p.SignerSet
 	}
 	entry, err := record.NewArtifact(record.Artifact{
 		Origin: p.Origin, Version: p.Version, Kind: p.Kind, PayloadB3: p.B3(), PayloadBytes: int64(len(p.Bytes())), PrevHash: l.head.Hash,

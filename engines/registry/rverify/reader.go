@@ -26,4 +26,6 @@ type LogReader interface {
 	AuditHead() (seq uint64, sum b3.Digest, err error)
 	// Epochs gives all epochs in ascending order: the version that installed the signer set, 8 bytes big-endian, then the canonical set.
 	Epochs() iter.Seq2[uint64, []byte]
+	// Horizon is where a pruned log begins, nil for one that is whole.
+	Horizon() (*Horizon, error)
 }

@@ -41,10 +41,11 @@ func problemf(kind Kind, version uint64, format string, args ...any) *Problem {
 // Report says what was checked. OK means: all of it, up to the reader's HEAD, and all good.
 type Report struct {
 	OK           bool        `json:"ok"`
-	Head         record.Head `json:"head"`          // the last version verified
-	Versions     uint64      `json:"versions"`      // verified
-	Approvals    uint64      `json:"approvals"`     // whose signature was checked
-	AuditRecords uint64      `json:"audit_records"` // verified
+	First        uint64      `json:"first,omitzero"` // of a pruned log: the version that it is whole from
+	Head         record.Head `json:"head"`           // the last version verified
+	Versions     uint64      `json:"versions"`       // verified
+	Approvals    uint64      `json:"approvals"`      // whose signature was checked
+	AuditRecords uint64      `json:"audit_records"`  // verified
 	Problem      *Problem    `json:"problem,omitzero"`
 }
 

@@ -42,13 +42,15 @@ type commitment struct {
 	sum        b3.Digest
 	payloadB3  b3.Digest
 	proposalID string
+	event      string
 }
 
 // New begins at an empty log.
-func New(o Options) *Verifier { return resume(o, State{}) }
+func New(o Options) *Verifier { return Resume(o, State{}) }
 
-// resume goes on from a state, which it believes: only what a Verifier answered as its State may be given.
-func resume(o Options, s State) *Verifier {
+// Resume goes on from a state, which it believes: only what a Verifier answered as its State may be given, or what follows from a
+// checkpoint that is trusted.
+func Resume(o Options, s State) *Verifier {
 	return &Verifier{o: o, at: s, report: Report{Head: s.Head}}
 }
 
@@ -95,6 +97,15 @@ func (v *Verifier) step(ctx context.Context, r LogReader, n int) (more bool, err
 	}
 	if head.Version < v.at.Head.Version {
 		return false, problemf(KindChain, head.Version, "HEAD fell back from version %d", v.at.Head.Version)
+	}
+	h, err := r.Horizon()
+	if err != nil {
+		return false, problemf(KindIncomplete, 0, "where the log begins: %v", err)
+	}
+	if h != nil && (v.at.Head.Version < h.Min || v.at.AuditSeq < h.Audit) { // so it is at first, and when more has gone since
+		if err := v.begin(ctx, r, h); err != nil {
+			return false, err
+		}
 	}
 	budget := n * auditPerVersion
 	if len(v.due) == 0 && v.at.Head.Version < head.Version {

@@ -101,7 +101,7 @@ func TestStepFollowsALog(t *testing.T) {
 			t.Fatalf("round %d: stands at %+v, the log at %+v", round, at.Head, l.head)
 		}
 		if round == 3 {
-			v = resume(Options{}, at)
+			v = Resume(Options{}, at)
 		}
 	}
 	short := l.clone()
@@ -182,6 +182,35 @@ func TestVerifyNamesAWrongEvent(t *testing.T) {
 	l.fill(t, 1, 1)
 	if rep := verify(t, l, Options{}); rep.Problem == nil || rep.Problem.Kind != KindChain || rep.Problem.Version != 2 {
 		t.Errorf("a second genesis: %v", rep.Problem)
+	}
+	l = newLog(t, 1, 1)
+	l.event = record.EventCommit
+	l.append(t, record.Draft{Put: []record.Item{item(t, 1, 1)}, Supersede: &record.Supersede{Of: l.head.Hash, Reason: record.ReasonDataError, Note: "x"}}, 1)
+	if rep := verify(t, l, Options{}); rep.Problem == nil || rep.Problem.Kind != KindChain || rep.Problem.Version != 2 {
+		t.Errorf("a supersede told as a commit: %v", rep.Problem)
+	}
+}
+
+// A version that supersedes another than the one before it is no part of a log, however many have signed it.
+func TestVerifySupersede(t *testing.T) {
+	l := newLog(t, 1, 3).fill(t, 2, 1)
+	d := record.Draft{Put: []record.Item{item(t, 1, 1)}, Supersede: &record.Supersede{Of: l.head.Hash, Reason: record.ReasonDataError, Note: "x"}}
+	sound, forged := l.clone(), l.clone()
+	sound.append(t, d, 1)
+	if rep := verify(t, sound, Options{}); !rep.OK || rep.Versions != 4 {
+		t.Error(rep.Problem)
+	}
+	d.Version, d.Supersede.Of = 4, b3.Sum(nil)
+	forged.base.Hash = d.Supersede.Of // its node believes it
+	p, _, err := record.Complete(d.Bytes(), forged.base, l.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := l.keys[0].Sign(p.B3(), l.now)
+	a.ReceivedAt = record.FormatTime(l.now)
+	forged.commit(t, p, "p_x", []record.Approval{a})
+	if rep := verify(t, forged, Options{}); rep.Problem == nil || rep.Problem.Kind != KindChain || rep.Problem.Version != 4 {
+		t.Errorf("a supersede of nothing: %v", rep.Problem)
 	}
 }
 
@@ -267,6 +296,22 @@ func TestVerifyUnreadable(t *testing.T) {
 		rep := verify(t, faulty{l, place}, Options{})
 		if rep.OK || rep.Problem.Kind != KindIncomplete || !strings.Contains(rep.Problem.Error(), errRead.Error()) {
 			t.Errorf("%s: %v", place, rep.Problem)
+		}
+	}
+}
+
+// What holds before the first fault is counted, in one step or in many.
+func TestReportUpToTheFault(t *testing.T) {
+	for _, n := range []int{1, 1000} {
+		l := newLog(t, 1, 1).fill(t, 5, 1)
+		l.payloads[3][len(l.payloads[3])/2] ^= 1
+		v, more := New(Options{}), true
+		for more {
+			more, _ = v.Step(t.Context(), l, n)
+		}
+		rep := v.Report()
+		if rep.OK || rep.Problem == nil || rep.Problem.Version != 3 || rep.Versions != 2 || rep.Head.Version != 2 || rep.Approvals != 2 {
+			t.Errorf("%d versions a step: %+v, %v", n, rep, rep.Problem)
 		}
 	}
 }

@@ -26,13 +26,14 @@ type document struct {
 const maxSliceBytes = 8 << 20
 
 // versions checks the versions after the current one, at most up to to: it reads them, parses them side by side, links them one after the
-// other, and verifies their signatures side by side. Nothing is accepted unless all of it holds.
+// other, and verifies their signatures side by side. What comes before the first that does not hold is accepted.
 func (v *Verifier) versions(ctx context.Context, r LogReader, to uint64) error {
 	docs := make([]document, 0, to-v.at.Head.Version)
+	var unread *Problem
 	for n, size := v.at.Head.Version+1, 0; n <= to && size < maxSliceBytes; n++ {
 		d := document{version: n}
-		if p := d.read(r); p != nil {
-			return p
+		if unread = d.read(r); unread != nil {
+			break
 		}
 		size += len(d.rawEntry) + len(d.rawPayload)
 		docs = append(docs, d)
@@ -40,33 +41,53 @@ func (v *Verifier) versions(ctx context.Context, r LogReader, to uint64) error {
 	if err := v.o.each(ctx, len(docs), func(i int) { docs[i].parse() }); err != nil {
 		return err
 	}
-	next, due := v.at, []commitment(nil)
+	next, due, bad := v.at, []commitment(nil), unread
+	places := make([]State, 0, len(docs)) // after each
 	for i := range docs {
 		d := &docs[i]
 		if p := v.link(&next, d); p != nil {
-			return p
+			docs, bad = docs[:i], p
+			break
 		}
-		due = append(due, commitment{
-			version: d.version, seq: d.entry.AuditSeq, sum: d.entry.AuditHead, payloadB3: d.payload.B3(), proposalID: d.entry.ProposalID,
-		})
+		places = append(places, next)
+		due = append(due, d.commitment())
 	}
 	if err := v.o.each(ctx, len(docs), func(i int) { docs[i].checkApprovals(v.o.From) }); err != nil {
 		return err
 	}
-	checked := 0
 	for i := range docs {
-		if docs[i].signatures != nil {
-			return docs[i].signatures
-		}
-		if docs[i].version >= v.o.From {
-			checked += len(docs[i].entry.Approvals)
+		if p := docs[i].signatures; p != nil {
+			docs, bad = docs[:i], p
+			break
 		}
 	}
-	v.at, v.due = next, due
-	v.report.Head = next.Head
-	v.report.Versions += uint64(len(docs))
-	v.report.Approvals += uint64(checked)
+	if len(docs) > 0 {
+		v.accept(docs, places[len(docs)-1], due[:len(docs)])
+	}
+	if bad != nil {
+		return bad
+	}
 	return nil
+}
+
+// commitment is what d's entry says of the audit chain.
+func (d *document) commitment() commitment {
+	return commitment{
+		version: d.version, seq: d.entry.AuditSeq, sum: d.entry.AuditHead, payloadB3: d.payload.B3(), proposalID: d.entry.ProposalID,
+		event: record.EventOf(d.payload.Kind),
+	}
+}
+
+// accept moves the place to behind docs, all of which hold.
+func (v *Verifier) accept(docs []document, at State, due []commitment) {
+	v.at, v.due = at, due
+	v.report.Head = at.Head
+	v.report.Versions += uint64(len(docs))
+	for i := range docs {
+		if docs[i].version >= v.o.From {
+			v.report.Approvals += uint64(len(docs[i].entry.Approvals))
+		}
+	}
 }
 
 func (d *document) read(r LogReader) *Problem {
@@ -132,11 +153,18 @@ func (v *Verifier) link(at *State, d *document) *Problem {
 		return problemf(KindChain, d.version, "the entry names %s as the one before it, which is %s", e.PrevHash, at.Head.Hash)
 	}
 	items, err := p.Check(record.Base{
-		Origin: at.Origin, Version: at.Head.Version, PayloadB3: at.Head.PayloadB3, Items: at.Items, Signers: at.Signers,
+		Origin: at.Origin, Version: at.Head.Version, PayloadB3: at.Head.PayloadB3, Hash: at.Head.Hash,
+		Items: at.Items, Signers: at.Signers,
 	})
 	if err != nil {
 		return problemf(kindOf(err), d.version, "payload: %v", err)
 	}
+	return d.follow(at, items)
+}
+
+// follow holds what does not depend on the bytes of the version before d, and moves at to it.
+func (d *document) follow(at *State, items record.Items) *Problem {
+	e, p := d.entry, d.payload
 	if d.set = at.Signers; d.version == 1 {
 		d.set = p.SignerSet
 	}
@@ -146,8 +174,8 @@ func (v *Verifier) link(at *State, d *document) *Problem {
 	if before(e.CommittedAt, at.Head.CommittedAt) {
 		return problemf(KindChain, d.version, "committed at %s, before the version before it", e.CommittedAt)
 	}
+	at.Signers = p.SignersAfter(at.Signers)
 	if p.SignerSet != nil {
-		at.Signers = p.SignerSet
 		at.Epochs = append(at.Epochs[:len(at.Epochs):len(at.Epochs)],
 			Epoch{Version: d.version, Epoch: p.SignerSet.Epoch, SignerSetB3: p.SignerSetB3})
 	}
@@ -181,19 +209,12 @@ func (d *document) checkApprovals(from uint64) {
 	if d.version < from {
 		return
 	}
-	need := d.set.Threshold
-	switch d.payload.Kind {
-	case record.KindGenesis:
-		need = d.set.Active() // each proves that its owner has the key
-	case record.KindSigners, record.KindSupersede:
-		need = d.set.ThresholdGov
-	}
-	counted, err := record.Quorum(d.set, d.version, d.entry.Approvals, d.entry.PayloadB3, need)
+	counted, err := record.Authorize(d.payload, d.set, d.entry.Approvals)
 	if err == nil && len(counted) == len(d.entry.Approvals) {
 		return
 	}
 	for _, a := range d.entry.Approvals {
-		signer, known := d.set.Find(a.SignerID)
+		signer, known := d.payload.Approver(d.set, a.SignerID)
 		if !known {
 			d.signatures = problemf(KindQuorum, d.version, "%s is no signer", a.SignerID)
 			return

@@ -37,6 +37,7 @@ func checker(t *testing.T) *openapitest.Checker {
 		{Method: http.MethodGet, Pattern: "/things/:id", Path: []openapi.Param{{Name: "id"}}, Answers: []openapi.Answer{tagged, {Status: 304}}, Problems: []int{404, 429}},
 		{Method: http.MethodGet, Pattern: "/things/all", Answers: []openapi.Answer{json(200, []thing{})}},
 		{Method: http.MethodGet, Pattern: "/files/*path", Path: []openapi.Param{{Name: "path"}}, Answers: []openapi.Answer{{Status: 200, Type: "application/octet-stream"}}},
+		{Method: http.MethodGet, Pattern: "/any", Answers: []openapi.Answer{{Status: 200, Type: "*/*"}}},
 		{Method: http.MethodPost, Pattern: "/things", Answers: []openapi.Answer{{Status: 204}, {Status: 200, Type: openapi.LinesType, Body: thing{}}}},
 		{Method: http.MethodGet, Pattern: "/stream", Answers: []openapi.Answer{{Status: 200, Type: openapi.EventsType, Events: []openapi.Event{{Name: "thing", Body: thing{}}}}}},
 	})
@@ -79,6 +80,7 @@ func TestAnswersAreHeldAgainstTheDocument(t *testing.T) {
 		{"a refusal not foreseen", "GET", "/things/7", 500, probTyp, `{"reason":"busy"}`, "status 500"},
 		{"the fixed path wins", "GET", "/things/all", 200, jsonTyp, `[` + one + `]`, ""},
 		{"any bytes", "GET", "/files/a/b", 200, "application/octet-stream", "\x00", ""},
+		{"any bytes of any type", "GET", "/any", 200, "image/png", "\x00", ""},
 		{"HEAD", "HEAD", "/things/7", 200, jsonTyp, "", ""},
 		{"HEAD with a body", "HEAD", "/things/7", 200, jsonTyp, one, "none is described"},
 		{"HEAD of nothing", "HEAD", "/things/7", 404, probTyp, "", ""},
@@ -121,11 +123,11 @@ func TestHeadersAreHeldAgainstTheDocument(t *testing.T) {
 }
 
 func TestOperationsAreListed(t *testing.T) {
-	want := []string{"GET /files/{path}", "GET /stream", "GET /things/all", "GET /things/{id}", "POST /things"}
+	want := []string{"GET /any", "GET /files/{path}", "GET /stream", "GET /things/all", "GET /things/{id}", "POST /things"}
 	if got := checker(t).Operations(); !slices.Equal(got, want) {
 		t.Errorf("operations %q, want %q", got, want)
 	}
-	if got := checker(t).Operation("GET", "/things/7"); got != want[3] {
+	if got := checker(t).Operation("GET", "/things/7"); got != want[4] {
 		t.Errorf("operation %q, want %q", got, want[3])
 	}
 	if got := checker(t).Operation("PUT", "/things/7"); got != "" {

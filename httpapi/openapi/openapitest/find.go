@@ -14,7 +14,7 @@ func (c *Checker) find(method, path string) (template string, op any) {
 	return template, op
 }
 
-// fits tells whether path is of the template, and how many segments they share as they stand. The last parameter takes
+// fits reports whether path is of the template, and how many segments they share as they stand. The last parameter takes
 // the rest of the path if nothing follows it and its name says so.
 func fits(template, path string) (fixed int, ok bool) {
 	want, got := strings.Split(template, "/"), strings.Split(path, "/")

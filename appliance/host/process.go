@@ -1,0 +1,97 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+	"runtime/debug"
+
+	"golang.org/x/sys/unix"
+)
+
+// Limits is what the process may use.
+type Limits struct {
+	Files     uint64 // open files, as it is
+	FilesHard uint64 // and as far as it may be raised
+	Locked    uint64 // bytes of memory that may be locked
+	Group     Group
+	Cores     int // that Go runs on
+}
+
+// ReadLimits reads all it can; what it cannot is 0 and in the error.
+func ReadLimits() (Limits, error) {
+	l := Limits{Cores: runtime.GOMAXPROCS(0)}
+	var files, locked unix.Rlimit
+	fileErr := unix.Getrlimit(unix.RLIMIT_NOFILE, &files)
+	l.Files, l.FilesHard = files.Cur, files.Max
+	lockErr := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &locked)
+	l.Locked = locked.Cur
+	group, groupErr := here().group()
+	l.Group = group
+	return l, errors.Join(fileErr, lockErr, groupErr)
+}
+
+// memoryPart is the part of the control group's memory that Go's heap aims to stay below: the rest is for stacks, the page cache of the
+// database and memory that is measured late.
+const memoryPart = 0.9
+
+// Raise lifts the limit of open files to the hard one, and sets the garbage collector's memory limit unless GOMEMLIMIT did.
+// It returns what holds now; memory is 0 where nothing bounds it.
+func Raise(l Limits) (files uint64, memory int64, err error) {
+	files = l.Files
+	if l.Files < l.FilesHard {
+		if err = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: l.FilesHard, Max: l.FilesHard}); err != nil {
+			err = fmt.Errorf("raising the limit of open files to %d: %w", l.FilesHard, err)
+		} else {
+			files = l.FilesHard
+		}
+	}
+	if os.Getenv("GOMEMLIMIT") == "" && l.Group.Memory > 0 {
+		debug.SetMemoryLimit(int64(memoryPart * float64(l.Group.Memory)))
+	}
+	if memory = debug.SetMemoryLimit(-1); memory == math.MaxInt64 {
+		memory = 0
+	}
+	return files, memory, err
+}
+
+// NoDump keeps the memory of the process out of core dumps, and from other processes of its user.
+func NoDump() error {
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("prctl: %w", err)
+	}
+	return nil
+}
+
+// ErrLockLimit says that memory cannot be locked for good: a later allocation beyond the limit would fail and end the process.
+var ErrLockLimit = errors.New("the limit of locked memory is not unlimited: set LimitMEMLOCK=infinity in the unit, or ulimit -l unlimited")
+
+// LockMemory keeps every page of the process, those to come included, out of swap once it has been touched.
+func LockMemory() error {
+	may, err := mayLock()
+	if err != nil {
+		return err
+	}
+	if !may {
+		return ErrLockLimit
+	}
+	if err := unix.Mlockall(unix.MCL_CURRENT | unix.MCL_FUTURE | unix.MCL_ONFAULT); err != nil {
+		return fmt.Errorf("mlockall: %w", err)
+	}
+	return nil
+}
+
+// mayLock reports whether locked memory has no bound.
+func mayLock() (bool, error) {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l); err != nil {
+		return false, fmt.Errorf("getrlimit: %w", err)
+	}
+	header, data := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, [2]unix.CapUserData{}
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return false, fmt.Errorf("capget: %w", err)
+	}
+	return l.Cur == unix.RLIM_INFINITY || data[0].Effective&(1<<unix.CAP_IPC_LOCK) != 0, nil
+}

@@ -1,0 +1,173 @@
+package appliance
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"ronbox/appliance/config"
+	"ronbox/appliance/tokens"
+	"ronbox/appliance/unit"
+	"ronbox/engines/registry"
+	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/rverify"
+	"ronbox/httpapi"
+	nodeapi "ronbox/httpapi/node"
+	registryapi "ronbox/httpapi/registry"
+	"ronbox/store"
+)
+
+// Names in the data directory.
+const (
+	SignerName = "registry/dev-signer.key" // of init --dev
+	LogKeyName = "registry/log.key"        // signs checkpoints
+
+	HighWaterName = "registry/highwater.note" // the last checkpoint signed
+)
+
+func registryService() service {
+	return service{
+		name:    "registry",
+		on:      func(c *config.Config) bool { return c.Registry.Enabled },
+		drain:   func(c *config.Config) unit.Duration { return c.Registry.DrainDeadline },
+		buckets: registry.Buckets(),
+		build: func(n *Node, c *config.Config) engine {
+			return registryEngine{registry.New(c.Registry, registry.Deps{
+				Catalog: n.catalog, Store: n.store, Metrics: n.metrics, Log: n.levels.Logger(), Board: n.board, Tracer: n.tracer, Now: n.now, Progress: n.bootProgress,
+				LogKeyFile: registryFile(c, c.Registry.Checkpoint.LogKeyPath, LogKeyName), HighWaterFile: registryFile(c, c.Registry.Checkpoint.HighwaterPath, HighWaterName),
+			})}
+		},
+		api: func(n *Node) httpapi.Service { return registryapi.New(n.registry()) },
+		limits: func(c *config.Config) httpapi.Limits {
+			l := c.Registry.Limits
+			return httpapi.Limits{RPS: l.RPS, Burst: l.RPS, ReadRPS: l.ReadRPS, Inflight: l.Inflight, Streams: streamLimits(c)}
+		},
+		checks: func(ctx context.Context) []store.Check { return []store.Check{registryCheck(ctx)} },
+		init: func(ctx context.Context, n *Node, res *InitResult) (err error) {
+			res.SignerKey = n.boot.Path(SignerName)
+			res.Genesis, err = n.devGenesis(ctx)
+			return err
+		},
+		status: func(n *Node, out *nodeapi.Status) { out.Head = n.head() },
+		outcome: func(err error) (outcome, bool) {
+			_, other := errors.AsType[*registry.GenesisMismatchError](err)
+			return outcome{ExitConfig, "name the log that this file holds, or give the data directory of the log that is named"}, other
+		},
+		schema: record.SchemaVersion,
+		cache:  "versions",
+	}
+}
+
+// registryEngine is the registry as the node runs it.
+type registryEngine struct{ *registry.Engine }
+
+func (e registryEngine) Reload(c *config.Config) { e.Engine.Reload(c.Registry) }
+
+func (e registryEngine) Close(context.Context) error {
+	e.Engine.Close()
+	return nil
+}
+
+// registryFile is the path of a file of the registry: the one configured, or by its name in the data directory. A node that
+// forgets has none.
+func registryFile(c *config.Config, configured, name string) string {
+	if c.Amnesia.Enabled {
+		return ""
+	}
+	return cmp.Or(configured, c.Path(name))
+}
+
+// registry is the engine, nil while it is off.
+func (n *Node) registry() *registry.Engine { return engineOf[registryEngine](n).Engine }
+
+// head is HEAD as the registry last published it, nil before genesis.
+func (n *Node) head() *registryapi.Head {
+	v := n.registry().Head()
+	if v.Head.Version == 0 {
+		return nil
+	}
+	head := v.Doc()
+	return &head
+}
+
+// registryCheck verifies the registry's log in a file.
+func registryCheck(ctx context.Context) store.Check {
+	return store.Check{Name: "registry", Run: func(r store.Reader) error {
+		report, err := registry.Verify(ctx, r, rverify.Options{})
+		if err != nil {
+			return err
+		}
+		if report.Problem != nil {
+			return report.Problem
+		}
+		return nil
+	}}
+}
+
+// devSigner names the one signer of a dev node.
+const devSigner = "org:dev#signer"
+
+// devGenesis makes a signer and a log key, and commits a genesis that the signer governs alone.
+func (n *Node) devGenesis(ctx context.Context) (payloadB3 string, err error) {
+	key, err := record.NewKey(devSigner, rand.Reader)
+	if err != nil {
+		return "", fmt.Errorf("signer key: %w", err)
+	}
+	if err := tokens.WritePrivate(n.boot.Path(SignerName), key.Bytes()); err != nil {
+		return "", err
+	}
+	logKey, _, err := LogKey(n.boot, false)
+	if err != nil {
+		return "", err
+	}
+	now := n.now()
+	set := record.SignerSet{
+		Epoch: 1, Threshold: 1, ThresholdGov: 1, Signers: []record.Signer{key.Signer(1)}, LogKeys: []string{logKey},
+	}
+	draft := fmt.Appendf(nil, `{"items":[],"kind":%q,"mode":%q,"schema_version":%q,"signer_set":%s,"version":1}`,
+		record.KindGenesis, record.ModeFull, record.SchemaVersion, set.Bytes())
+	payload, _, err := record.Complete(draft, record.Base{Origin: n.boot.Registry.Origin}, now)
+	if err != nil {
+		return "", fmt.Errorf("genesis: %w", err)
+	}
+	approvals := []record.Approval{key.Sign(payload.B3(), now)}
+	done, err := n.registry().Genesis(ctx, self("init"), payload.Bytes(), approvals, "init")
+	if err != nil {
+		return "", fmt.Errorf("commit genesis: %w", err)
+	}
+	return done.PayloadB3.String(), nil
+}
+
+// makeLogKey draws the key that will sign checkpoints of the log named origin, and returns its public half.
+func makeLogKey(path, origin string) (vkey string, err error) {
+	if err := tokens.MakeDir(filepath.Dir(path)); err != nil {
+		return "", err
+	}
+	skey, vkey, err := note.GenerateKey(rand.Reader, origin)
+	if err != nil {
+		return "", fmt.Errorf("log key: %w", err)
+	}
+	return vkey, tokens.WritePrivate(path, []byte(skey+"\n"))
+}
+
+// LogKey is the public half of the log key in cfg's data directory. If there is none it is made, or else fs.ErrNotExist.
+func LogKey(cfg *config.Config, create bool) (vkey string, made bool, err error) {
+	key, err := checkpoint.ReadKey(registryFile(cfg, cfg.Registry.Checkpoint.LogKeyPath, LogKeyName))
+	switch {
+	case err == nil:
+		return key.VKey, false, nil
+	case !errors.Is(err, fs.ErrNotExist) || !create:
+		return "", false, err
+	case cfg.Registry.Origin == "":
+		return "", false, fmt.Errorf("%s names no registry.origin, which a log key is made for", cfg.Node.DataDir)
+	}
+	vkey, err = makeLogKey(cfg.Path(LogKeyName), cfg.Registry.Origin)
+	return vkey, err == nil, err
+}

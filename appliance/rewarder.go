@@ -1,0 +1,85 @@
+package appliance
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"path/filepath"
+
+	"ronbox/appliance/config"
+	"ronbox/appliance/host"
+	"ronbox/appliance/tokens"
+	"ronbox/appliance/unit"
+	"ronbox/engines/rewarder"
+	"ronbox/engines/rewarder/record"
+	"ronbox/httpapi"
+	rewarderapi "ronbox/httpapi/rewarder"
+)
+
+// Names in the data directory.
+const (
+	rewarderDir   = "rewarder" // the files of its runs, unless the configuration names another
+	PolicyKeyName = "rewarder/dev-policy.key"
+)
+
+func rewarderService() service {
+	return service{
+		name:    "rewarder",
+		on:      func(c *config.Config) bool { return c.Rewarder.Enabled },
+		drain:   func(c *config.Config) unit.Duration { return c.Rewarder.DrainDeadline },
+		buckets: rewarder.Buckets(),
+		build: func(n *Node, c *config.Config) engine {
+			return rewarderEngine{rewarder.New(c.Rewarder, rewarder.Deps{
+				Catalog: n.catalog, Store: n.store, Ledger: n.ledger(), Metrics: n.metrics, Log: n.levels.Logger(), Board: n.board, Now: n.now,
+				Artifacts: artifactDir(c), Step: n.opt.RunStep,
+			})}
+		},
+		api: func(n *Node) httpapi.Service { return rewarderapi.New(engineOf[rewarderEngine](n).Engine) },
+		limits: func(c *config.Config) httpapi.Limits {
+			l := c.Rewarder.Limits
+			return httpapi.Limits{
+				RPS: l.RPS, Burst: l.Burst, ReadRPS: l.ReadRPS, Inflight: l.Inflight, Streams: streamLimits(c),
+				PerTenant: httpapi.Rate{RPS: l.PerTenantRPS, Burst: l.PerTenantRPS},
+			}
+		},
+	}
+}
+
+// artifactDir is where the files of runs go, "" for nowhere: a node that keeps nothing on a disk writes them into memory only.
+func artifactDir(c *config.Config) string {
+	dir := cmp.Or(c.Rewarder.ArtifactDir, c.Path(rewarderDir))
+	if !filepath.IsAbs(dir) {
+		dir = c.Path(dir)
+	}
+	if c.Amnesia.Enabled {
+		if fs, err := host.ReadFileSystem(dir); err != nil || !fs.Memory {
+			return ""
+		}
+	}
+	return dir
+}
+
+// rewarderEngine is the rewarder as the node runs it.
+type rewarderEngine struct{ *rewarder.Engine }
+
+func (e rewarderEngine) Reload(c *config.Config) { e.Engine.Reload(c.Rewarder) }
+
+func (e rewarderEngine) Close(context.Context) error {
+	e.Engine.Close()
+	return nil
+}
+
+// makePolicyKey makes the key that signs the policies of a dev node, and has the configuration trust it.
+func makePolicyKey(cfg *config.Config) (path string, err error) {
+	key, err := record.NewKey(rand.Reader)
+	if err != nil {
+		return "", fmt.Errorf("policy key: %w", err)
+	}
+	path = cfg.Path(PolicyKeyName)
+	if err := tokens.MakeDir(filepath.Dir(path)); err != nil {
+		return "", err
+	}
+	cfg.Rewarder.TrustKeys = []string{key.Public()}
+	return path, tokens.WritePrivate(path, key.Bytes())
+}

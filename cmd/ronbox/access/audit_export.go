@@ -1,0 +1,196 @@
+package access
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"ronbox/cmd/ronbox/cli"
+	nodeapi "ronbox/httpapi/node"
+	"ronbox/store"
+)
+
+func (a app) auditExportCmd() *cobra.Command {
+	var from uint64
+	var out string
+	cmd := &cobra.Command{
+		Use:   "export [DATABASE]",
+		Short: "Print the whole audit chain as NDJSON, from the node or from a database file",
+		Long: `Print the whole audit chain, one JSON object per line, oldest row first: from the running
+node, or, when none runs or one is named, from a database file that no process holds.
+Every row carries its hash and that of the row before it, so that ` + "`ronbox audit verify`" + `
+can check the copy anywhere. The node keeps audit.retain rows (100,000); an archive that
+is appended to keeps more.`,
+		Example: `  ronbox audit export > audit.ndjson
+  ronbox audit export --from 5000 --out audit-5000.ndjson --json
+  ronbox audit export /backup/ronbox/ronbox-….db`,
+		Args: cli.AtMost(1, "at most one database file"),
+	}
+	cmd.Flags().Uint64Var(&from, "from", 1, "begin with this row (its `seq`)")
+	cmd.Flags().StringVar(&out, "out", "", "write to this new `file` instead of stdout")
+	cmd.RunE = a.Verb(func(ctx context.Context, args []string) error { return a.auditExport(ctx, args, from, out) })
+	return cmd
+}
+
+func (a app) auditExport(ctx context.Context, args []string, from uint64, out string) error {
+	if from == 0 {
+		return cli.Usage("--from 0: rows count from 1")
+	}
+	return a.withAudit(ctx, args, from, func(l *auditLines, _ *chainHead) error {
+		if out == "" {
+			if cli.IsTerminal(a.Stdout) {
+				l.seen = func(int64, int64) {} // it would stand between the rows
+			}
+			_, err := io.Copy(a.Stdout, l)
+			return err
+		}
+		doc := cli.Exported{File: out}
+		var err error
+		doc.Bytes, err = cli.ProduceFile(out, 0o600, func(w io.Writer) error {
+			_, err := io.Copy(w, l)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		doc.Rows = l.count
+		return a.Show(doc, doc.Table)
+	})
+}
+
+// withAudit opens the rows of the node, of its database file when it does not run, or of the file named.
+func (a app) withAudit(ctx context.Context, args []string, from uint64, use func(*auditLines, *chainHead) error) error {
+	p, at := a.Progress(cli.Count, "audit rows"), &chainHead{}
+	defer p.End()
+	run := func(l *auditLines) error {
+		l.seen = p.At
+		return use(l, at)
+	}
+	if len(args) == 1 {
+		return auditIn(ctx, args[0], from, run)
+	}
+	c, err := a.Client()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_, err = nodeapi.NewClient(c).Audit(ctx, from, 1)
+	if file, here := a.FileInstead(err); here {
+		return auditIn(ctx, file, from, run)
+	}
+	if err != nil {
+		return err
+	}
+	return run(nodeAudit(ctx, nodeapi.NewClient(c), from, at))
+}
+
+// auditIn opens the rows of a database file.
+func auditIn(ctx context.Context, file string, from uint64, run func(*auditLines) error) error {
+	return cli.ReadDatabase(file, func(r *store.ReadOnly) error { return run(fileAudit(ctx, r, from)) })
+}
+
+func (a app) auditVerifyCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "verify [FILE|-]",
+		Short: "Check that an audit chain is whole: every row's hash, every link",
+		Long: `Check that an audit chain is whole: hash every row again and follow every link. FILE is
+an export ("-" is stdin) or a database file that no process holds. Without it the rows of
+the running node are read, and its head must be the last of them; when no node runs it
+is the database of --data-dir. Exit 3: a row was changed, taken out or put in.
+
+A chain that was cut at its old end by audit.retain begins with the oldest row kept. One
+that was cut at its new end is whole too: note the head of an export when it is made.`,
+		Example: `  ronbox audit verify
+  ronbox audit verify audit.ndjson --json
+  ronbox audit export /backup/ronbox/ronbox-….db | ronbox audit verify -`,
+		Args: cli.AtMost(1, "at most one file"),
+		RunE: a.Verb(a.auditVerify),
+	}
+}
+
+// auditVerdict is the output of audit verify.
+type auditVerdict struct {
+	OK bool `json:"ok"`
+	store.ChainReport
+	Problem string `json:"problem,omitzero"`
+}
+
+func (a app) auditVerify(ctx context.Context, args []string) error {
+	doc, err := a.checkAudit(ctx, args)
+	if err != nil {
+		return err
+	}
+	if doc.OK = doc.Problem == ""; doc.OK && doc.Rows == 0 {
+		return cli.Fail(cli.ExitBad, "empty", "", "there is no audit row in it")
+	}
+	err = a.Show(doc, func(t cli.Table) {
+		t.Row("rows", doc.Rows)
+		if doc.Rows > 0 {
+			t.Row("from", doc.First)
+			t.Row("to", doc.Last)
+			t.Row("head", doc.Head)
+		}
+		t.Row(map[bool]string{true: "sound", false: "BAD"}[doc.OK], map[bool]string{true: "every hash and every link holds", false: doc.Problem}[doc.OK])
+	})
+	if err != nil || doc.OK {
+		return err
+	}
+	return a.FoundBad(doc.Problem, "chain")
+}
+
+// checkAudit walks the chain. A fault of the chain is no error but part of the verdict.
+func (a app) checkAudit(ctx context.Context, args []string) (doc auditVerdict, err error) {
+	walk := func(r io.Reader) error {
+		doc.ChainReport, err = store.CheckAudit(r)
+		if errors.Is(err, store.ErrCorrupt) {
+			doc.Problem, err = err.Error(), nil
+		}
+		return err
+	}
+	if len(args) == 1 {
+		lines, text, err := a.openExport(args[0])
+		if err != nil {
+			return doc, err
+		}
+		if text {
+			return doc, errors.Join(walk(lines), lines.Close())
+		}
+	}
+	err = a.withAudit(ctx, args, 1, func(l *auditLines, at *chainHead) error {
+		if err := walk(l); err != nil || doc.Problem != "" || at.head == "" {
+			return err
+		}
+		if at.last != doc.Last || at.head != doc.Head.String() && doc.Rows > 0 {
+			doc.Problem = fmt.Sprintf("the rows end with %d, %s; the node's head is %d, %s", doc.Last, doc.Head, at.last, at.head)
+		}
+		return nil
+	})
+	return doc, err
+}
+
+// openExport opens an export; text is false when the file is a database, which is closed again.
+func (a app) openExport(path string) (lines io.ReadCloser, text bool, err error) {
+	if path == "-" {
+		return io.NopCloser(a.Stdin), true, nil
+	}
+	if err := cli.CheckRegular(path); err != nil {
+		return nil, false, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, false, err
+	}
+	buffered := bufio.NewReader(f)
+	if first, err := buffered.Peek(1); err == nil && first[0] == 0 { // the first byte of a database, and of no text
+		return nil, false, f.Close()
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{buffered, f}, true, nil
+}

@@ -1,0 +1,270 @@
+package access
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ronbox/cmd/ronbox/cli"
+	"ronbox/httpapi/auth"
+	nodeapi "ronbox/httpapi/node"
+)
+
+// hint names the reason of a caveat or a scope that is malformed.
+func hint(err error, o *cli.Outcome) {
+	if errors.Is(err, auth.ErrSpec) {
+		o.Reason = "malformed"
+	}
+}
+
+// app is the run of the command with the verbs of this package.
+type app struct{ *cli.App }
+
+// online makes RunE of a verb that asks the node.
+func (a app) online(run func(ctx context.Context, c nodeapi.Client, args []string) error) cli.RunE {
+	return cli.Online(a.App, nodeapi.NewClient, run)
+}
+
+// Commands are the verbs about access: tokens, their keys, the audit chain.
+func Commands(c *cli.App) []*cobra.Command {
+	a := app{c}
+	a.Advise(hint)
+	return []*cobra.Command{a.tokenCmd(), a.keyCmd(), a.auditCmd()}
+}
+
+func (a app) tokenCmd() *cobra.Command {
+	return cli.Group("token", "Make, narrow, read, judge and revoke tokens",
+		a.tokenMintCmd(), a.tokenAttenuateCmd(), a.tokenInspectCmd(), a.tokenVerifyCmd(), a.tokenRevokeCmd(), a.tokenListCmd())
+}
+
+func (a app) tokenInspectCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "inspect [FILE|-]",
+		Short: "Decode a token; nothing is trusted or checked",
+		Long: `Decode a token from FILE, --token-file, or stdin for "-": who it was made for, when it
+expires, its caveats. Only what it claims is shown; whether the node would take it,
+` + "`ronbox token verify`" + ` says. Exit 3: it is no token.`,
+		Example: `  ronbox token inspect data/admin.token
+  pass show ronbox/ci | ronbox token inspect - --json`,
+		Args: cli.AtMost(1, "at most one file"),
+		RunE: a.Verb(a.inspect),
+	}
+}
+
+func (a app) inspect(_ context.Context, args []string) error {
+	token, err := a.tokenArgument(args, cli.ExitBad)
+	if err != nil {
+		return err
+	}
+	doc, err := auth.Inspect(token)
+	if err != nil {
+		return cli.Fail(cli.ExitBad, "malformed", cli.NotAToken, "not a token: %w", err)
+	}
+	return a.Show(doc, func(t cli.Table) { inspectTable(t, doc) })
+}
+
+func inspectTable(t cli.Table, d auth.Inspection) {
+	t.Row("token", d.TID)
+	t.Row("key", d.Kid)
+	t.Row("subject", d.Sub)
+	t.Opt("tenant", d.Tenant)
+	t.Row("issued", time.Unix(d.IssuedAt, 0).UTC().Format(time.RFC3339))
+	if !d.ExpiresAt.IsZero() {
+		t.Row("expires", d.ExpiresAt.Format(time.RFC3339))
+	}
+	for _, c := range d.Caveats {
+		t.Row("caveat", c)
+	}
+	t.Row("fingerprint", d.Fingerprint)
+	t.Row("not checked", "this says what the token claims; only the node knows whether it is good")
+}
+
+func (a app) tokenVerifyCmd() *cobra.Command {
+	var r nodeapi.VerifyRequest
+	cmd := &cobra.Command{
+		Use:   "verify FILE|-",
+		Short: "Have the node judge a token for a request, and say everything that forbids it",
+		Long: `Have the node judge a token for the request that the flags describe: whether the node
+made it, whether it stands, and every caveat that forbids the request, with the reason.
+Nothing is done, and the token is not used up.
+
+What a flag does not name is not asked about; a caveat on it then fails, as it would in
+a request without it. --token-file is whom the question comes from, not the token in
+question. What a token has moved today is not looked at: --amount is held against its
+ceiling_daily as the first of the day. Exit 3: it would be refused.`,
+		Example: `  ronbox token verify ci.token --scope registry.propose
+  ronbox token verify ci.token --scope registry.propose --method POST --path /registry/proposals --ip 192.0.2.7 --json`,
+		Args: cli.Exactly(1, "one token: a file, or - for stdin"),
+	}
+	f := cmd.Flags()
+	f.StringVar(&r.Scope, "scope", "", "the `scope` the request needs")
+	f.StringVar(&r.Service, "service", "", "the `service` it goes to (default the one of the scope)")
+	f.StringVar(&r.Method, "method", "", "its `method`")
+	f.StringVar(&r.Path, "path", "", "its `path`")
+	f.StringVar(&r.IP, "ip", "", "the `address` it comes from")
+	f.StringVar(&r.Tenant, "tenant", "", "the `tenant` it is for")
+	f.StringVar(&r.Account, "account", "", "the `account` it touches")
+	f.StringVar(&r.Asset, "asset", "", "the `asset` it moves")
+	f.StringVar(&r.Amount, "amount", "", "the minor `units` it moves")
+	f.StringVar(&r.Epoch, "epoch", "", "the `epoch` it is about")
+	f.StringVar(&r.Signer, "signer", "", "the signer `id` whose approval it brings")
+	f.Int64Var(&r.Bytes, "bytes", 0, "the length of its body in `bytes`")
+	cmd.RunE = a.online(func(ctx context.Context, c nodeapi.Client, args []string) error {
+		return a.tokenVerify(ctx, c, r, args)
+	})
+	return cmd
+}
+
+func (a app) tokenVerify(ctx context.Context, c nodeapi.Client, r nodeapi.VerifyRequest, args []string) error {
+	var err error
+	if r.Bytes < 0 {
+		return cli.Usage("--bytes %d: want a length from 0", r.Bytes)
+	}
+	if r.Token, err = a.tokenArgument(args, cli.ExitBad); err != nil {
+		return err
+	}
+	if r.Service == "" {
+		r.Service, _, _ = strings.Cut(r.Scope, ".")
+	}
+	v, err := c.VerifyToken(ctx, r)
+	if err != nil {
+		return err
+	}
+	if err := a.Show(v, func(t cli.Table) { verdictTable(t, r, v) }); err != nil || v.Allowed {
+		return err
+	}
+	return a.FoundBad("the node would refuse it", refusalKind(v))
+}
+
+// refusalKind is the kind of the first reason to refuse.
+func refusalKind(v nodeapi.Verdict) string {
+	switch {
+	case !v.Authentic:
+		return "unauth"
+	case len(v.Failed) > 0 && v.Failed[0].Caveat != "":
+		return "forbidden"
+	}
+	return "revoked"
+}
+
+func verdictTable(t cli.Table, r nodeapi.VerifyRequest, v nodeapi.Verdict) {
+	t.Row("allowed", yesNo(v.Allowed))
+	if r.Scope == "" {
+		t.Row("asked", "for no scope: --scope and its like ask whether it allows a request")
+	}
+	t.Row("authentic", yesNo(v.Authentic))
+	t.Opt("reason", v.Reason)
+	if !v.Authentic {
+		return
+	}
+	t.Row("token", v.TID)
+	t.Row("key", v.Kid)
+	t.Row("subject", v.Sub)
+	t.Opt("tenant", v.Tenant)
+	t.Row("scopes", strings.Join(v.Scopes, ", "))
+	t.Row("expires", orNever(v.ExpiresAt))
+	for _, f := range v.Failed {
+		if f.Caveat == "" {
+			t.Row("forbids", f.Reason)
+		} else {
+			t.Row("forbids", f.Caveat, f.Reason)
+		}
+	}
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+const tokenPage = 500 // of the node's answers; all pages are read
+
+func (a app) tokenListCmd() *cobra.Command {
+	var tenant string
+	var live bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the tokens that were made and have not expired",
+		Long: `List the tokens that were made and have not expired, oldest first: ids, whom they stand
+for, what they allow. The tokens themselves are kept nowhere. Caveats that a holder has
+added since are not known to the node.`,
+		Example: `  ronbox token list
+  ronbox token list --live --json | jq -r '.tokens[].tid'`,
+	}
+	cmd.Flags().StringVar(&tenant, "tenant", "", "those of this `tenant` only")
+	cmd.Flags().BoolVar(&live, "live", false, "leave those out that are revoked")
+	cmd.RunE = a.online(func(ctx context.Context, c nodeapi.Client, _ []string) error {
+		list, err := allTokens(ctx, c, func(t nodeapi.TokenInfo) bool {
+			return (tenant == "" || t.Tenant == tenant) && !(live && t.Revoked)
+		})
+		if err != nil {
+			return err
+		}
+		return a.Show(list, func(t cli.Table) { tokenTable(t, list) })
+	})
+	return cmd
+}
+
+// allTokens reads every page and keeps the tokens that want accepts.
+func allTokens(ctx context.Context, c nodeapi.Client, want func(nodeapi.TokenInfo) bool) (nodeapi.TokenList, error) {
+	out := nodeapi.TokenList{Tokens: []nodeapi.TokenInfo{}}
+	for cursor := ""; ; {
+		page, err := c.Tokens(ctx, cursor, tokenPage)
+		if err != nil {
+			return out, err
+		}
+		for _, t := range page.Tokens {
+			if want(t) {
+				out.Tokens = append(out.Tokens, t)
+			}
+		}
+		if cursor = page.Next; cursor == "" {
+			return out, nil
+		}
+	}
+}
+
+func tokenTable(t cli.Table, l nodeapi.TokenList) {
+	if len(l.Tokens) == 0 {
+		t.Row("none: `ronbox token mint` makes a token")
+		return
+	}
+	t.Row("TOKEN", "SUBJECT", "TENANT", "SCOPES", "CAVEATS", "EXPIRES", "STATE")
+	for _, k := range l.Tokens {
+		state := "good"
+		if k.Revoked {
+			state = "revoked"
+		}
+		t.Row(k.TID, k.Sub, cmp.Or(k.Tenant, "-"), strings.Join(k.Scopes, ","), len(k.Caveats), orNever(k.ExpiresAt), state)
+	}
+}
+
+// tokenArgument is the token that a verb works on: in a file, "-" for stdin, or without an argument --token-file. bad is
+// the exit code without one.
+func (a app) tokenArgument(args []string, bad int) (string, error) {
+	path := a.Flags.TokenFile
+	if len(args) == 1 {
+		path = args[0]
+	}
+	if path == "" {
+		return "", cli.Usage("want a token: a file, --token-file, or - for stdin")
+	}
+	raw, err := a.ReadInput(path, cli.MaxTokenFile)
+	if err != nil {
+		return "", err
+	}
+	return cli.ParseToken(cmp.Or(map[string]string{"-": "stdin"}[path], path), raw, bad)
+}
+
+func orNever(t time.Time) string {
+	if t.IsZero() {
+		return "its root key is retired"
+	}
+	return t.UTC().Format(time.RFC3339)
+}

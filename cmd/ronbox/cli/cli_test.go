@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"ronbox/appliance/config"
+	"ronbox/httpapi/client"
+	"ronbox/httpapi/wire"
+	"ronbox/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestExitCodes(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want int
+	}{
+		{errors.New("anything"), 1},
+		{Usage("x"), 2},
+		{Fail(ExitBad, "chain", "", "x"), 3},
+		{fmt.Errorf("head: %w", client.ErrNotReachable), 4},
+		{&wire.Problem{Status: 401}, 5},
+		{&wire.Problem{Status: 403}, 5},
+		{&wire.Problem{Status: 408}, 6},
+		{&wire.Problem{Status: 429}, 6},
+		{&wire.Problem{Status: 503}, 6},
+		{&wire.Problem{Status: 504}, 6},
+		{&wire.Problem{Status: 400}, 1},
+		{&wire.Problem{Status: 409}, 1},
+		{&wire.Problem{Status: 507}, 1},
+		{fmt.Errorf("x: %w", client.ErrUnknown), 6},
+		{fmt.Errorf("x: %w: %w", client.ErrUnknown, context.DeadlineExceeded), 6},
+		{store.ErrCorrupt, 65},
+		{store.ErrPoisoned, 74},
+		{store.ErrLocked, 75},
+		{fs.ErrPermission, 77},
+		{store.ErrSchema, 78},
+		{fmt.Errorf("%w: %w", client.ErrNotReachable, syscall.EACCES), 77},
+		{ConfigFailure(&config.Fault{Where: "f", Reason: "permission denied", Cause: fs.ErrPermission}), 77},
+		{ConfigFailure(&config.Fault{Where: "f", Reason: "is no file", Cause: fs.ErrNotExist}), 78},
+		{context.Canceled, 130},
+		{&Failure{Err: fmt.Errorf("x: %w", client.ErrNotReachable)}, 4},
+	} {
+		if got := Classify(tt.err).Code; got != tt.want {
+			t.Errorf("judge(%v) = %d, want %d", tt.err, got, tt.want)
+		}
+	}
+}
+
+// Whatever the error, --json gives one problem object, and a node's own refusal comes through unchanged.
+func TestErrorsAsProblems(t *testing.T) {
+	lost := &Failure{Err: fmt.Errorf("x: %w", client.ErrNotReachable), Details: map[string]any{"file": "f"}}
+	p := asProblem(lost, Classify(lost))
+	if p.Reason != "not_reachable" || p.Type != "urn:ronbox:problem:cli:not_reachable" || p.Details["file"] != "f" || p.Details["exit"] != 4 || !p.Retryable {
+		t.Errorf("problem = %+v", p)
+	}
+	in := &wire.Problem{Type: "urn:ronbox:problem:registry:busy", Status: 429, Reason: "busy", Code: "Busy", CorrID: "c", Details: map[string]any{"m": 1}}
+	refused := fmt.Errorf("propose: %w", in)
+	out := asProblem(refused, Classify(refused))
+	if out.Code != "Busy" || out.CorrID != "c" || out.Details["m"] != 1 || out.Details["exit"] != 6 || len(in.Details) != 1 {
+		t.Errorf("problem = %+v, its source %+v", out, in)
+	}
+}
+
+func TestProgress(t *testing.T) {
+	for _, tt := range []struct {
+		doc  string
+		tty  bool
+		at   []time.Duration
+		want string
+	}{
+		{"short work is silent", true, []time.Duration{0, 500 * time.Millisecond}, ""},
+		{"a line each 10 s", false, []time.Duration{time.Second, 5 * time.Second, 10 * time.Second, 12 * time.Second},
+			"copy   25 %  1.0 KiB of 4.0 KiB  102 B/s  30s left\n"},
+		{"a terminal is redrawn and cleared", true, []time.Duration{2 * time.Second},
+			"\r\x1b[Kcopy   25 %  1.0 KiB of 4.0 KiB  512 B/s  6s left\r\x1b[K"},
+	} {
+		var out bytes.Buffer
+		clock := time.Unix(0, 0)
+		p := &Progress{w: &out, tty: tt.tty, now: func() time.Time { return clock }, Unit: Bytes}
+		p.Begin("copy")
+		for _, d := range tt.at {
+			clock = time.Unix(0, 0).Add(d)
+			p.At(1024, 4096)
+		}
+		p.End()
+		if out.String() != tt.want {
+			t.Errorf("%s: %q, want %q", tt.doc, out.String(), tt.want)
+		}
+	}
+}
+
+func TestUnits(t *testing.T) {
+	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1 << 20: "1.0 MiB", 8 << 30: "8.0 GiB", 1 << 50: "1024.0 TiB"} {
+		if got := Bytes(n); got != want {
+			t.Errorf("byteUnit(%d) = %q, want %q", n, got, want)
+		}
+	}
+}
+
+// A file is written whole or not at all, and what is there stays unless it is to be replaced.
+func TestFilesAreWholeOrNotThere(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	broken := errors.New("broken")
+	half := func(w io.Writer) error {
+		_, err := io.WriteString(w, "half")
+		return errors.Join(err, broken)
+	}
+	if _, err := ProduceFile(path, 0o600, half); !errors.Is(err, broken) {
+		t.Errorf("err = %v", err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) > 0 {
+		t.Errorf("left over: %v", left)
+	}
+	if err := WriteFile(path, []byte("first"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteFile(path, []byte("second"), 0o600); Classify(err).Reason != "exists" {
+		t.Errorf("a file is written over: %v", err)
+	}
+	if err := ReplaceFile(path, []byte("third"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	asked := false
+	if _, err := ProduceFile(dir+"/none/../g", 0o600, func(io.Writer) error { asked = true; return nil }); !errors.Is(err, fs.ErrNotExist) || asked {
+		t.Errorf("a file that cannot be there is asked for: %t, %v", asked, err)
+	}
+	elsewhere := &fs.PathError{Op: "open", Path: "/elsewhere", Err: fs.ErrPermission} // as what is read to fill it gives
+	_, err := ProduceFile(filepath.Join(dir, "g"), 0o600, func(io.Writer) error { return elsewhere })
+	if !errors.Is(err, elsewhere) || !strings.Contains(err.Error(), "/elsewhere") {
+		t.Errorf("the wrong file is named: %v", err)
+	}
+	raw, err := os.ReadFile(path)
+	if info, _ := os.Stat(path); err != nil || string(raw) != "third" || info.Mode().Perm() != 0o640 {
+		t.Errorf("%q, %v, %v", raw, info.Mode(), err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 1 {
+		t.Errorf("left over: %v", left)
+	}
+}

@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"time"
+)
+
+const (
+	progressAfter = time.Second            // shorter work shows nothing
+	progressFrame = 100 * time.Millisecond // redraw of a terminal line
+	progressLine  = 10 * time.Second       // a line when no terminal looks
+)
+
+// Progress shows long work on stderr: one line redrawn on a terminal, else a line per 10 s. It has no clock of its
+// own: the work calls it.
+type Progress struct {
+	w     io.Writer // nil: silent
+	tty   bool
+	now   func() time.Time
+	Unit  func(int64) string
+	stage string
+	began time.Time // of the stage
+	shown time.Time
+	drawn bool // the terminal line holds something
+}
+
+// Progress starts to show the stage of some work, counted in Bytes or with Count in things.
+func (a *App) Progress(unit func(int64) string, stage string) *Progress {
+	p := &Progress{w: a.Stderr, tty: IsTerminal(a.Stderr), now: a.Now, Unit: unit}
+	if a.Flags.Quiet {
+		p.w = nil
+	}
+	p.Begin(stage)
+	return p
+}
+
+// Silence keeps it from showing anything.
+func (p *Progress) Silence() { p.w = nil }
+
+// Begin names the stage that the next figures belong to.
+func (p *Progress) Begin(stage string) {
+	p.stage, p.began = stage, p.now()
+	p.shown = p.began
+}
+
+// Stage begins the stage if it is another one than before.
+func (p *Progress) Stage(stage string) {
+	if stage != "" && stage != p.stage {
+		p.Begin(stage)
+	}
+}
+
+// At shows done of total, if it is time to; a total of 0 is not known.
+func (p *Progress) At(done, total int64) {
+	t := p.now()
+	every := progressLine
+	if p.tty {
+		every = progressFrame
+	}
+	if p.w == nil || t.Sub(p.began) < progressAfter || t.Sub(p.shown) < every {
+		return
+	}
+	p.shown = t
+	line := p.line(done, total, t.Sub(p.began))
+	if p.tty {
+		fmt.Fprintf(p.w, "\r\x1b[K%s", line)
+		p.drawn = true
+		return
+	}
+	fmt.Fprintln(p.w, line)
+}
+
+// Of is At for unsigned figures.
+func (p *Progress) Of(done, total uint64) { p.At(int64(done), int64(total)) }
+
+// End clears the terminal line.
+func (p *Progress) End() {
+	if p.drawn {
+		fmt.Fprint(p.w, "\r\x1b[K")
+		p.drawn = false
+	}
+}
+
+func (p *Progress) line(done, total int64, took time.Duration) string {
+	rate := float64(done) / took.Seconds()
+	if total <= 0 {
+		return fmt.Sprintf("%s  %s  %s/s", p.stage, p.Unit(done), p.Unit(int64(rate)))
+	}
+	eta := "?"
+	if rate > 0 {
+		left := time.Duration(float64(total-done) / rate * float64(time.Second))
+		eta = left.Round(time.Second).String()
+	}
+	percent := min(100, 100*float64(done)/float64(total))
+	return fmt.Sprintf("%s  %3.0f %%  %s of %s  %s/s  %s left", p.stage, percent, p.Unit(done), p.Unit(total), p.Unit(int64(rate)), eta)
+}
+
+// Count shows things, byteUnit bytes.
+func Count(n int64) string { return fmt.Sprint(n) }
+
+func Bytes(n int64) string {
+	const step = 1024
+	if n < step {
+		return fmt.Sprintf("%d B", n)
+	}
+	v, i := float64(n)/step, 0
+	for v >= step && i < len("KMGT")-1 {
+		v, i = v/step, i+1
+	}
+	return fmt.Sprintf("%.1f %ciB", v, "KMGT"[i])
+}

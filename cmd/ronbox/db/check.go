@@ -1,0 +1,210 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"ronbox/appliance/tokens"
+	"ronbox/cmd/ronbox/cli"
+	"ronbox/cmd/ronbox/ledger"
+	"ronbox/cmd/ronbox/registry"
+	"ronbox/engines/registry/rverify"
+	ledgerapi "ronbox/httpapi/ledger"
+	nodeapi "ronbox/httpapi/node"
+	"ronbox/store"
+)
+
+func (a app) checkCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check [FILE]",
+		Short: "Check the node's database while it runs, or a database file that no node holds",
+		Long: `Check the node's database while it runs: it writes a copy beside the file, checks that
+page by page and chain by chain, and removes it. Writers go on meanwhile; there must be
+room for the copy. When no node runs, or with FILE, the file itself is checked here.
+
+A snapshot is checked by ` + "`ronbox db verify`" + `, which knows its manifest. Exit 3: checked,
+and found bad.`,
+		Example: `  ronbox --data-dir data db check
+  ronbox db check data/ronbox.db --json`,
+		Args: cli.AtMost(1, "at most one database file"),
+		RunE: fromNodeOrFile(a, a.checkOnline, a.checkFile, a.showCheck),
+	}
+}
+
+// checkDoc is the output of db check.
+type checkDoc struct {
+	OK       bool         `json:"ok"`
+	File     string       `json:"file,omitzero"`  // absent: the running node's
+	Steps    []store.Step `json:"steps,omitzero"` // of a check made here
+	Findings []string     `json:"findings"`
+}
+
+func (a app) showCheck(doc checkDoc) error {
+	err := a.Show(doc, func(t cli.Table) {
+		for _, s := range doc.Steps {
+			t.Row(map[bool]string{true: "ok", false: "BAD"}[s.OK], s.Name, s.Detail)
+		}
+		if doc.Steps == nil {
+			for _, f := range doc.Findings {
+				t.Row("BAD", f)
+			}
+		}
+		if doc.OK {
+			t.Row("sound", "nothing wrong was found")
+		}
+	})
+	if err != nil || doc.OK {
+		return err
+	}
+	return a.FoundBad(doc.Findings[0], "corrupt")
+}
+
+func (a app) checkOnline(c nodeapi.Client, ctx context.Context) (checkDoc, error) {
+	p := a.Progress(cli.Bytes, "")
+	defer p.End()
+	last, err := c.CheckDB(ctx, func(l nodeapi.CheckLine) {
+		p.Stage(l.Stage)
+		p.At(l.Done, l.Total)
+	})
+	if err != nil {
+		return checkDoc{}, err
+	}
+	return checkDoc{OK: last.Sound(), Findings: emptyIfNil(last.Findings)}, nil
+}
+
+func (a app) checkFile(ctx context.Context, file string) (checkDoc, error) {
+	if err := cli.CheckRegular(file); err != nil {
+		return checkDoc{}, err
+	}
+	alone, err := registry.TrustedGenesis("") // the log is held against itself
+	if err != nil {
+		return checkDoc{}, err
+	}
+	var found proofs
+	p := a.Progress(cli.Bytes, "check")
+	rep, err := store.Verify(ctx, file, nil, found.checks(ctx, alone, p), p.At)
+	p.End()
+	found.describe(&rep)
+	doc := checkDoc{OK: rep.OK, File: file, Steps: rep.Steps, Findings: []string{}}
+	if rep.Problem != "" {
+		doc.Findings = []string{rep.Problem}
+	}
+	return doc, err
+}
+
+func emptyIfNil(s []string) []string {
+	if s == nil {
+		return []string{}
+	}
+	return s
+}
+
+// verifyDoc is the output of db verify.
+type verifyDoc struct {
+	store.Report
+	Seq    uint64 `json:"seq"`
+	proofs        // absent when the file could not be read that far
+}
+
+func (a app) verifyCmd() *cobra.Command {
+	var genesis string
+	cmd := &cobra.Command{
+		Use: "verify FILE",
+		Example: `  ronbox db verify /backup/ronbox/ronbox-….db
+  ronbox db verify /backup/ronbox/ronbox-….db --genesis b3:4487… --json`,
+		Short: "Check a snapshot, or a stopped node's database: bytes, pages, chains, signatures",
+		Long: `Check a snapshot, or a stopped node's database: the bytes against the manifest beside
+it, every page, the audit chain, the state hash, token keys and revocations, the whole
+registry log with all signatures, and the ledger: its chain, its sums, its balances. With
+--genesis the log must begin with that payload; without it the log is held against itself
+only.
+
+Exit 3: checked, and found bad.`,
+		Args: cli.Exactly(1, "one database file"),
+	}
+	cmd.Flags().StringVar(&genesis, "genesis", "", "payload hash of the registry's version 1")
+	cmd.RunE = a.Verb(func(ctx context.Context, args []string) error { return a.verify(ctx, args[0], genesis) })
+	return cmd
+}
+
+func (a app) verify(ctx context.Context, file, genesis string) error {
+	want, err := registry.TrustedGenesis(genesis)
+	if err != nil {
+		return err
+	}
+	if err := cli.CheckRegular(file); err != nil {
+		return err
+	}
+	p := a.Progress(cli.Bytes, "hash")
+	doc := verifyDoc{}
+	doc.Report, err = store.Verify(ctx, file, nil, doc.checks(ctx, want, p), p.At)
+	p.End()
+	if err != nil {
+		return err
+	}
+	doc.Seq = doc.Report.Info.Seq
+	doc.describe(&doc.Report)
+	if err := a.Show(doc, func(t cli.Table) { verifyTable(t, doc) }); err != nil || doc.OK {
+		return err
+	}
+	kind, _, _ := strings.Cut(doc.Problem, ":") // the step that failed
+	if doc.Registry != nil && doc.Registry.Problem != nil {
+		kind = string(doc.Registry.Problem.Kind)
+	}
+	return a.FoundBad(doc.Problem, kind)
+}
+
+func verifyTable(t cli.Table, d verifyDoc) {
+	for _, s := range d.Steps {
+		t.Row(map[bool]string{true: "ok", false: "BAD"}[s.OK], s.Name, s.Detail)
+	}
+	if !d.Manifest {
+		t.Row("--", "manifest", "none beside the file: its bytes could not be held against one")
+	}
+	if d.Info.NodeID != "" { // it could be read that far
+		t.Row("b3", d.B3)
+		t.Row("commands", d.Seq)
+	}
+}
+
+// proofs are the findings of the engines' proofs of a file, as far as these came.
+type proofs struct {
+	Registry *rverify.Report       `json:"registry,omitzero"`
+	Ledger   *ledgerapi.LedgerHead `json:"ledger,omitzero"`
+}
+
+// checks are the engines' proofs, which leave their findings in d.
+func (d *proofs) checks(ctx context.Context, o rverify.Options, p *cli.Progress) []store.Check {
+	return append([]store.Check{{Name: "auth", Run: tokens.Check}, registry.Check(ctx, o, p, &d.Registry)}, ledger.Checks(&d.Ledger)...)
+}
+
+// describe adds the figures to the steps.
+func (d *proofs) describe(rep *store.Report) {
+	for i, s := range rep.Steps {
+		switch {
+		case !s.OK:
+		case s.Name == "auth":
+			rep.Steps[i].Detail = fmt.Sprintf("%d rows", rep.Buckets[tokens.Bucket.Name])
+		case s.Name == "registry" && d.Registry != nil:
+			rep.Steps[i].Detail = fmt.Sprintf("%d versions, %d approvals, %d audit records", d.Registry.Versions, d.Registry.Approvals, d.Registry.AuditRecords)
+		case s.Name == "ledger":
+			rep.Steps[i].Detail = "every record, root, sum and balance holds"
+		case s.Name == "ledger_head" && d.Ledger != nil:
+			rep.Steps[i].Detail = fmt.Sprintf("%d batches, %d records, last root %s", d.Ledger.Batches, d.Ledger.Seq, d.Ledger.LastRoot)
+		}
+	}
+}
+
+// headRows show where the ledger ends: later batches that a client has seen are not in the file.
+func headRows(t cli.Table, h *ledgerapi.LedgerHead) {
+	if h == nil {
+		return
+	}
+	t.Row("ledger batch", strconv.FormatUint(h.Batches, 10))
+	t.Row("ledger seq", strconv.FormatUint(h.Seq, 10))
+	t.Row("ledger root", h.LastRoot)
+}

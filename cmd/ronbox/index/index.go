@@ -1,0 +1,152 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ronbox/cmd/ronbox/cli"
+	indexapi "ronbox/httpapi/index"
+	"ronbox/httpapi/wire"
+)
+
+// app is the run of the command with the verbs of this package.
+type app struct{ *cli.App }
+
+// online makes RunE of a verb that asks the node.
+func (a app) online(run func(ctx context.Context, c indexapi.Client, args []string) error) cli.RunE {
+	return cli.Online(a.App, indexapi.NewClient, run)
+}
+
+// Command is the group of verbs of the index.
+func Command(c *cli.App) *cobra.Command {
+	a := app{c}
+	a.Advise(hint)
+	return cli.Group("index", "Say what a name stands for, and who serves it",
+		a.resolveCmd(), a.providersCmd(),
+		a.putCmd(), a.rmCmd(), a.lsCmd(), a.announceCmd(), a.withdrawCmd(),
+		a.peersCmd(), a.reindexCmd(), a.cidCmd(), a.identityCmd(),
+	)
+}
+
+// hint refines the outcome of refusals of the index.
+func hint(err error, o *cli.Outcome) {
+	p, ok := errors.AsType[*wire.Problem](err)
+	switch {
+	case !ok || p.Service != "index":
+	case p.Status == http.StatusNotFound:
+		o.Next = "`ronbox index ls` lists the names of this node, `ronbox index peers` shows whom else it asks"
+	case p.Reason == "breaker_open":
+		o.Next = "`ronbox index peers` shows which peers fail; try again"
+	case p.Reason == httpConflict:
+		o.Next = "a version stands for one manifest for ever: put the next version"
+	}
+}
+
+const httpConflict = "conflict"
+
+func (a app) resolveCmd() *cobra.Command {
+	var fresh bool
+	cmd := &cobra.Command{
+		Use:   "resolve KEY",
+		Short: "Show what a name or a content id stands for",
+		Long: `Show the manifest that a key stands for: name:docs.example, one version of it as
+name:docs.example@1.2.0, b3:… or the text of a CID. What this node does not know it asks
+its peers. source says where the answer is from: local, cache, peer, or stale where no
+peer answered and this is what was known before.`,
+		Example: `  ronbox index resolve name:docs.example
+  ronbox index resolve name:docs.example@1.2.0 --fresh --json | jq -r .manifest`,
+		Args: cli.Exactly(1, "one key"),
+	}
+	cmd.Flags().BoolVar(&fresh, "fresh", false, "ask the peers although the answer is known")
+	cmd.RunE = a.online(func(ctx context.Context, c indexapi.Client, args []string) error {
+		r, err := c.Resolve(ctx, args[0], fresh)
+		if err != nil {
+			return err
+		}
+		return a.Show(r, func(t cli.Table) {
+			t.Row("key", r.Key)
+			t.Row("manifest", r.Manifest)
+			t.Row("source", r.Source)
+			t.Row("age", time.Duration(r.Age)*time.Second)
+		})
+	})
+	return cmd
+}
+
+func (a app) providersCmd() *cobra.Command {
+	var q indexapi.ProvidersQuery
+	cmd := &cobra.Command{
+		Use:   "providers CID",
+		Short: "Show who serves a content, the best first",
+		Long: `Show who serves a content, given as b3:… or as the text of a CID: those near a region
+first, then those heard of last. verified: the provider has signed its record.`,
+		Example: `  ronbox index providers b3:af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262
+  ronbox index providers bafkr4ifpcne3t5pzugtkaqcn5i3nzskjtpfslsnnyejlpte2spfoihzsmi --region eu-west-3 --json`,
+		Args: cli.Exactly(1, "one content id"),
+	}
+	f := cmd.Flags()
+	f.StringVar(&q.Region, "region", "", "rank those near this `region` first")
+	f.IntVar(&q.Limit, "limit", 0, "at most this many, 1 to 32 (default 5)")
+	f.BoolVar(&q.Fresh, "fresh", false, "ask the peers although the answer is known")
+	cmd.RunE = a.online(func(ctx context.Context, c indexapi.Client, args []string) error {
+		q.CID = args[0]
+		p, err := c.Providers(ctx, q)
+		if err != nil {
+			return err
+		}
+		return a.Show(p, func(t cli.Table) { providersTable(t, p) })
+	})
+	return cmd
+}
+
+func providersTable(t cli.Table, p indexapi.Providers) {
+	t.Row("PEER", "REGION", "VERIFIED", "EXPIRES", "ADDRESSES")
+	for _, one := range p.Providers {
+		t.Row(one.Peer, one.Region, one.Verified, cli.FormatTime(one.Expires()), strings.Join(one.Addrs, " "))
+	}
+	if p.Source == "stale" {
+		t.Row("stale: no peer answered, and this is what was known before")
+	}
+}
+
+func (a app) peersCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "peers",
+		Short: "Show the peers that are asked, and how they do",
+		Long: `Show the nodes of index.peers with the state of their circuit breakers: closed is asked,
+open is not until its cooldown is over, half_open is asked a few times to see.`,
+		Example: `  ronbox index peers
+  ronbox index peers --json | jq -r '.peers[] | select(.state != "closed").target'`,
+		RunE: cli.Ask(a.App, indexapi.NewClient, indexapi.Client.Peers, func(t cli.Table, l indexapi.PeerList) {
+			if len(l.Peers) == 0 {
+				t.Row("index.peers is empty: this node asks nobody")
+				return
+			}
+			t.Row("TARGET", "REGION", "BREAKER", "ASKED", "FAILED", "LAST FAILURE")
+			for _, p := range l.Peers {
+				t.Row(p.Target, p.Region, p.State, p.Asked, p.Failed, p.LastError)
+			}
+		}),
+	}
+}
+
+func (a app) identityCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "identity",
+		Short: "Show the id and the public key of this node",
+		Long: `Show the id under which this node announces what it serves, and the public key that its
+names are signed with. Another node believes them under the names that its index.trust
+gives to the key: index.trust = ["example=KEY"].`,
+		Example: `  ronbox index identity
+  ronbox index identity --json | jq -r .key`,
+		RunE: cli.Ask(a.App, indexapi.NewClient, indexapi.Client.Identity, func(t cli.Table, id indexapi.NodeIdentity) {
+			t.Row("peer", id.Peer)
+			t.Row("key", id.Key)
+		}),
+	}
+}

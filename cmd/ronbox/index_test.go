@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/host/hosttest"
+	"ronbox/httpapi/client"
+	indexapi "ronbox/httpapi/index"
+	"ronbox/httpapi/wire"
+)
+
+// Bounds of the histories of TestNamesAreLinearizable: few names, so that the clients meet at them.
+const (
+	nameClients = 8
+	nameKeys    = 3
+	nameOps     = 60 // of one client in one life of the node
+	nameLives   = 3
+)
+
+type nameOp int
+
+const (
+	opPut nameOp = iota
+	opGet
+	opDelete
+)
+
+// nameIn is one operation on a name; value is the manifest that is put.
+type nameIn struct {
+	op    nameOp
+	key   int
+	value string
+}
+
+// nameOut is its outcome: the value that was read or "", whether a removal found something, and open where nobody knows.
+type nameOut struct {
+	value string
+	found bool
+	open  bool
+}
+
+// nameStep is a register that can be empty.
+func nameStep(state, input, output any) (bool, any) {
+	s, in, out := state.(string), input.(nameIn), output.(nameOut)
+	switch in.op {
+	case opPut:
+		return true, in.value
+	case opGet:
+		return out.value == s, s
+	case opDelete:
+		return out.open || out.found == (s != ""), ""
+	}
+	return false, s
+}
+
+// nameHistory is a history in the making.
+type nameHistory struct {
+	clock atomic.Int64
+	mu    sync.Mutex
+	ops   []porcupine.Operation // guarded by mu
+}
+
+// do performs one operation and keeps it, unless it was certainly not done. It reports whether the node is still there.
+func (h *nameHistory) do(ctx context.Context, c indexapi.Client, id int, in nameIn) bool {
+	key, call := fmt.Sprintf("name:n%d.example", in.key), h.clock.Add(1)
+	var out nameOut
+	var err error
+	switch in.op {
+	case opPut:
+		_, err = c.Put(ctx, key, in.value)
+	case opGet:
+		var r indexapi.Resolved
+		r, err = c.Resolve(ctx, key, false)
+		out.value = r.Manifest
+	case opDelete:
+		err = c.Delete(ctx, key)
+		out.found = err == nil
+	}
+	back := h.clock.Add(1)
+	if p, ok := errors.AsType[*wire.Problem](err); ok && p.Status == http.StatusNotFound {
+		err = nil
+	}
+	if err != nil {
+		if in.op == opGet || errors.Is(err, client.ErrNotReachable) {
+			return false
+		}
+		out.open, back = true, math.MaxInt64
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ops = append(h.ops, porcupine.Operation{ClientId: id, Input: in, Call: call, Output: out, Return: back})
+	return !out.open
+}
+
+// Reads through the cache and the file, and writes that a kill cuts short, are as if one after the other: whoever has an answer to a write
+// never reads what was before it.
+func TestNamesAreLinearizable(t *testing.T) {
+	skipRaceOnly(t)
+	b := newBox(t)
+	h := &nameHistory{}
+	d := rand.New(rand.NewPCG(hosttest.Seed(t, "INDEX_SEED"), 0))
+	for life := range nameLives {
+		p := b.start(t)
+		seeds := d.Uint64()
+		var clients sync.WaitGroup
+		for i := range nameClients {
+			c := indexapi.NewClient(b.client(t).Client)
+			id := life*nameClients + i // one that was cut off is another client in the next life
+			clients.Go(func() {
+				d := rand.New(rand.NewPCG(seeds, uint64(i)))
+				for n := range nameOps {
+					in := nameIn{op: opGet, key: d.IntN(nameKeys)}
+					switch d.IntN(10) {
+					case 0, 1, 2:
+						in.op, in.value = opPut, b3.Sum(fmt.Appendf(nil, "%d %d", id, n)).String()
+					case 3:
+						in.op = opDelete
+					}
+					if !h.do(t.Context(), c, id, in) {
+						return
+					}
+					if life < nameLives-1 && i == 0 && n == nameOps/2 {
+						_ = p.cmd.Process.Signal(syscall.SIGKILL)
+					}
+				}
+			})
+		}
+		clients.Wait()
+		_ = p.cmd.Process.Signal(syscall.SIGKILL)
+		p.await(t, "kill -9")
+	}
+	model := porcupine.Model{
+		Init: func() any { return "" }, Step: nameStep,
+		Partition: func(all []porcupine.Operation) [][]porcupine.Operation {
+			out := make([][]porcupine.Operation, nameKeys)
+			for _, op := range all {
+				k := op.Input.(nameIn).key
+				out[k] = append(out[k], op)
+			}
+			return out
+		},
+	}
+	if len(h.ops) < nameClients*nameOps {
+		t.Errorf("only %d operations were done", len(h.ops))
+	}
+	if got := porcupine.CheckOperationsTimeout(model, h.ops, time.Minute); got != porcupine.Ok {
+		t.Errorf("%d operations on %d names: %s", len(h.ops), nameKeys, got)
+	}
+}
+
+// tourMasks take out of a tour what differs from run to run, beside what differs in every transcript.
+var tourMasks = []struct {
+	re *regexp.Regexp
+	by string
+}{
+	{regexp.MustCompile(`took [0-9]+ ms`), "took N ms"},
+	{regexp.MustCompile(`[0-9]+ lookups`), "N lookups"},
+	{regexp.MustCompile(`age +[0-9]+s`), "age       AGE"},
+	{regexp.MustCompile(`PEER +\S+ +true +TIME +\S+`), "PEER  REGION  true  TIME  ADDRESS"}, // of who answered last
+	{regexp.MustCompile(`(127\.0\.0\.1:PORT) +(\S+) +(\S+) +[0-9]+ +[0-9]+ +`), "$1  $2  $3  N  N  "},
+}
+
+// The tour that README promises: four nodes, of which some hang, go on and die. It ends with 1 where a step does not hold.
+func TestTourOfTheIndex(t *testing.T) {
+	skipRaceOnly(t)
+	script, file := "../../testdata/tour/index.sh", "../../testdata/tour/index.txt"
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, hosttest.Tool(t, "bash", "bash"), script)
+	cmd.Env = append(os.Environ(), "RONBOX="+binary)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // so that it ends its nodes
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s%s", err, out, errs.String())
+	}
+	got := (&transcript{vars: map[string]string{"T": "no such text"}}).mask(string(out))
+	for _, m := range tourMasks {
+		got = m.re.ReplaceAllString(got, m.by)
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("the tour differs from %s; run with -update and read the diff. It should be:\n%s", file, firstDifference(got, string(want)))
+	}
+}

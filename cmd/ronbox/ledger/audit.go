@@ -1,0 +1,193 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
+
+	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/ledger/record"
+	"ronbox/httpapi/client"
+	ledgerapi "ronbox/httpapi/ledger"
+	"ronbox/httpapi/wire"
+)
+
+const auditFormat = "ronbox-ledger-audit-v1"
+
+// auditState is kept by an auditor between two audits: the last head that was proven.
+type auditState struct {
+	Format string      `json:"format"`
+	Head   record.Head `json:"head"`
+	At     time.Time   `json:"at"`
+	Looks  uint64      `json:"looks"`
+}
+
+// auditedDoc is the output of ledger audit.
+type auditedDoc struct {
+	OK      bool        `json:"ok"`
+	First   bool        `json:"first"`            // no head was known before
+	Trusted record.Head `json:"trusted,omitzero"` // the head that was known before
+	Head    record.Head `json:"head"`             // the head of the node
+	Looks   uint64      `json:"looks"`
+	Problem string      `json:"problem,omitzero"`
+}
+
+func (a app) auditCmd() *cobra.Command {
+	var state string
+	cmd := &cobra.Command{
+		Use:   "audit --state FILE [URL]",
+		Short: "Hold a node to what it said before: its ledger may only have grown",
+		Long: `Hold a node to what it said before. The first look trusts the ledger's head and keeps it
+in FILE; each later one demands a proof that the ledger has only grown since, and then
+keeps the newer head. A node that has lost, rewritten or forked its ledger cannot give
+that proof.
+
+Run it from time to time, away from the node. The node is that of URL, or of the flags.
+Exit 0: it has only grown. Exit 3: it has not; FILE is left as it was.`,
+		Example: `  ronbox ledger audit --state ledger.audit https://node.example --token-file audit.token
+  ronbox --data-dir data ledger audit --state ledger.audit --json`,
+		Args: cli.AtMost(1, "at most one URL"),
+	}
+	cmd.Flags().StringVar(&state, "state", "", "`file` that keeps the last head that was proven")
+	cli.Require(cmd, "state")
+	cmd.RunE = a.Verb(func(ctx context.Context, args []string) error {
+		if len(args) == 1 {
+			if a.Flags.URL != "" || a.Flags.Socket != "" {
+				return cli.Usage("the node is named twice: give its URL once")
+			}
+			a.Flags.URL = args[0]
+		}
+		c, err := a.Client()
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return a.audit(ctx, ledgerapi.NewClient(c), state)
+	})
+	return cmd
+}
+
+// ledgerNode is the part of ledgerapi.Client that an audit uses.
+type ledgerNode interface {
+	LedgerHead(ctx context.Context) (ledgerapi.LedgerHead, error)
+	Consistency(ctx context.Context, from, to uint64) ([]byte, error)
+}
+
+func (a app) audit(ctx context.Context, node ledgerNode, file string) error {
+	was, err := readAudit(file)
+	if err != nil {
+		return err
+	}
+	head, err := headOf(ctx, node)
+	if err != nil {
+		return err
+	}
+	doc := auditedDoc{First: was.Looks == 0, Trusted: was.Head, Head: head, Looks: was.Looks}
+	bad, err := checkGrowth(ctx, node, was.Head, head)
+	if err != nil {
+		return err
+	}
+	if doc.OK = bad == nil; doc.OK {
+		doc.Looks++
+		if err := writeAudit(file, auditState{auditFormat, head, a.Now().UTC(), doc.Looks}); err != nil {
+			return err
+		}
+	} else {
+		doc.Problem = bad.Error()
+	}
+	if err := a.Show(doc, func(t cli.Table) { auditedTable(t, doc) }); err != nil || doc.OK {
+		return err
+	}
+	return a.FoundBad(doc.Problem, "")
+}
+
+// readAudit reads the state of file; without a file it is that before the first audit.
+func readAudit(file string) (s auditState, err error) {
+	raw, err := cli.ReadFile(file, maxReceipt)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err != nil {
+		return s, err
+	}
+	err = json.Unmarshal(raw, &s, json.RejectUnknownMembers(true))
+	if err != nil || s.Format != auditFormat || s.Looks == 0 {
+		return s, cli.Fail(cli.ExitFailed, "malformed", "put back a copy of it; another file begins anew and trusts what the node says now", "%s is no state of an audit", file)
+	}
+	return s, nil
+}
+
+func writeAudit(file string, s auditState) error {
+	raw, err := cli.Encode(s)
+	if err != nil {
+		return err
+	}
+	return cli.ReplaceFile(file, raw, 0o600)
+}
+
+func headOf(ctx context.Context, node ledgerNode) (h record.Head, err error) {
+	w, err := node.LedgerHead(ctx)
+	if err != nil {
+		return h, err
+	}
+	h.Batches, h.Seq = w.Batches, w.Seq
+	return h, errors.Join(h.Root.UnmarshalText([]byte(w.LogRoot)), h.LastRoot.UnmarshalText([]byte(w.LastRoot)))
+}
+
+// checkGrowth asks for the proof that the ledger of was has only grown into that of now. bad is the fault that was found;
+// err says that nothing could be checked.
+func checkGrowth(ctx context.Context, node ledgerNode, was, now record.Head) (bad, err error) {
+	switch {
+	case now.Batches < was.Batches:
+		return fmt.Errorf("the ledger has %d batches, %d were there before: what was done is gone", now.Batches, was.Batches), nil
+	case was.Batches == 0:
+		return nil, nil
+	case now.Batches == was.Batches && now == was:
+		return nil, nil
+	case now.Batches == was.Batches:
+		return fmt.Errorf("the ledger has another root after %d batches than it had before", was.Batches), nil
+	}
+	raw, err := node.Consistency(ctx, was.Batches, now.Batches)
+	if err != nil {
+		return noProof(err)
+	}
+	var c record.Consistency
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return fmt.Errorf("the node's proof is none: %w", err), nil
+	}
+	if c.From != was.Log() || c.To != now.Log() {
+		return errors.New("the node proves something else than what was asked: that of other heads"), nil
+	}
+	return c.Verify(), nil
+}
+
+// noProof is bad when the node answers that it has no proof, other when it could not be asked.
+func noProof(err error) (bad, other error) {
+	p, ok := errors.AsType[*wire.Problem](err)
+	if ok && (p.Status == 400 || p.Status == 404) && !client.Retryable(err) {
+		return fmt.Errorf("the node gives no proof: %w", err), nil
+	}
+	return nil, err
+}
+
+func auditedTable(t cli.Table, d auditedDoc) {
+	switch {
+	case !d.OK:
+		t.Row("BAD", d.Problem)
+		t.Row("trusted", fmt.Sprintf("%d batches, %s", d.Trusted.Batches, d.Trusted.Root))
+		t.Row("now", fmt.Sprintf("%d batches, %s", d.Head.Batches, d.Head.Root))
+		return
+	case d.First:
+		t.Row("trusted", "the first look: every later one is held against it")
+	default:
+		t.Row("sound", fmt.Sprintf("it has only grown since batch %d, as the node has proven", d.Trusted.Batches))
+	}
+	t.Row("batches", d.Head.Batches)
+	t.Row("log root", d.Head.Root)
+	t.Row("looks", d.Looks)
+}

@@ -1,0 +1,186 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"ronbox/appliance/b3"
+	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/ledger/record"
+	ledgerapi "ronbox/httpapi/ledger"
+)
+
+// exportFlags say which part of the journal is asked for.
+type exportFlags struct {
+	from, to uint64
+	follow   bool
+	out      string
+}
+
+func (a app) exportCmd() *cobra.Command {
+	var f exportFlags
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "Print the journal: every record and every batch, as they are hashed",
+		Long: `Print the journal as NDJSON: every record, after the last of a batch its header, each with
+the bytes that are hashed. ` + "`ronbox ledger verify`" + ` checks it without the node and
+` + "`ronbox ledger import`" + ` makes the same ledger of it. Only whole batches are printed, and an
+export that breaks goes on where it was. With --follow it stays and prints what is done; a
+node that goes away, or says nothing for 45 seconds, is told of and waited for.`,
+		Example: `  ronbox ledger export --out journal.ndjson
+  ronbox ledger export --from 1001 --json | jq -r .txid
+  ronbox ledger export --follow >> feed.ndjson`,
+	}
+	fl := cmd.Flags()
+	fl.Uint64Var(&f.from, "from", 1, "the first `record`")
+	fl.Uint64Var(&f.to, "to", 0, "the last `record` (default the newest)")
+	fl.BoolVar(&f.follow, "follow", false, "stay and print what is done, until Ctrl-C")
+	fl.StringVar(&f.out, "out", "", "write to this new `file` instead of stdout")
+	cmd.MarkFlagsMutuallyExclusive("follow", "out")
+	cmd.MarkFlagsMutuallyExclusive("follow", "to")
+	cmd.RunE = a.online(func(ctx context.Context, c ledgerapi.Client, _ []string) error { return a.export(ctx, c, f) })
+	return cmd
+}
+
+// exportDoc is the output of export into a file.
+type exportDoc struct {
+	File    string    `json:"file"`
+	Records uint64    `json:"records"`
+	Batches uint64    `json:"batches"`
+	Bytes   int64     `json:"bytes"`
+	Root    b3.Digest `json:"last_root,omitzero"` // of the last batch
+}
+
+func (a app) export(ctx context.Context, node exportNode, f exportFlags) error {
+	if f.from == 0 || f.to != 0 && f.to < f.from {
+		return cli.Usage("--from %d --to %d: want records from 1 on, the last not before the first", f.from, f.to)
+	}
+	p := a.Progress(cli.Count, "export, records")
+	defer p.End()
+	e := &exporter{Repeater: a.Repeater(), node: node, from: f.from, to: f.to, follow: f.follow, out: a.Stdout}
+	e.ForEver = f.follow
+	e.done = func(n uint64) { p.At(int64(n), 0) }
+	if f.out == "" {
+		if cli.IsTerminal(a.Stdout) {
+			p.Silence() // it would stand between the lines
+		}
+		err := e.run(ctx)
+		if f.follow {
+			return cli.UntilCtrlC(ctx, err)
+		}
+		return err
+	}
+	bytes, err := cli.ProduceFile(f.out, 0o600, func(w io.Writer) error {
+		e.out = w
+		return e.run(ctx)
+	})
+	if err != nil {
+		return err
+	}
+	p.End()
+	doc := exportDoc{f.out, e.records, e.batches, bytes, e.root}
+	return a.Show(doc, func(t cli.Table) {
+		t.Row("file", doc.File)
+		t.Row("records", doc.Records)
+		t.Row("batches", doc.Batches)
+		t.Row("size", cli.Bytes(doc.Bytes))
+		t.Row("check it with", "ronbox ledger verify "+doc.File)
+	})
+}
+
+// exportNode is the part of ledgerapi.Client that an export uses.
+type exportNode interface {
+	ExportLedger(ctx context.Context, from, to uint64, follow bool, each func(line []byte) error) error
+}
+
+// exporter writes the lines of the journal, whole batches only, through connections that break.
+type exporter struct {
+	cli.Repeater
+	node   exportNode
+	out    io.Writer
+	from   uint64 // the first record asked for
+	to     uint64
+	follow bool
+	done   func(records uint64)
+
+	next    uint64 // the record to go on with; 0: nothing is written yet
+	root    b3.Digest
+	batch   []byte // the lines of the batch that is under way
+	pending uint64 // its records
+	records uint64
+	batches uint64
+}
+
+func (e *exporter) run(ctx context.Context) error {
+	for {
+		before := e.next
+		err := e.Repeat(ctx, "export", func() error {
+			e.batch, e.pending = e.batch[:0], 0
+			err := e.node.ExportLedger(ctx, max(e.from, e.next), e.to, e.follow, e.line)
+			if err != nil && e.next != before {
+				return &cli.Final{Err: err} // it went on: begin to count anew
+			}
+			return err
+		})
+		s, went := errors.AsType[*cli.Final](err)
+		switch {
+		case err == nil:
+			return e.flush() // a range may end within a batch
+		case !went:
+			return err
+		case !cli.Transient(s.Err) || ctx.Err() != nil:
+			return s.Err
+		}
+		e.Retrying("export: %v; going on after record %d", s.Err, e.next-1)
+	}
+}
+
+// line takes one line of the node.
+func (e *exporter) line(raw []byte) error {
+	l, err := record.ParseLine(raw)
+	if err != nil {
+		return cli.Fail(cli.ExitBad, "node_inconsistent", "", "the node's export is none: %w", err)
+	}
+	switch l.Kind {
+	case record.LineFormat:
+		if e.next == 0 {
+			e.next, e.root = l.From, l.Prev
+			return e.write(append(raw[:len(raw):len(raw)], '\n'))
+		}
+		if l.From != e.next || l.Prev != e.root {
+			return cli.Fail(cli.ExitBad, "node_inconsistent", "hold it against a kept head with `ronbox ledger audit`",
+				"the node goes on with another ledger after record %d", e.next-1)
+		}
+		return nil
+	case record.LineRecord:
+		e.batch = append(append(e.batch, raw...), '\n')
+		e.pending++
+		return nil
+	}
+	e.batch = append(append(e.batch, raw...), '\n')
+	if err := e.flush(); err != nil {
+		return err
+	}
+	e.root, e.next = l.Batch.Root(), l.Batch.First+l.Batch.Count
+	e.batches++
+	e.done(e.records)
+	return nil
+}
+
+func (e *exporter) flush() error {
+	err := e.write(e.batch)
+	e.records += e.pending
+	e.batch, e.pending = e.batch[:0], 0
+	return err
+}
+
+func (e *exporter) write(b []byte) error {
+	if _, err := e.out.Write(b); err != nil {
+		return fmt.Errorf("write the export: %w", err)
+	}
+	return nil
+}

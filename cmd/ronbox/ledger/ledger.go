@@ -1,0 +1,197 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/ledger/record"
+	ledgerapi "ronbox/httpapi/ledger"
+	nodeapi "ronbox/httpapi/node"
+	walletapi "ronbox/httpapi/wallet"
+	"ronbox/httpapi/wire"
+)
+
+// app is the run of the command with the verbs of this package.
+type app struct{ *cli.App }
+
+// online makes RunE of a verb that asks the node.
+func (a app) online(run func(ctx context.Context, c ledgerapi.Client, args []string) error) cli.RunE {
+	return cli.Online(a.App, ledgerapi.NewClient, run)
+}
+
+// Command is the group of verbs of the ledger.
+func Command(c *cli.App) *cobra.Command {
+	a := app{c}
+	a.Advise(hint)
+	return cli.Group("ledger", "Prove, check and carry away the journal under the wallet",
+		a.headCmd(), a.rootsCmd(), a.statsCmd(), a.proofCmd(), a.verifyProofCmd(), a.auditCmd(),
+		a.exportCmd(), a.verifyCmd(), a.importCmd(), a.rebuildCmd(),
+	)
+}
+
+// hint refines the outcome of refusals of the ledger.
+func hint(err error, o *cli.Outcome) {
+	if p, ok := errors.AsType[*wire.Problem](err); ok && strings.Contains(p.Detail, "GET /v1/ledger/head") {
+		o.Next = "`ronbox ledger head` says how far it reaches"
+	}
+}
+
+func (a app) headCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "head",
+		Short: "Show where the ledger ends",
+		Long: `Show where the ledger ends: how many batches it has, the root of the log of their roots,
+which stands for all that was ever done, and the last record. Who keeps it can have any
+later state proven against it: ` + "`ronbox ledger audit`" + ` does.`,
+		Example: `  ronbox ledger head
+  ronbox ledger head --json > head.json`,
+		RunE: cli.Ask(a.App, ledgerapi.NewClient, ledgerapi.Client.LedgerHead, headTable),
+	}
+}
+
+func headTable(t cli.Table, h ledgerapi.LedgerHead) {
+	if h.Batches == 0 {
+		t.Row("the ledger is empty")
+		return
+	}
+	t.Row("batches", h.Batches)
+	t.Row("log root", h.LogRoot)
+	t.Row("last root", h.LastRoot)
+	t.Row("last record", h.Seq)
+}
+
+func (a app) rootsCmd() *cobra.Command {
+	var since uint64
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "roots",
+		Short: "List batches of the ledger and their roots",
+		Long: `List batches of the ledger, the oldest after --since first: the last record of each, its
+root and its time. A receipt names the batch and the root that its record is in.`,
+		Example: `  ronbox ledger roots --since 40
+  ronbox ledger roots --limit 1000 --json | jq -r '.roots[].root'`,
+	}
+	cmd.Flags().Uint64Var(&since, "since", 0, "begin after this `batch`")
+	cmd.Flags().IntVar(&limit, "limit", 100, "at most this many, 1 to 1000")
+	cmd.RunE = a.online(func(ctx context.Context, c ledgerapi.Client, _ []string) error {
+		if limit < 1 || limit > 1000 {
+			return cli.Usage("--limit %d: want 1 to 1000", limit)
+		}
+		list, err := c.Roots(ctx, since, limit)
+		if err != nil {
+			return err
+		}
+		return a.Show(list, func(t cli.Table) { rootsTable(t, list) })
+	})
+	return cmd
+}
+
+func rootsTable(t cli.Table, list ledgerapi.Roots) {
+	if len(list.Roots) == 0 {
+		t.Row("no batches")
+		return
+	}
+	t.Row("BATCH", "LAST RECORD", "TIME", "ROOT")
+	for _, r := range list.Roots {
+		t.Row(r.Batch, r.Seq, cli.FormatStamp(r.TS), r.Root)
+	}
+	if list.Next != 0 {
+		t.Row(fmt.Sprintf("more: --since %d", list.Next))
+	}
+}
+
+// stats is the output of ledger stats.
+type ledgerStats struct {
+	Head    ledgerapi.LedgerHead  `json:"head"`
+	Assets  []walletapi.Asset     `json:"assets"`
+	Buckets []nodeapi.BucketStats `json:"buckets,omitempty"` // only asked for on the node's socket
+}
+
+func (a app) statsCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "stats",
+		Short: "Show how large the ledger is: batches, records, money, room on disk",
+		Long: `Show how large the ledger is: its batches and records, what of each asset is in
+circulation, and, asked on the node's socket, the rows and the room of each of its
+buckets.`,
+		Example: `  ronbox ledger stats
+  ronbox ledger stats --json | jq '.buckets[].bytes'`,
+		RunE: a.online(func(ctx context.Context, c ledgerapi.Client, _ []string) error {
+			doc, err := a.stats(ctx, c)
+			if err != nil {
+				return err
+			}
+			return a.Show(doc, func(t cli.Table) { statsTable(t, doc) })
+		}),
+	}
+}
+
+func (a app) stats(ctx context.Context, c ledgerapi.Client) (doc ledgerStats, err error) {
+	if doc.Head, err = c.LedgerHead(ctx); err != nil {
+		return doc, err
+	}
+	list, err := walletapi.NewClient(c.Client).Assets(ctx)
+	if doc.Assets = list.Assets; err != nil || a.Flags.URL != "" {
+		return doc, err
+	}
+	db, err := nodeapi.NewClient(c.Client).DBStats(ctx)
+	for _, b := range db.Buckets {
+		if strings.HasPrefix(b.Name, "ledger/") {
+			doc.Buckets = append(doc.Buckets, b)
+		}
+	}
+	return doc, err
+}
+
+func statsTable(t cli.Table, doc ledgerStats) {
+	t.Row("batches", doc.Head.Batches)
+	t.Row("records", doc.Head.Seq)
+	for _, as := range doc.Assets {
+		t.Row("in circulation", FormatMinor(as.SupplyMinor, as.Asset))
+	}
+	for _, b := range doc.Buckets {
+		t.Row(b.Name, fmt.Sprintf("%d rows, %s", b.Rows, cli.Bytes(b.Bytes)))
+	}
+}
+
+// CheckTxID refuses a malformed txid.
+func CheckTxID(s string) error {
+	if _, err := record.ParseTxID(s); err != nil {
+		return cli.Usage("%q: %w", s, err)
+	}
+	return nil
+}
+
+// FormatMinor formats an amount in minor units.
+func FormatMinor(amount, asset string) string { return amount + " " + asset + " (minor units)" }
+
+func ReceiptTable(t cli.Table, r record.Receipt) {
+	t.Row("txid", r.TxID)
+	t.Row("op", r.Op)
+	t.Opt("from", r.From)
+	t.Opt("to", r.To)
+	switch {
+	case r.Op.MovesMoney():
+		t.Row("amount", FormatMinor(r.Amount.String(), r.Asset))
+	case r.Asset != "":
+		t.Row("asset", r.Asset)
+	}
+	t.Opt("set", r.Set.String())
+	t.Opt("taken off", r.Clear.String())
+	if r.Nonce != 0 {
+		t.Row("nonce", r.Nonce)
+	}
+	if !r.Hold.IsZero() {
+		t.Row("hold", r.Hold)
+	}
+	t.Opt("key", r.Idem)
+	t.Row("time", cli.FormatStamp(time.Unix(0, r.At)))
+	t.Row("record", fmt.Sprintf("%d, in batch %d", r.Seq, r.Batch))
+	t.Row("receipt hash", r.Hash())
+}

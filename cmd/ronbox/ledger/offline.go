@@ -1,0 +1,195 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ronbox/appliance"
+	"ronbox/appliance/flow"
+	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/ledger/lverify"
+	"ronbox/store"
+)
+
+// How long the committer may take to end: it has nothing left to do.
+const storeDrain, storeGrace = 30 * time.Second, 5 * time.Second
+
+// withStore opens a stopped node's database for writing, runs its committer, and calls work.
+func (a app) withStore(ctx context.Context, file string, work func(s *store.Store) error) (err error) {
+	cfg, err := a.Config()
+	if err != nil {
+		return err
+	}
+	catalog := flow.NewCatalog(nil, nil)
+	s := store.New(cfg.Store, store.Options{Path: file, Catalog: catalog, Now: a.Now})
+	appliance.Declare(s)
+	if err := s.Open(ctx); err != nil {
+		return err
+	}
+	if err := s.Prepare(ctx); err != nil {
+		return errors.Join(err, s.Close())
+	}
+	sup := flow.NewSupervisor(context.WithoutCancel(ctx), catalog, flow.Hooks{})
+	defer sup.Close()
+	sup.Start(s.Tasks()...)
+	err = work(s)
+	s.CloseLanes()
+	if sup.Drain("store", storeDrain, storeGrace) > 0 {
+		return errors.Join(err, errors.New("the committer does not stop"))
+	}
+	return errors.Join(err, s.Close())
+}
+
+func (a app) importCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "import FILE",
+		Short: "Make the ledger of an export in a stopped node whose ledger is empty",
+		Long: `Make the ledger of an export (` + "`ronbox ledger export`" + `, whole, "-" being stdin) in a stopped
+node whose ledger is empty: the same records, times, batches and roots. A file is checked
+first, and nothing is written of one that is bad. An import that was interrupted goes on
+when it is run again.
+
+Idempotency keys do not come along: a request that was answered by the old ledger is
+refused by its nonce here, not answered again.`,
+		Example: `  ronbox --data-dir fresh init
+  ronbox --data-dir fresh ledger import journal.ndjson
+  ronbox --data-dir fresh ledger import journal.ndjson --json`,
+		Args: cli.Exactly(1, "one export"),
+		RunE: a.Verb(func(ctx context.Context, args []string) error { return a.importExport(ctx, args[0]) }),
+	}
+}
+
+func (a app) importExport(ctx context.Context, export string) error {
+	file, err := a.RewritableFile(nil)
+	if err != nil {
+		return err
+	}
+	p := a.Progress(cli.Count, "")
+	o := lverify.Options{Progress: p.Of}
+	in := a.Stdin
+	if export != "-" {
+		p.Begin("check, records")
+		rep, err := verifyExport(ctx, export, o)
+		if err != nil || !rep.OK {
+			p.End()
+			return errors.Join(err, a.showReport(rep, err))
+		}
+		f, err := os.Open(export)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Close() }() // only read
+		in = f
+	}
+	p.Begin("import, records")
+	var rep verifyDoc
+	err = a.withStore(ctx, file, func(s *store.Store) (err error) {
+		rep.Report, err = lverify.Import(ctx, s, in, lverify.ImportOptions{Options: o, Now: a.Now})
+		return err
+	})
+	p.End()
+	if errors.Is(err, lverify.ErrNotEmpty) {
+		return cli.Fail(cli.ExitFailed, "not_empty", "make a node with `ronbox init` in another --data-dir, and import before it is served", "%w", err)
+	}
+	return errors.Join(err, a.showReport(rep, err))
+}
+
+// showReport prints the findings of a check, unless it ended with err.
+func (a app) showReport(rep verifyDoc, err error) error {
+	if err != nil {
+		return nil
+	}
+	if err := a.Show(rep, func(t cli.Table) { reportTable(t, &rep) }); err != nil || rep.OK {
+		return err
+	}
+	return a.FoundBad(rep.Err().Error(), "")
+}
+
+func verifyExport(ctx context.Context, file string, o lverify.Options) (doc verifyDoc, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return doc, err
+	}
+	defer func() { _ = f.Close() }() // only read
+	doc.export = true
+	doc.Report, err = lverify.VerifyExport(ctx, f, o)
+	return doc, err
+}
+
+// rebuiltDoc is the output of ledger rebuild.
+type rebuiltDoc struct {
+	File   string    `json:"file"`
+	Report verifyDoc `json:"report"` // of the check that followed
+}
+
+func (a app) rebuildCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "rebuild",
+		Short: "Make balances, holds, names and indexes of a stopped node anew from its journal",
+		Long: `Make balances, holds, names and indexes of a stopped node anew from its journal, which
+alone is the truth, and check the whole ledger then. The journal itself is checked first:
+what is wrong with that no rebuild mends, and a snapshot has to be restored. Run it when
+` + "`ronbox ledger verify`" + ` finds a table that is not what the records make of it; one that
+was interrupted must be run again.`,
+		Example: `  ronbox --data-dir data ledger rebuild
+  ronbox --data-dir data ledger rebuild --json`,
+		RunE: a.Verb(func(ctx context.Context, _ []string) error { return a.rebuild(ctx) }),
+	}
+}
+
+func (a app) rebuild(ctx context.Context) error {
+	file, err := a.RewritableFile(nil)
+	if err != nil {
+		return err
+	}
+	p := a.Progress(cli.Count, "")
+	defer p.End()
+	o := lverify.Options{Progress: p.Of}
+	p.Begin("check, records")
+	rep, err := verifyLedger(ctx, file, o)
+	if err != nil {
+		return err
+	}
+	if journalBad(rep.Report) {
+		p.End()
+		return a.showReport(rep, nil)
+	}
+	p.Begin("rebuild, records")
+	if err := a.withStore(ctx, file, func(s *store.Store) error { return lverify.Rebuild(ctx, s, o) }); err != nil {
+		return err
+	}
+	p.Begin("verify, records")
+	if rep, err = verifyLedger(ctx, file, o); err != nil {
+		return err
+	}
+	p.End()
+	doc := rebuiltDoc{file, rep}
+	if err := a.Show(doc, func(t cli.Table) {
+		t.Row("rebuilt", file)
+		reportTable(t, &rep)
+	}); err != nil || rep.OK {
+		return err
+	}
+	return a.FoundBad(rep.Err().Error(), "")
+}
+
+// journalBad reports whether the journal itself is bad. Wrong sums alone are a fault of the records; beside a wrong balance
+// they follow from it.
+func journalBad(rep lverify.Report) bool {
+	sums, balance := false, false
+	for _, f := range rep.Findings {
+		switch f.Where {
+		case "journal", "batches", "head":
+			return true
+		case "sums":
+			sums = true
+		case "state":
+			balance = true
+		}
+	}
+	return sums && !balance
+}

@@ -1,0 +1,172 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/ledger/record"
+	ledgerapi "ronbox/httpapi/ledger"
+)
+
+const (
+	maxProof   = 1 << 20 // a proof in a log of 2^64 batches is 40 KB
+	maxReceipt = 64 << 10
+)
+
+func (a app) proofCmd() *cobra.Command {
+	var at uint64
+	cmd := &cobra.Command{
+		Use:   "proof TXID",
+		Short: "Print the proof that the ledger holds a transaction",
+		Long: `Print the proof that the ledger holds a transaction: its record, the records that name its
+accounts and its asset, and the way from each to the root of the whole log. Kept in a file
+it convinces whoever knows that root, without the node: see ` + "`ronbox ledger verify-proof`" + `.`,
+		Example: `  ronbox ledger proof tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD > proof.json
+  ronbox ledger proof tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD --at 41 --json`,
+		Args: cli.Exactly(1, "one txid"),
+	}
+	cmd.Flags().Uint64Var(&at, "at", 0, "in the log as of this `batch` (default the newest)")
+	cmd.RunE = a.online(func(ctx context.Context, c ledgerapi.Client, args []string) error {
+		if err := CheckTxID(args[0]); err != nil {
+			return err
+		}
+		raw, err := c.Proof(ctx, args[0], at)
+		if err != nil {
+			return err
+		}
+		return a.Print(append(bytes.TrimRight(raw, "\n"), '\n'))
+	})
+	return cmd
+}
+
+// proofDoc is the output of verify-proof.
+type proofDoc struct {
+	OK      bool           `json:"ok"`
+	Receipt jsontext.Value `json:"receipt,omitzero"` // that is proven
+	Head    record.Head    `json:"head,omitzero"`    // of the log that it is proven in
+	Problem string         `json:"problem,omitzero"`
+}
+
+func (a app) verifyProofCmd() *cobra.Command {
+	var receipt, head string
+	cmd := &cobra.Command{
+		Use:   "verify-proof FILE",
+		Short: "Check a proof without any node: what it proves, and in which log",
+		Long: `Check a proof without any node, "-" being stdin: every hash on the way from the record to
+the root of the log, and show what it proves. With --receipt the receipt in that file must
+be the one that is proven. That the log is the ledger's is for you to know: hold its root
+against one that you trust, or name with --head a file of ` + "`ronbox ledger head --json`" + `.
+
+Exit 0: proven. Exit 3: not.`,
+		Example: `  ronbox ledger verify-proof proof.json --receipt receipt.json
+  ronbox ledger verify-proof proof.json --head head.json --json`,
+		Args: cli.Exactly(1, "one proof file"),
+	}
+	cmd.Flags().StringVar(&receipt, "receipt", "", "`file` of the receipt that must be proven")
+	cmd.Flags().StringVar(&head, "head", "", "`file` of the head that the proof must end at")
+	cmd.RunE = a.Verb(func(_ context.Context, args []string) error { return a.verifyProof(args[0], receipt, head) })
+	return cmd
+}
+
+func (a app) verifyProof(file, receiptFile, headFile string) error {
+	doc := proofDoc{}
+	raw, err := a.ReadInput(file, maxProof)
+	if err != nil {
+		return err
+	}
+	receipt, proof, bad := provenIn(raw)
+	if bad == nil && receiptFile != "" {
+		if raw, err = a.ReadInput(receiptFile, maxReceipt); err != nil {
+			return err
+		}
+		bad = sameReceipt(raw, receipt)
+	}
+	if bad == nil && headFile != "" {
+		if raw, err = a.ReadInput(headFile, maxReceipt); err != nil {
+			return err
+		}
+		bad = sameHead(raw, proof.Head)
+	}
+	if doc.OK = bad == nil; doc.OK {
+		doc.Receipt, doc.Head = receipt.AppendJSON(nil), proof.Head
+	} else {
+		doc.Problem = bad.Error()
+	}
+	if err := a.Show(doc, func(t cli.Table) { proofTable(t, doc, receipt) }); err != nil || doc.OK {
+		return err
+	}
+	return a.FoundBad(doc.Problem, "")
+}
+
+// provenIn returns the receipt that a proof proves, or the fault of the proof.
+func provenIn(raw []byte) (record.Receipt, record.Proof, error) {
+	var p record.Proof
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return record.Receipt{}, p, fmt.Errorf("it is no proof: %w", jsonFault(err))
+	}
+	r, err := p.Verify()
+	return r, p, err
+}
+
+var (
+	errOtherReceipt = errors.New("it proves another receipt than that of --receipt")
+	errOtherHead    = errors.New("it ends at another head than that of --head: have one made with --at, or have the head proven later")
+)
+
+// jsonFault reduces a decoding error to what a person can look for: the member and its fault.
+func jsonFault(err error) error {
+	if f, ok := err.(*record.FormatError); ok && (f.What == "proof" || f.What == "receipt") {
+		return jsonFault(f.Reason)
+	}
+	s, ok := err.(*json.SemanticError)
+	switch {
+	case !ok:
+		return err
+	case s.JSONPointer == "" && s.Err != nil:
+		return jsonFault(s.Err)
+	case s.Err != nil:
+		return fmt.Errorf("%s: %w", s.JSONPointer, jsonFault(s.Err))
+	case s.JSONPointer != "":
+		return fmt.Errorf("%s: a %s cannot stand there", s.JSONPointer, s.JSONKind)
+	}
+	return fmt.Errorf("a %s is none", s.JSONKind)
+}
+
+func sameReceipt(raw []byte, proven record.Receipt) error {
+	r, err := record.ParseReceipt(bytes.TrimSpace(raw))
+	if err != nil {
+		return fmt.Errorf("--receipt: it is no receipt: %w", jsonFault(err))
+	}
+	if !bytes.Equal(r.AppendJSON(nil), proven.AppendJSON(nil)) {
+		return errOtherReceipt
+	}
+	return nil
+}
+
+func sameHead(raw []byte, h record.Head) error {
+	var want record.Head
+	if err := json.Unmarshal(raw, &want, json.RejectUnknownMembers(true)); err != nil {
+		return fmt.Errorf("--head: it is no head: %w", jsonFault(err))
+	}
+	if want != h {
+		return errOtherHead
+	}
+	return nil
+}
+
+func proofTable(t cli.Table, doc proofDoc, r record.Receipt) {
+	if !doc.OK {
+		t.Row("BAD", doc.Problem)
+		return
+	}
+	t.Row("proven", "the ledger holds it, in a log of "+cli.Decimal(doc.Head.Batches)+" batches")
+	t.Row("log root", doc.Head.Root)
+	ReceiptTable(t, r)
+}

@@ -1,0 +1,176 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/lverify"
+	"ronbox/engines/ledger/tables"
+	ledgerapi "ronbox/httpapi/ledger"
+	"ronbox/store"
+)
+
+func (a app) verifyCmd() *cobra.Command {
+	var from uint64
+	cmd := &cobra.Command{
+		Use:   "verify [FILE]",
+		Short: "Check a whole ledger: chain, roots, sums, balances, and every table made of them",
+		Long: `Check a whole ledger: each record's bytes and arithmetic, each batch's root and the chain
+of them, that every asset's credits and debits are equal and nobody spent what was not
+there, and that each balance, hold and name is what the records make of it.
+
+FILE is a database that no node holds, a snapshot, or an export (` + "`ronbox ledger export`" + `);
+without it, it is the database of --data-dir. All of it is checked, unless --from is
+given: then only the batches from that one on, and no derived table.
+
+Exit 0: sound. Exit 3: bad; each finding names the record or the batch.
+
+A node in safe mode is stopped, verified, rebuilt (` + "`ronbox ledger rebuild`" + `) if only
+derived tables are bad, and started: it verifies everything once more, and only then takes
+writes.`,
+		Example: `  ronbox --data-dir data ledger verify
+  ronbox ledger verify journal.ndjson --json
+  ronbox ledger verify /backup/ronbox/ronbox-….db --from 1001`,
+		Args: cli.AtMost(1, "at most one file"),
+	}
+	cmd.Flags().Uint64Var(&from, "from", 0, "begin with this `batch` and leave the derived tables out (default everything)")
+	cmd.RunE = a.Verb(func(ctx context.Context, args []string) error { return a.verify(ctx, args, from) })
+	return cmd
+}
+
+func (a app) verify(ctx context.Context, args []string, from uint64) error {
+	file, err := a.DatabaseFile(args)
+	if err != nil {
+		return err
+	}
+	export, err := isExport(file, len(args) == 1)
+	if err != nil {
+		return err
+	}
+	if export && from > 0 {
+		return cli.Usage("--from is for a database: an export is checked from where it begins")
+	}
+	p := a.Progress(cli.Count, "verify, records")
+	o := lverify.Options{From: from, Progress: p.Of}
+	verify := verifyLedger
+	if export {
+		verify = verifyExport
+	}
+	rep, err := verify(ctx, file, o)
+	p.End()
+	return errors.Join(err, a.showReport(rep, err))
+}
+
+// verifyLedger checks the ledger of a database.
+func verifyLedger(ctx context.Context, file string, o lverify.Options) (doc verifyDoc, err error) {
+	err = cli.ReadDatabase(file, func(r *store.ReadOnly) error {
+		return r.View(ctx, func(rd store.Reader) (err error) {
+			doc.SafeMode = tables.GetDoubt(rd)
+			doc.Report, err = lverify.Verify(ctx, rd, o)
+			return err
+		})
+	})
+	return doc, err
+}
+
+// verifyDoc is the output of a check of a ledger.
+type verifyDoc struct {
+	lverify.Report
+	SafeMode string `json:"safe_mode,omitzero"` // why the node that last had the file wrote no more
+
+	export bool
+}
+
+// next is the advice after a check: how to mend a ledger, and how to end safe mode.
+func (d *verifyDoc) next() string {
+	switch {
+	case !d.OK && d.export:
+		return "export it again, or take another copy"
+	case !d.OK && journalBad(d.Report):
+		return "no rebuild mends records, batches or sums: restore a snapshot with `ronbox db restore`"
+	case !d.OK:
+		return "`ronbox ledger rebuild` makes the derived tables anew; then start the node"
+	case d.SafeMode != "" && !d.Whole:
+		return "safe mode ends when everything is sound: verify without --from"
+	case d.SafeMode != "":
+		return "start the node: it was in safe mode, verifies everything once more, and then takes writes"
+	}
+	return ""
+}
+
+func reportTable(t cli.Table, doc *verifyDoc) {
+	rep := &doc.Report
+	t.Row("records", rep.Records)
+	t.Row("batches", rep.Batches)
+	if rep.Whole {
+		t.Row("accounts", rep.Accounts)
+		t.Row("assets", rep.Assets)
+		t.Row("open holds", rep.Holds)
+		t.Row("log root", rep.Head.Root)
+	}
+	t.Row("last root", rep.Head.LastRoot)
+	if rep.OK {
+		t.Row("sound", map[bool]string{true: "every record, root, sum and balance holds", false: "from that batch on every record and root holds"}[rep.Whole])
+	}
+	for _, f := range rep.Findings {
+		t.Row("BAD", fmt.Sprint(f))
+	}
+	t.Opt("safe mode", doc.SafeMode)
+	if next := doc.next(); next != "" {
+		t.Row("next", next)
+	}
+}
+
+// Checks makes the ledger's proofs steps of the check of a file; its head goes to out.
+func Checks(out **ledgerapi.LedgerHead) []store.Check {
+	return append(ledger.Checks(), store.Check{Name: "ledger_head", Run: func(r store.Reader) error {
+		head, err := ledger.HeadOf(r)
+		if err != nil {
+			return err
+		}
+		*out = &ledgerapi.LedgerHead{Batches: head.Batches, LogRoot: head.Root.String(), LastRoot: head.LastRoot.String(), Seq: head.Seq}
+		return nil
+	}})
+}
+
+// A database has the magic number of bbolt in one of its first two pages at least.
+const (
+	largestPage = 64 << 10
+	magic       = "\xed\xda\x0c\xed"
+)
+
+// isExport reports whether a file begins as an export does. A file that is named may also be neither that nor a database.
+func isExport(file string, named bool) (bool, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = f.Close() }() // only read
+	head := make([]byte, 2*largestPage)
+	n, err := io.ReadFull(f, head)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return false, err
+	}
+	switch head = head[:n]; {
+	case n > 0 && head[0] == '{':
+		return true, nil
+	case !named || bytes.Contains(head, []byte(magic)):
+		return false, nil
+	case n == 0:
+		return false, notALedger(file, "it is empty")
+	}
+	return false, notALedger(file, fmt.Sprintf("it begins with %q", head[:min(n, 16)]))
+}
+
+func notALedger(file, why string) error {
+	return cli.Fail(cli.ExitFailed, "not_a_ledger", "name a database, a snapshot or an export; if it was a snapshot, it is damaged: take another",
+		"%s is neither a database nor an export: %s", file, why)
+}

@@ -1,0 +1,47 @@
+package ledger
+
+import (
+	"strings"
+	"testing"
+
+	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/ledger/lverify"
+	"ronbox/httpapi/wire"
+)
+
+// Whoever checks a ledger is told what to do next, up to the start that ends safe mode.
+func TestWhatFollowsACheck(t *testing.T) {
+	sound, part := lverify.Report{OK: true, Whole: true}, lverify.Report{OK: true}
+	bad := func(where string) lverify.Report {
+		return lverify.Report{Whole: true, Findings: []lverify.Finding{{Where: where}}}
+	}
+	both := lverify.Report{Whole: true, Findings: []lverify.Finding{{Where: "state", Seq: 15}, {Where: "sums"}}} // as of one balance that is wrong
+	for _, tt := range []struct {
+		doc  verifyDoc
+		want string
+	}{
+		{verifyDoc{Report: sound}, ""},
+		{verifyDoc{Report: sound, SafeMode: "x"}, "start the node"},
+		{verifyDoc{Report: part, SafeMode: "x"}, "without --from"},
+		{verifyDoc{Report: bad("journal")}, "restore a snapshot"},
+		{verifyDoc{Report: bad("states"), SafeMode: "x"}, "ledger rebuild"},
+		{verifyDoc{Report: bad("sums")}, "restore a snapshot"},
+		{verifyDoc{Report: both}, "ledger rebuild"},
+		{verifyDoc{Report: bad("journal"), export: true}, "export it again"},
+	} {
+		if got := tt.doc.next(); (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
+			t.Errorf("%+v: %q", tt.doc, got)
+		}
+	}
+}
+
+// A ledger in safe mode is not waited for: a person has to see to it.
+func TestSafeModeIsNotWaitedFor(t *testing.T) {
+	p := &wire.Problem{Status: 503, Code: "UPSTREAM_UNAVAILABLE", Reason: "upstream", Retryable: true, Details: map[string]any{"outcome": "none"}}
+	if !cli.Transient(p) {
+		t.Error("a ledger that does not answer is waited for")
+	}
+	if p.Details["cause"] = "safe_mode"; cli.Transient(p) {
+		t.Error("safe mode is waited for")
+	}
+}

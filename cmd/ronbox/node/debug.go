@@ -1,0 +1,163 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ronbox/appliance"
+	"ronbox/cmd/ronbox/cli"
+	nodeapi "ronbox/httpapi/node"
+)
+
+func (a app) debugCmd() *cobra.Command {
+	return cli.Group("debug", "Look inside a running node, or at what this binary is made of",
+		a.topologyCmd(), a.tasksCmd(), a.queuesCmd(), a.logLevelCmd(), a.pprofCmd(), a.traceCmd(), a.flightCmd())
+}
+
+func (a app) topologyCmd() *cobra.Command {
+	var mermaid bool
+	cmd := &cobra.Command{
+		Use:   "topology",
+		Short: "Print every task, queue, bus and cell of this binary, as its declarations give them",
+		Long: `Print every task, queue, bus and cell of this binary, as its declarations give them:
+name, kind, capacity, what happens when it is full, who feeds it and who drains it. No
+node is asked; ` + "`ronbox debug tasks`" + ` and ` + "`debug queues`" + ` show a running one.`,
+		Example: `  ronbox debug topology
+  ronbox debug topology --mermaid > topology.mmd
+  ronbox debug topology --json | jq '.channels | length'`,
+	}
+	cmd.Flags().BoolVar(&mermaid, "mermaid", false, "print the picture instead of the tables")
+	cmd.RunE = a.Verb(func(context.Context, []string) error { return a.printTopology(mermaid) })
+	return cmd
+}
+
+// printTopology wires a node without opening anything and prints its catalogue.
+func (a app) printTopology(mermaid bool) error {
+	cfg, err := a.Config()
+	if err != nil {
+		return err
+	}
+	node, err := appliance.New(cfg, a.Build, appliance.Options{})
+	if err != nil {
+		return fmt.Errorf("wire the node: %w", err)
+	}
+	catalog := node.Catalog()
+	switch {
+	case a.Flags.JSON:
+		raw, err := catalog.JSON()
+		if err != nil {
+			return fmt.Errorf("encode the topology: %w", err)
+		}
+		return a.Print(append(raw, '\n'))
+	case mermaid:
+		return a.Print([]byte(catalog.Mermaid()))
+	}
+	return a.Print([]byte(catalog.Markdown()))
+}
+
+func (a app) tasksCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "tasks",
+		Short: "List the tasks of the running node: their state, since when, restarts",
+		Long: `List the tasks of the running node: their state, since when, how often each was
+restarted, and what ended its last life. A task in backoff waits to be started again.`,
+		Example: `  ronbox debug tasks
+  ronbox debug tasks --json | jq '.tasks[] | select(.restarts > 0)'`,
+		RunE: cli.Ask(a.App, nodeapi.NewClient, nodeapi.Client.Tasks, a.taskTable),
+	}
+}
+
+func (a app) taskTable(t cli.Table, l nodeapi.TaskList) {
+	t.Row("SERVICE", "TASK", "STATE", "FOR", "RESTARTS", "LAST ERROR")
+	for _, k := range l.Tasks {
+		name := k.Name
+		if k.Instance > 0 {
+			name += "/" + cli.Decimal(uint64(k.Instance))
+		}
+		t.Row(k.Service, name, k.State, age(a.Now().Sub(k.Since)), k.Restarts, cmp.Or(cli.Clip(k.LastError, 80), "-"))
+	}
+}
+
+// age formats a duration to the second.
+func age(d time.Duration) string { return max(0, d).Round(time.Second).String() }
+
+func (a app) queuesCmd() *cobra.Command {
+	var busy bool
+	cmd := &cobra.Command{
+		Use:   "queues",
+		Short: "List the queues, buses and cells of the running node: how full, how much was dropped",
+		Long: `List the queues, buses and cells of the running node: how full each is, what happens
+when it is full, how much was dropped or refused since the start. Who feeds and who
+drains it is in --json and in ` + "`ronbox debug topology`" + `.`,
+		Example: `  ronbox debug queues
+  ronbox debug queues --busy --json`,
+	}
+	cmd.Flags().BoolVar(&busy, "busy", false, "those only that hold something or have dropped something")
+	cmd.RunE = a.online(func(ctx context.Context, c nodeapi.Client, _ []string) error {
+		list, err := c.Queues(ctx)
+		if err != nil {
+			return err
+		}
+		if busy {
+			list.Queues = slices.DeleteFunc(list.Queues, func(q nodeapi.QueueInfo) bool { return q.Len == 0 && q.Dropped == 0 })
+		}
+		return a.Show(list, func(t cli.Table) { queueTable(t, list) })
+	})
+	return cmd
+}
+
+func queueTable(t cli.Table, l nodeapi.QueueList) {
+	t.Row("SERVICE", "CHANNEL", "KIND", "HOLDS", "DROPPED", "WHEN FULL")
+	for _, q := range l.Queues {
+		holds := "-"
+		if q.Cap > 0 {
+			holds = fmt.Sprintf("%d/%d", q.Len, q.Cap)
+		}
+		t.Row(q.Service, q.Name, q.Kind, holds, q.Dropped, cmp.Or(q.Policy, "-"))
+	}
+}
+
+func (a app) logLevelCmd() *cobra.Command {
+	var service string
+	cmd := &cobra.Command{
+		Use:   "log-level [LEVEL]",
+		Short: "Show or set what the running node logs, until it restarts or reloads",
+		Long: `Show what the running node logs, or set it: trace, debug, info, warn, error. With
+--service only that service's lines change. It lasts until the node restarts or its
+configuration is reloaded; ` + "`log.level`" + ` in the file is for good.`,
+		Example: `  ronbox debug log-level
+  ronbox debug log-level debug --service registry
+  ronbox debug log-level info --json`,
+		Args:      cli.AtMost(1, "at most one level"),
+		ValidArgs: []string{"trace", "debug", "info", "warn", "error"},
+	}
+	cmd.Flags().StringVar(&service, "service", "", "the level of this `service` only")
+	cmd.RunE = a.online(func(ctx context.Context, c nodeapi.Client, args []string) error {
+		return a.logLevel(ctx, c, service, args)
+	})
+	return cmd
+}
+
+func (a app) logLevel(ctx context.Context, c nodeapi.Client, service string, args []string) (err error) {
+	var l nodeapi.LogLevel
+	if len(args) == 0 && service != "" {
+		return cli.Usage("--service %s without a level: the node tells its own level only", service)
+	}
+	if len(args) == 0 {
+		l, err = c.LogLevel(ctx)
+	} else {
+		l, err = c.SetLogLevel(ctx, nodeapi.LogLevel{Level: args[0], Service: service})
+	}
+	if err != nil {
+		return err
+	}
+	return a.Show(l, func(t cli.Table) {
+		t.Row("level", l.Level)
+		t.Opt("of service", l.Service)
+	})
+}

@@ -1,0 +1,117 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"ronbox/appliance"
+	"ronbox/appliance/config"
+	"ronbox/appliance/host"
+	"ronbox/cmd/ronbox/cli"
+	"ronbox/httpapi/client"
+)
+
+func (a app) doctorCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor",
+		Short: "Look at what the node needs of this machine, and say what to do about what is wrong",
+		Long: `Look at what the node needs of this machine: its configuration, whether it runs, its
+port, its directory, the file system and how long a sync takes there, room on the disk,
+kernel, clock, swap, memory, limits. Run it as the user the node runs as. It changes
+nothing but a temporary file in the data directory, and takes about a second.
+
+"warn" costs speed or comfort, "bad" keeps the node from starting or from keeping its
+promises; each comes with what to do. Exit 3: something is bad.`,
+		Example: `  ronbox --data-dir data doctor
+  ronbox doctor --json | jq '.findings[] | select(.level != "ok")'`,
+		RunE: a.Verb(a.doctor),
+	}
+}
+
+// doctorDoc is the output of doctor.
+type doctorDoc struct {
+	OK       bool           `json:"ok"` // nothing is bad
+	Findings []host.Finding `json:"findings"`
+}
+
+func (a app) doctor(ctx context.Context, _ []string) error {
+	cfg, first := a.examineConfig()
+	node, running := a.examineNode(ctx, cfg)
+	findings := append([]host.Finding{first, node}, appliance.Checkup(ctx, cfg, running)...)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	doc := doctorDoc{OK: true, Findings: findings}
+	var worst host.Finding
+	for _, f := range findings {
+		if f.Level == host.Bad && doc.OK {
+			doc.OK, worst = false, f
+		}
+	}
+	err := a.Show(doc, func(t cli.Table) {
+		for _, f := range doc.Findings {
+			findingRows(t, f)
+		}
+	})
+	if err != nil || doc.OK {
+		return err
+	}
+	return a.FoundBad(worst.Seen, worst.Check)
+}
+
+// findingRows shows one finding, and the advice below it.
+func findingRows(t cli.Table, f host.Finding) {
+	word := string(f.Level)
+	if f.Level == host.Bad {
+		word = "BAD"
+	}
+	t.Row(word, f.Check, f.Seen)
+	if f.Advice != "" {
+		t.Row("", "", "-> "+f.Advice)
+	}
+}
+
+// examineConfig reads the configuration. Where it is faulty the other checks use the defaults.
+func (a app) examineConfig() (*config.Config, host.Finding) {
+	cfg, err := config.Load(a.ConfigOptions(""))
+	if err == nil {
+		seen := configFile(a.ConfigOptions(""), cfg)
+		if seen == "" {
+			seen = "no file, defaults hold"
+		}
+		return cfg, host.Finding{Check: "config", Level: host.OK, Seen: seen}
+	}
+	return a.FallbackConfig(), host.Finding{
+		Check: "config", Level: host.Bad, Seen: strings.Join(strings.Fields(err.Error()), " "),
+		Advice: cli.Classify(cli.ConfigFailure(err)).Next + "; `ronbox config check` says when it is good",
+	}
+}
+
+// examineNode asks whether a node runs on the data directory. It is no fault if none does.
+func (a app) examineNode(ctx context.Context, cfg *config.Config) (f host.Finding, running bool) {
+	f = host.Finding{Check: "node", Level: host.OK}
+	c, err := a.ClientAt(cfg.SocketPath())
+	if err != nil {
+		f.Level, f.Seen, f.Advice = host.Warn, err.Error(), "correct the flags that name the node"
+		return f, false
+	}
+	defer c.Close()
+	r, err := c.Ready(ctx, "", "")
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		f.Level, f.Seen, f.Advice = host.Warn, "cannot be asked: "+err.Error(), "run doctor as the user of the node"
+	case errors.Is(err, client.ErrNotReachable):
+		f.Seen = "does not run here"
+	case err != nil:
+		f.Level, f.Seen, f.Advice = host.Warn, "runs, but does not answer: "+err.Error(), "look at its log"
+	case !r.Ready:
+		f.Level, f.Seen, f.Advice = host.Warn, "runs, but is not ready: "+strings.Join(r.Missing, ", "), "`ronbox status` says why"
+	default:
+		f.Seen = "runs and is ready, at " + c.Where()
+	}
+	return f, !errors.Is(err, client.ErrNotReachable)
+}

@@ -1,0 +1,118 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ronbox/cmd/ronbox/cli"
+	"ronbox/cmd/ronbox/registry"
+	nodeapi "ronbox/httpapi/node"
+	"ronbox/httpapi/wire"
+)
+
+// hint refines the outcome of refusals of the node itself.
+func hint(err error, o *cli.Outcome) {
+	if p, ok := errors.AsType[*wire.Problem](err); ok && p.Reason == "reload_refused" {
+		o.Next = "correct what is named, see `ronbox config diff running`, then reload again"
+	}
+}
+
+// app is the run of the command with the verbs of this package.
+type app struct{ *cli.App }
+
+// online makes RunE of a verb that asks the node.
+func (a app) online(run func(ctx context.Context, c nodeapi.Client, args []string) error) cli.RunE {
+	return cli.Online(a.App, nodeapi.NewClient, run)
+}
+
+// Commands are the verbs about a node: to make and run one, and to look at it and its configuration.
+func Commands(c *cli.App) []*cobra.Command {
+	a := app{c}
+	a.Advise(hint)
+	return []*cobra.Command{a.initCmd(), a.serveCmd(), a.statusCmd(), a.drainCmd(), a.doctorCmd(), a.configCmd()}
+}
+
+// DebugCommand is the group of verbs that look inside a node.
+func DebugCommand(c *cli.App) *cobra.Command { return app{c}.debugCmd() }
+
+func (a app) statusCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Show what the running node says about itself",
+		Long: `Show what the running node says about itself: its phase, whether it takes reads and
+writes and what is missing if not, its addresses, its database, the registry's head.`,
+		Example: `  ronbox --data-dir data status
+  ronbox status --json | jq -e .write_ready`,
+		RunE: cli.Ask(a.App, nodeapi.NewClient, nodeapi.Client.Status, statusTable),
+	}
+}
+
+func statusTable(t cli.Table, s nodeapi.Status) {
+	t.Row("phase", s.Phase)
+	t.Row("ready", readiness(s))
+	if len(s.Missing) > 0 {
+		t.Row("missing", strings.Join(s.Missing, ", "))
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Causes)) {
+		t.Row("cause", key+": "+s.Causes[key])
+	}
+	t.Row("url", s.URL)
+	t.Row("socket", s.Socket)
+	t.Row("node", s.NodeID)
+	t.Row("incarnation", s.Incarnation)
+	t.Row("version", s.Version)
+	t.Row("uptime", (time.Duration(s.UptimeSeconds) * time.Second).String())
+	if s.Head != nil {
+		t.Row("registry head", registry.HeadLine(*s.Head))
+	}
+	t.Row("database", s.Store.File)
+	t.Row("size", cli.Bytes(s.Store.Bytes)+" of "+cli.Bytes(s.Store.MaxBytes))
+	t.Row("commands", s.Store.Seq)
+	t.Row("store", cmp.Or(s.Store.Health, "sound"))
+	if s.Store.Restored {
+		t.Row("restored", "from "+s.Store.RestoredFrom+"; writes wait for `ronbox db accept-restore`")
+	}
+}
+
+func readiness(s nodeapi.Status) string {
+	switch {
+	case s.Ready && s.Degraded:
+		return "yes, degraded"
+	case s.Ready:
+		return "yes"
+	case s.ReadReady:
+		return "reads only"
+	}
+	return "no"
+}
+
+func (a app) drainCmd() *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "drain",
+		Short: "Stop the running node in order: nothing acknowledged is lost",
+		Long: `Stop the running node in order, as SIGTERM does: new work is refused, what was begun is
+answered, the file is closed. The verb returns at once; the process ends within seconds
+(the longest drain deadline and 4 s).`,
+		Example: `  ronbox --data-dir data drain --reason "kernel update"
+  ronbox drain --json`,
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "kept in the node's log")
+	cmd.RunE = a.online(func(ctx context.Context, c nodeapi.Client, _ []string) error {
+		if err := c.Drain(ctx, reason); err != nil {
+			return err
+		}
+		doc := struct {
+			Draining bool `json:"draining"`
+		}{true}
+		return a.Show(doc, func(t cli.Table) { t.Row("draining: the node stops within seconds") })
+	})
+	return cmd
+}

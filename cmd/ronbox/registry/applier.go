@@ -1,0 +1,178 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/registry/record"
+	registryapi "ronbox/httpapi/registry"
+	"ronbox/httpapi/wire"
+)
+
+const (
+	maxMoved = 5 // times that HEAD may move under one file
+
+	maxBody = 1 << 20 // of one request
+	wrapper = 256     // what a propose request holds besides the payload
+)
+
+// applier turns desired states into versions. It belongs to one goroutine.
+type applier struct {
+	cli.Repeater
+	node registryNode
+	keys []signerKey
+	now  func() time.Time
+	warn func(format string, args ...any)
+	show func(b record.Base, put []record.Item, remove []string)
+
+	base record.Base // HEAD when it was last read and checked; version 0: never
+}
+
+// apply makes desired the state of HEAD, also when HEAD moves meanwhile.
+func (ap *applier) apply(ctx context.Context, desired record.Items) (applied, error) {
+	for range maxMoved {
+		head, err := ap.refresh(ctx)
+		if err != nil {
+			return applied{}, err
+		}
+		put, remove := record.Diff(ap.base.Items, desired)
+		if len(put) == 0 && len(remove) == 0 {
+			return applied{Committed: registryapi.Committed{Version: head.Version, PayloadB3: head.PayloadB3, CommittedAt: head.CommittedAt, Hash: head.Hash}}, nil
+		}
+		ap.show(ap.base, put, remove)
+		p, items, err := complete(ap.base, record.Draft{Version: ap.base.Version + 1, Put: put, Remove: remove}, ap.now())
+		if err != nil {
+			return applied{}, err
+		}
+		done, err := ap.publish(ctx, p)
+		if err == nil {
+			ap.base = record.Base{Origin: p.Origin, Version: p.Version, PayloadB3: p.B3(), Items: items, Signers: ap.base.Signers}
+			return applied{Committed: done, Put: len(put), Remove: len(remove), Changed: true}, nil
+		}
+		if !headMoved(err) {
+			return applied{}, err
+		}
+		ap.Retrying("HEAD moved meanwhile (%v): looking again", err)
+	}
+	return applied{}, cli.Fail(cli.ExitBusy, "head_moved", "find out who else writes, then try again", "HEAD moved %d times while this state was being signed", maxMoved)
+}
+
+// refresh reads HEAD and, if it has moved, its state; the state must fit the hashes.
+func (ap *applier) refresh(ctx context.Context) (head registryapi.Head, err error) {
+	err = ap.Repeat(ctx, "head", func() (err error) { head, err = ap.node.Head(ctx); return err })
+	if err != nil {
+		return head, err
+	}
+	if head.Version == 0 {
+		return head, &cli.Failure{Outcome: noGenesis, Err: errors.New("the log has no genesis")}
+	}
+	if known := ap.base; head.Version == known.Version && head.PayloadB3 == known.PayloadB3 {
+		return head, nil
+	} else if head.Version <= known.Version {
+		return head, inconsistent("HEAD is version %d, %s, after it was version %d, %s", head.Version, head.PayloadB3, known.Version, known.PayloadB3)
+	}
+	var base record.Base
+	err = ap.Repeat(ctx, "read HEAD", func() (err error) { base, err = fetchBase(ctx, ap.node, head); return err })
+	if err != nil {
+		return head, fmt.Errorf("read version %d: %w", head.Version, err)
+	}
+	if err := checkKeys(ap.keys, base.Signers); err != nil {
+		return head, err
+	}
+	ap.base = base
+	return head, nil
+}
+
+// publish takes p through all steps; each may be repeated, and the node makes one version of it.
+func (ap *applier) publish(ctx context.Context, p *record.Payload) (done registryapi.Committed, err error) {
+	var prop registryapi.Proposed
+	err = ap.Repeat(ctx, "propose", func() (err error) {
+		prop, err = ap.node.Propose(ctx, p.Bytes(), p.B3().String())
+		return err
+	})
+	if err != nil {
+		return done, ap.findCommitted(ctx, p, &done, fmt.Errorf("propose: %w", err))
+	}
+	for _, k := range ap.keys {
+		if k.file != "" {
+			if err := k.noteSigning(p, false); errors.Is(err, errSignedBefore) { // of an apply that did not get through: the chain takes one of the two
+				ap.warn("%v; signing this one too", err)
+				if err := k.noteSigning(p, true); err != nil {
+					return done, err
+				}
+			} else if err != nil {
+				return done, fmt.Errorf("note what %s signs: %w", k.SignerID, err)
+			}
+		}
+		signed := k.Sign(p.B3(), ap.now())
+		err = ap.Repeat(ctx, "approve", func() error {
+			_, err := ap.node.Approve(ctx, prop.ID, signed)
+			return ignoreIdentical(err)
+		})
+		if err != nil {
+			return done, ap.findCommitted(ctx, p, &done, fmt.Errorf("approve as %s: %w", k.SignerID, err))
+		}
+	}
+	err = ap.Repeat(ctx, "commit", func() (err error) {
+		done, _, err = ap.node.Commit(ctx, prop.ID)
+		return err
+	})
+	if err != nil {
+		return done, ap.findCommitted(ctx, p, &done, fmt.Errorf("commit: %w", err))
+	}
+	if done.Version != p.Version || done.PayloadB3 != p.B3() {
+		return done, inconsistent("it committed version %d, %s, for version %d, %s", done.Version, done.PayloadB3, p.Version, p.B3())
+	}
+	return done, nil
+}
+
+// findCommitted looks after a failed step whether p is a version all the same: an answer may have been lost, or the
+// proposal may be gone because it was committed.
+func (ap *applier) findCommitted(ctx context.Context, p *record.Payload, done *registryapi.Committed, cause error) error {
+	doc, err := ap.node.Version(ctx, p.Version, false)
+	if err != nil || doc.PayloadB3 != p.B3() {
+		return cause
+	}
+	*done = registryapi.Committed{Version: doc.Version, PayloadB3: doc.PayloadB3, CommittedAt: doc.CommittedAt, Hash: doc.Hash}
+	return nil
+}
+
+// headMoved reports whether another version came in between, or the proposal is gone: reading HEAD again may help.
+func headMoved(err error) bool {
+	p, ok := errors.AsType[*wire.Problem](err)
+	if !ok {
+		return false
+	}
+	switch p.Reason {
+	case "chain_mismatch", "version_skew", "conflict", "not_found":
+		return true
+	}
+	return p.Status == http.StatusGone
+}
+
+// ignoreIdentical is nil for the repeat of an approval.
+func ignoreIdentical(err error) error {
+	if p, ok := errors.AsType[*wire.Problem](err); ok && p.Details["identical"] == true {
+		return nil
+	}
+	return err
+}
+
+// checkKeys checks before anything is sent that the keys can reach the threshold.
+func checkKeys(keys []signerKey, set *record.SignerSet) error {
+	for _, k := range keys {
+		s, known := set.Find(k.SignerID)
+		if err := k.checkSigner(s, known); err != nil {
+			return err
+		}
+	}
+	if len(keys) < set.Threshold {
+		return cli.Fail(cli.ExitDenied, "quorum", "add --key for more signers, or use propose, approve and commit",
+			"%d keys given, the signer set needs %d approvals", len(keys), set.Threshold)
+	}
+	return nil
+}

@@ -1,0 +1,188 @@
+package registry
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/registry/record"
+	registryapi "ronbox/httpapi/registry"
+)
+
+func (a app) applyCmd() *cobra.Command {
+	var keys []string
+	cmd := &cobra.Command{
+		Use: "apply FILE… --key KEY [--key KEY2 …]",
+		Example: `  ronbox --data-dir data registry apply testdata/registry/*.ndjson --key data/registry/dev-signer.key
+  generate-state | ronbox registry apply - --key a.key --key b.key --json`,
+		Short: "Make each file the registry's next state: propose, sign, approve, commit",
+		Long: `Make each file the registry's next state: propose, sign, approve, commit.
+
+A file is a whole desired state, one descriptor a line; "-" is stdin. What differs
+from HEAD becomes one signed version, and nothing happens when nothing differs.
+Each key approves; there must be as many as the signer set's threshold. Where
+signers sit on different machines, use propose, approve and commit.
+
+The verb checks what the node says HEAD is, builds the payload itself, and signs
+nothing else. It is safe to repeat: an answer that was lost is asked for again.`,
+		Args: cli.AtLeast(1, "one file or more"),
+	}
+	cmd.Flags().StringArrayVar(&keys, "key", nil, "key `file` to approve with")
+	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, files []string) error {
+		return a.apply(ctx, c, files, keys)
+	})
+	return cmd
+}
+
+// appliedDoc is the output of apply: a result per file, and the last version at the top.
+type appliedDoc struct {
+	Results []applied `json:"results"`
+	registryapi.Committed
+}
+
+// applied is the result of one file.
+type applied struct {
+	File                  string `json:"file"`
+	registryapi.Committed        // the version that holds the file's state
+	Put                   int    `json:"put"`
+	Remove                int    `json:"remove"`
+	Changed               bool   `json:"changed"` // false: HEAD was that state already
+}
+
+func (a app) apply(ctx context.Context, c registryapi.Client, files, keyFiles []string) error {
+	keys, err := a.readKeys(keyFiles)
+	if err != nil {
+		return err
+	}
+	states, err := a.readStates(files)
+	if err != nil {
+		return err
+	}
+	p := a.Progress(cli.Count, "apply, files")
+	ap := &applier{Repeater: a.Repeater(), node: c, keys: keys, now: a.Now, show: a.showDelta, warn: a.Warn}
+	doc := appliedDoc{Results: []applied{}}
+	for i, items := range states {
+		p.At(int64(i), int64(len(states)))
+		done, err := ap.apply(ctx, items)
+		done.File = files[i]
+		if err != nil {
+			p.End()
+			return &cli.Failure{Err: fmt.Errorf("%s: %w", files[i], err), Details: map[string]any{"file": files[i], "results": doc.Results}}
+		}
+		p.End()
+		a.showApplied(done)
+		doc.Results, doc.Committed = append(doc.Results, done), done.Committed
+	}
+	if !a.Flags.JSON {
+		return nil // printed file by file
+	}
+	return a.PrintJSON(doc)
+}
+
+// readStates reads all files first: a fault in the last one must not be found after seven commits.
+func (a app) readStates(files []string) ([]record.Items, error) {
+	states := make([]record.Items, len(files))
+	for i, f := range files {
+		if f == "-" && slices.Contains(files[i+1:], f) {
+			return nil, cli.Usage("stdin can be read once: give - once")
+		}
+		var err error
+		if states[i], err = a.readDesired(f); err != nil {
+			return nil, err
+		}
+		if states[i].Len() == 0 && !a.Flags.Yes {
+			return nil, cli.Fail(cli.ExitUsage, "empty_state", "add --yes if every descriptor is to go", "%s: no descriptor, which would remove them all: did what wrote it fail?", f)
+		}
+	}
+	return states, nil
+}
+
+// showDelta shows a person the changes that are about to be signed.
+func (a app) showDelta(b record.Base, put []record.Item, remove []string) {
+	if a.Flags.JSON || a.Flags.Quiet {
+		return
+	}
+	var s strings.Builder
+	changed := 0
+	for _, it := range put {
+		if _, known := b.Items.Get(it.ID); known {
+			changed++
+		}
+	}
+	fmt.Fprintf(&s, "on top of version %d: %d added, %d changed, %d removed\n", b.Version, len(put)-changed, changed, len(remove))
+	writeChanges(&s, put, remove, nil, sample)
+	fmt.Fprint(a.Stdout, cli.Plain(s.String()))
+}
+
+func (a app) showApplied(d applied) {
+	if a.Flags.JSON || a.Flags.Quiet {
+		return
+	}
+	if !d.Changed {
+		fmt.Fprint(a.Stdout, cli.Plain(fmt.Sprintf("%s: nothing differs from version %d\n", d.File, d.Version)))
+		return
+	}
+	fmt.Fprintf(a.Stdout, "%s: version %d, payload %s\n", d.File, d.Version, d.PayloadB3)
+}
+
+// maxDesired bounds one line and maxLines the lines of a desired state: twice the registry's
+// limits, so that the registry's own refusal is the one that is seen.
+const (
+	maxDesired = 64 << 10
+	maxLines   = 2 * 65_536
+)
+
+// readDesired reads a whole desired state: one descriptor a line, empty lines left out; "-" is stdin.
+func (a app) readDesired(path string) (record.Items, error) {
+	if path == "-" {
+		return parseDesired("stdin", a.Stdin)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return record.Items{}, err
+	}
+	defer func() { _ = f.Close() }() // only read
+	return parseDesired(path, f)
+}
+
+func parseDesired(name string, r io.Reader) (record.Items, error) {
+	var items []record.Item
+	lines := map[string]int{} // id to the line that holds it
+	s := bufio.NewScanner(r)
+	s.Buffer(make([]byte, 0, maxDesired), maxDesired)
+	n := 1
+	for ; s.Scan(); n++ {
+		if n == 1 && bytes.HasPrefix(s.Bytes(), []byte("\xef\xbb\xbf")) {
+			return record.Items{}, cli.Fail(cli.ExitFailed, "malformed", "save the file as UTF-8 without it", "%s:1: begins with a byte order mark", name)
+		}
+		if len(bytes.TrimSpace(s.Bytes())) == 0 {
+			continue
+		}
+		it, err := record.ParseItem(bytes.Clone(s.Bytes()))
+		if err != nil {
+			return record.Items{}, fmt.Errorf("%s:%d: %w", name, n, err)
+		}
+		if first, twice := lines[it.ID]; twice {
+			return record.Items{}, cli.Fail(cli.ExitFailed, "malformed", "keep one of the two lines", "%s:%d: %s stands in line %d already", name, n, it.ID, first)
+		}
+		if lines[it.ID] = n; n > maxLines {
+			return record.Items{}, cli.Fail(cli.ExitFailed, "hard_limit", "", "%s has more than %d lines", name, maxLines)
+		}
+		items = append(items, it)
+	}
+	if err := s.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return record.Items{}, cli.Fail(cli.ExitFailed, "hard_limit", "", "%s:%d: the line is longer than %d bytes", name, n, maxDesired)
+	} else if err != nil {
+		return record.Items{}, cli.ReadError(name, err)
+	}
+	return record.NewItems(items)
+}

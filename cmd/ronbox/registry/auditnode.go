@@ -1,0 +1,196 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/registry/checkpoint"
+	"ronbox/httpapi/client"
+	registryapi "ronbox/httpapi/registry"
+	"ronbox/httpapi/wire"
+)
+
+const auditFormat = "ronbox-registry-audit-v1"
+
+// auditState is kept by an auditor between two audits: the key that is trusted, and the last checkpoint that was proven.
+type auditState struct {
+	Format string `json:"format"`
+	LogKey string `json:"log_key"`
+	Note   string `json:"note"`
+	At     string `json:"at"`
+	Looks  uint64 `json:"looks"`
+}
+
+// auditedDoc is the output of audit-node.
+type auditedDoc struct {
+	OK      bool   `json:"ok"`
+	First   bool   `json:"first"`            // no checkpoint was known before
+	Trusted uint64 `json:"trusted,omitzero"` // size that was known before
+	Size    uint64 `json:"size"`
+	Root    string `json:"root,omitzero"`
+	Signed  string `json:"signed,omitzero"` // time of the node's cosignature
+	Looks   uint64 `json:"looks"`
+	Problem string `json:"problem,omitzero"`
+}
+
+func (a app) auditNodeCmd() *cobra.Command {
+	var state, logKey string
+	cmd := &cobra.Command{
+		Use:   "audit-node --state FILE [--log-key VKEY]",
+		Short: "Hold a node to what it signed before: its log may only have grown",
+		Long: `Hold a node to what it signed before. The first look takes the log key, which
+` + "`ronbox registry signers show`" + ` lists, checks the node's checkpoint with it and keeps it
+in FILE; each later one demands a proof that the log has only grown since, and then keeps
+the newer checkpoint. A node that has lost, rewritten or split its log cannot give it.
+
+Run it from time to time, away from the node. Exit 0: it has only grown. Exit 3: it has
+not, or the checkpoint is not signed by that key; FILE is left as it was.`,
+		Example: `  ronbox --url https://node.example registry audit-node --state registry.audit \
+    --log-key registry.example/main+1a2b3c4d+AT…
+  ronbox --data-dir data registry audit-node --state registry.audit --json`,
+	}
+	cmd.Flags().StringVar(&state, "state", "", "`file` that keeps the last checkpoint that was proven")
+	cmd.Flags().StringVar(&logKey, "log-key", "", "public key of the log, a C2SP vkey; for the first look")
+	cli.Require(cmd, "state")
+	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, _ []string) error {
+		return a.auditNode(ctx, c, state, logKey)
+	})
+	return cmd
+}
+
+// provingNode is the part of registryapi.Client that an audit uses.
+type provingNode interface {
+	Checkpoint(ctx context.Context) ([]byte, error)
+	ConsistencyProof(ctx context.Context, from, to uint64) (registryapi.ConsistencyProof, error)
+}
+
+func (a app) auditNode(ctx context.Context, node provingNode, file, logKey string) error {
+	was, err := readAudit(file)
+	if err != nil {
+		return err
+	}
+	if was.LogKey, err = trustedKey(was, logKey); err != nil {
+		return err
+	}
+	keys, err := checkpoint.NewKeys([]string{was.LogKey})
+	if err != nil {
+		return cli.Usage("--log-key: %w", err)
+	}
+	note, err := node.Checkpoint(ctx)
+	if err != nil {
+		return err
+	}
+	doc := auditedDoc{First: was.Looks == 0, Looks: was.Looks}
+	now, bad := keys.Open(note)
+	if bad == nil {
+		doc.Size, doc.Root = now.Size, now.Root.String()
+		if !now.At.IsZero() {
+			doc.Signed = now.At.Format("2006-01-02T15:04:05Z")
+		}
+		doc.Trusted, bad, err = checkGrowth(ctx, node, keys, was, now)
+	}
+	if err != nil {
+		return err
+	}
+	if doc.OK = bad == nil; doc.OK {
+		doc.Looks++
+		next := auditState{auditFormat, was.LogKey, string(note), a.Now().UTC().Format("2006-01-02T15:04:05Z"), doc.Looks}
+		raw, err := cli.Encode(next)
+		if err != nil {
+			return err
+		}
+		if err := cli.ReplaceFile(file, raw, 0o600); err != nil {
+			return err
+		}
+	} else {
+		doc.Problem = bad.Error()
+	}
+	if err := a.Show(doc, func(t cli.Table) { auditedTable(t, doc) }); err != nil || doc.OK {
+		return err
+	}
+	return a.FoundBad(doc.Problem, "")
+}
+
+// trustedKey is the key of the state; the first look takes the one that is given.
+func trustedKey(was auditState, given string) (string, error) {
+	switch {
+	case was.LogKey == "" && given == "":
+		return "", cli.Usage("want --log-key for the first look: a log key that `ronbox registry signers show` lists")
+	case was.LogKey == "" || given == was.LogKey:
+		return given, nil
+	case given != "":
+		return "", cli.Usage("--log-key is not the key that the state trusts; another file begins anew")
+	}
+	return was.LogKey, nil
+}
+
+// readAudit reads the state of file; without a file it is that before the first look.
+func readAudit(file string) (s auditState, err error) {
+	raw, err := cli.ReadFile(file, 128<<10)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err != nil {
+		return s, err
+	}
+	err = json.Unmarshal(raw, &s, json.RejectUnknownMembers(true))
+	if err != nil || s.Format != auditFormat || s.Looks == 0 || s.LogKey == "" {
+		return s, cli.Fail(cli.ExitFailed, "malformed", "put back a copy of it; another file begins anew and trusts what the node says now", "%s is no state of an audit", file)
+	}
+	return s, nil
+}
+
+// checkGrowth asks for the proof that the log of was has only grown into that of now. bad is the fault that was found; err
+// says that nothing could be checked.
+func checkGrowth(ctx context.Context, node provingNode, keys checkpoint.Keys, was auditState, now checkpoint.Signed) (from uint64, bad, err error) {
+	if was.Looks == 0 {
+		return 0, nil, nil
+	}
+	old, err := keys.Open([]byte(was.Note))
+	if err != nil {
+		return 0, nil, fmt.Errorf("the checkpoint of the state: %w", err)
+	}
+	switch {
+	case now.Size < old.Size:
+		return old.Size, fmt.Errorf("the log has %d versions, %d were there before: what was done is gone", now.Size, old.Size), nil
+	case now.Size == old.Size && now.Root != old.Root:
+		return old.Size, fmt.Errorf("the log has another root for %d versions than it had before", old.Size), nil
+	case now.Size == old.Size:
+		return old.Size, nil, nil
+	}
+	p, err := node.ConsistencyProof(ctx, old.Size, now.Size)
+	if problem, ok := errors.AsType[*wire.Problem](err); ok && (problem.Status == 400 || problem.Status == 404) && !client.Retryable(err) {
+		return old.Size, fmt.Errorf("the node gives no proof: %w", err), nil
+	}
+	if err != nil {
+		return old.Size, nil, err
+	}
+	if bad = tlog.CheckTree(p.Hashes, int64(now.Size), now.Root, int64(old.Size), old.Root); bad != nil {
+		bad = fmt.Errorf("the node's proof does not hold: %w", bad)
+	}
+	return old.Size, bad, nil
+}
+
+func auditedTable(t cli.Table, d auditedDoc) {
+	switch {
+	case !d.OK:
+		t.Row("BAD", d.Problem)
+		t.Row("trusted", fmt.Sprintf("%d versions", d.Trusted))
+		return
+	case d.First:
+		t.Row("trusted", "the first look: every later one is held against it")
+	default:
+		t.Row("sound", fmt.Sprintf("it has only grown since version %d, as the node has proven", d.Trusted))
+	}
+	t.Row("versions", d.Size)
+	t.Row("root", d.Root)
+	t.Row("signed", d.Signed)
+	t.Row("looks", d.Looks)
+}

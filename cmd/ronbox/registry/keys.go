@@ -1,0 +1,267 @@
+package registry
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
+
+	"ronbox/appliance"
+	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/registry/record"
+	registryapi "ronbox/httpapi/registry"
+)
+
+const maxKeyFile = 64 << 10
+
+// readKeys reads the key files of --key.
+func (a app) readKeys(files []string) ([]signerKey, error) {
+	if len(files) == 0 {
+		return nil, cli.Usage("want --key: the key file of a signer; `ronbox registry keygen` makes one, `ronbox init --dev` too")
+	}
+	keys := make([]signerKey, len(files))
+	seen := map[string]string{}
+	for i, f := range files {
+		raw, err := cli.ReadFile(f, maxKeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("key file: %w", err)
+		}
+		k, err := record.ParseKey(raw)
+		if err != nil {
+			return nil, fmt.Errorf("key file %s: %w", f, err)
+		}
+		if first, twice := seen[k.Public()]; twice {
+			return nil, cli.Usage("%s and %s hold one key: a quorum counts keys", first, f)
+		}
+		keys[i], seen[k.Public()] = signerKey{k, f}, f
+	}
+	return keys, nil
+}
+
+type keyDoc struct {
+	File      string `json:"file"`
+	SignerID  string `json:"signer_id"`
+	Algo      string `json:"algo"`
+	PublicKey string `json:"public_key"`
+}
+
+func (a app) keygenCmd() *cobra.Command {
+	var id, out string
+	cmd := &cobra.Command{
+		Use:     "keygen --signer-id ID --out FILE",
+		Example: `  ronbox registry keygen --signer-id org:example#alice --out alice.key`,
+		Short:   "Make a signer's key; only its public half is printed",
+		Long: `Make a signer's key. The file holds the private half, mode 0600; keep it where its owner
+signs, apart from any node and any backup of one. Only the public half is printed: it
+goes into ` + "`ronbox registry genesis`" + `, or ` + "`registry signers propose --add`" + ` later.`,
+	}
+	cmd.Flags().StringVar(&id, "signer-id", "", "who signs, as org:REALM#KEY")
+	cmd.Flags().StringVar(&out, "out", "", "new `file` for the key, mode 0600")
+	cli.Require(cmd, "signer-id", "out")
+	cmd.RunE = a.Verb(func(context.Context, []string) error { return a.keygen(id, out) })
+	return cmd
+}
+
+func (a app) keygen(id, out string) error {
+	k, err := record.NewKey(id, rand.Reader)
+	if err != nil {
+		return fmt.Errorf("make a key: %w", err)
+	}
+	if err := cli.WriteFile(out, k.Bytes(), 0o600); err != nil {
+		return err
+	}
+	doc := keyDoc{out, k.SignerID, record.AlgoEd25519, k.Public()}
+	return a.Show(doc, func(t cli.Table) {
+		t.Row("written", doc.File)
+		t.Row("signer", doc.SignerID)
+		t.Row("public key", doc.PublicKey)
+		t.Row("for genesis", "--signer "+doc.SignerID+"="+doc.PublicKey)
+	})
+}
+
+type signFlags struct {
+	payload, key, out, base, signers string
+	all, force                       bool
+}
+
+func (a app) signCmd() *cobra.Command {
+	var f signFlags
+	cmd := &cobra.Command{
+		Use: "sign --payload FILE --key KEY",
+		Example: `  ronbox registry sign --payload payload.json --key bob.key --out bob.approval
+  ronbox registry get 9 --json | jq -c '.items[]' > v9.ndjson
+  ronbox registry sign --payload payload.json --key bob.key --base v9.ndjson --all --out bob.approval
+  ronbox registry sign --payload rotation.json --key bob.key --signers signers.json --out bob.approval`,
+		Short: "Sign a payload away from any node: show what it says, then its approval",
+		Long: `Sign a payload away from any node. What it says is shown first, on stderr; then its
+approval is printed, or written to --out. Only what is a payload is ever signed.
+
+With --base, the descriptors in force before it, each put shows what it replaces; the base
+must give the root that the payload names, so it cannot be another. With --signers, the
+set in force before it, a change of signers shows what it changes of that set and who must
+approve it; the key must be one that may. What a key has signed is kept beside it, in
+KEY.signed: a second payload for one version is refused (exit 22).`,
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.payload, "payload", "", "payload `file`, as genesis wrote it or `registry proposals` serves it")
+	fl.StringVar(&f.key, "key", "", "key `file`")
+	fl.StringVar(&f.out, "out", "", "new `file` for the approval (default stdout)")
+	fl.StringVar(&f.base, "base", "", "NDJSON `file` of the descriptors before it")
+	fl.StringVar(&f.signers, "signers", "", "`file` of the signer set before it, as signers show --json prints it")
+	fl.BoolVar(&f.all, "all", false, "show every change, not the first three")
+	fl.BoolVar(&f.force, "force", false, "sign although another payload of that version was signed")
+	cli.Require(cmd, "payload", "key")
+	cmd.RunE = a.Verb(func(context.Context, []string) error { return a.sign(f) })
+	return cmd
+}
+
+func (a app) sign(f signFlags) error {
+	keys, err := a.readKeys([]string{f.key})
+	if err != nil {
+		return err
+	}
+	raw, err := a.ReadInput(f.payload, maxPayload)
+	if err != nil {
+		return err
+	}
+	p, err := record.ParsePayload(raw)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.payload, err)
+	}
+	var base *record.Items
+	if f.base != "" {
+		items, err := a.readDesired(f.base)
+		if err != nil {
+			return err
+		}
+		if err := baseFits(p, items); err != nil {
+			return fmt.Errorf("%s: %w", f.base, err)
+		}
+		base = &items
+	}
+	var set *record.SignerSet
+	if f.signers != "" {
+		if set, err = a.readSigners(f.signers, p, keys[0]); err != nil {
+			return fmt.Errorf("--signers %s: %w", f.signers, err)
+		}
+	}
+	a.showPayload(p, base, set, f.all)
+	if err := noteSignings(keys, p, f.force); err != nil {
+		return err
+	}
+	approval := keys[0].Sign(p.B3(), a.Now())
+	if f.out == "" {
+		return a.PrintJSON(approval) // JSON in any case: the output is to be a file
+	}
+	next := "ronbox registry approve ID --approval " + f.out
+	if p.Kind == record.KindGenesis {
+		next = "ronbox registry init --payload " + f.payload + " --approval " + f.out + " and those of the other signers"
+	}
+	return a.writeApproval(f.out, approval, next)
+}
+
+// baseFits checks that the payload's change of items gives the root that was signed.
+func baseFits(p *record.Payload, base record.Items) error {
+	if p.Mode == record.ModeFull {
+		return nil // it replaces whatever was there
+	}
+	after, err := base.Apply(p.Put, p.Remove)
+	if err != nil {
+		return fmt.Errorf("is not what the payload builds on: %w", err)
+	}
+	if after.Root() != p.ItemsRoot {
+		return cli.Fail(cli.ExitFailed, "wrong_base", "give the descriptors of version "+cli.Decimal(p.Version-1),
+			"it is not what the payload builds on: the change gives root %s, the payload names %s", after.Root(), p.ItemsRoot)
+	}
+	return nil
+}
+
+// readSigners reads the set in force before p, alone or with the entry that installed it, and checks that p follows it and that k may
+// approve p.
+func (a app) readSigners(path string, p *record.Payload, k signerKey) (*record.SignerSet, error) {
+	raw, err := a.ReadInput(path, maxPayload)
+	if err != nil {
+		return nil, err
+	}
+	var doc registryapi.Signers
+	if json.Unmarshal(raw, &doc) == nil && doc.SignerSet != nil {
+		raw = doc.SignerSet
+	}
+	set, err := record.ParseSignerSet(raw)
+	if err != nil {
+		return nil, err
+	}
+	if p.SignerSet != nil {
+		err = p.SignerSet.Validate(set)
+	} else if set.B3() != p.SignerSetB3 {
+		err = fmt.Errorf("it has hash %s, the payload names %s", set.B3(), p.SignerSetB3)
+	}
+	if err != nil {
+		return nil, cli.Fail(cli.ExitFailed, "wrong_signers", "give the set in force before version "+cli.Decimal(p.Version),
+			"it is not the set that the payload follows: %w", err)
+	}
+	signer, known := p.Approver(set, k.SignerID)
+	return set, k.checkSigner(signer, known)
+}
+
+func (a app) writeApproval(out string, approval registryapi.Approval, next string) error {
+	raw, err := cli.Encode(approval)
+	if err != nil {
+		return err
+	}
+	if err := cli.WriteFile(out, raw, 0o644); err != nil {
+		return err
+	}
+	return a.Show(approval, func(t cli.Table) {
+		t.Row("written", out)
+		t.Row("next", next)
+	})
+}
+
+type logKeyDoc struct {
+	File   string `json:"file"`
+	Origin string `json:"origin"`
+	VKey   string `json:"vkey"`
+	Made   bool   `json:"made"`
+}
+
+func (a app) logKeyCmd() *cobra.Command {
+	var create bool
+	cmd := &cobra.Command{
+		Use:   "log-key",
+		Short: "Show the public half of the node's log key, which signs checkpoints",
+		Long: `Show the public half of the node's log key, as a C2SP verifier key. The node signs its
+checkpoints with it, and nothing else; the signers admit it by naming it in a signer set.
+init makes one. With --create a node that has none gets one, for its next signer set.`,
+		Example: `  ronbox --data-dir data registry log-key
+  ronbox --data-dir data registry log-key --create --json`,
+	}
+	cmd.Flags().BoolVar(&create, "create", false, "make one if there is none")
+	cmd.RunE = a.Verb(func(context.Context, []string) error { return a.logKey(create) })
+	return cmd
+}
+
+func (a app) logKey(create bool) error {
+	cfg, err := a.Config()
+	if err != nil {
+		return err
+	}
+	vkey, made, err := appliance.LogKey(cfg, create)
+	if errors.Is(err, fs.ErrNotExist) {
+		return cli.Fail(exitNotFound, "no_log_key", "add --create", "there is no log key in %s", cfg.Node.DataDir)
+	}
+	if err != nil {
+		return err
+	}
+	doc := logKeyDoc{cfg.Path(appliance.LogKeyName), cfg.Registry.Origin, vkey, made}
+	return a.Show(doc, func(t cli.Table) {
+		t.Row("file", doc.File)
+		t.Row("origin", doc.Origin)
+		t.Row("log key", doc.VKey)
+		t.Row("for genesis", "--log-key "+doc.VKey)
+	})
+}

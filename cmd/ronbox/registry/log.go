@@ -1,0 +1,362 @@
+package registry
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/registry"
+	"ronbox/engines/registry/export"
+	registryapi "ronbox/httpapi/registry"
+	"ronbox/store"
+)
+
+// logCmds are the verbs by which others check the log, and an operator keeps it one.
+func (a app) logCmds() []*cobra.Command {
+	return []*cobra.Command{a.checkpointCmd(), a.proofCmd(), a.itemCmd(), a.highwaterCmd(), a.catchUpCmd(), a.exportCmd(), a.pruneCmd(), a.auditNodeCmd()}
+}
+
+func (a app) checkpointCmd() *cobra.Command {
+	var now, list bool
+	cmd := &cobra.Command{
+		Use:   "checkpoint",
+		Short: "Show the latest signed checkpoint of the log, or have one made",
+		Long: `Show the latest checkpoint: a signed note of the log's name, its size and its root, as
+C2SP has it. Who keeps one can later demand a proof that the log still begins with it.
+With --now the node signs and archives one at once; with --list the archived ones are
+shown, newest first.`,
+		Example: `  ronbox registry checkpoint > seen.note
+  ronbox registry checkpoint --now --json
+  ronbox registry checkpoint --list`,
+	}
+	cmd.Flags().BoolVar(&now, "now", false, "sign and archive one now")
+	cmd.Flags().BoolVar(&list, "list", false, "show the archived ones")
+	cmd.MarkFlagsMutuallyExclusive("now", "list")
+	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, _ []string) error {
+		switch {
+		case list:
+			return shown(a, checkpointsTable)(c.Checkpoints(ctx, 0))
+		case now:
+			made, err := c.CheckpointNow(ctx)
+			if err != nil {
+				return err
+			}
+			if a.Flags.JSON {
+				return a.PrintJSON(made)
+			}
+			return a.Print([]byte(made.Note))
+		}
+		note, err := c.Checkpoint(ctx)
+		if err != nil {
+			return err
+		}
+		if a.Flags.JSON {
+			return a.PrintJSON(struct {
+				Note string `json:"note"`
+			}{string(note)})
+		}
+		return a.Print(note)
+	})
+	return cmd
+}
+
+func checkpointsTable(t cli.Table, all registryapi.CheckpointList) {
+	for _, n := range all.Notes {
+		lines := append(strings.SplitN(n, "\n", 4), "", "", "")
+		t.Row(lines[1], lines[2])
+	}
+	t.Row(fmt.Sprintf("%d archived checkpoints", len(all.Notes)))
+}
+
+// proofDoc is a proof with all that checking it needs, but for the key that is trusted.
+type proofDoc struct {
+	Format     string                     `json:"format"`
+	Checkpoint string                     `json:"checkpoint"`
+	Version    uint64                     `json:"version"`
+	Entry      string                     `json:"entry"` // exact bytes
+	Inclusion  registryapi.InclusionProof `json:"inclusion"`
+	Payload    string                     `json:"payload,omitzero"` // exact bytes, of a proof of a descriptor
+	Item       *registryapi.ItemProof     `json:"item,omitzero"`
+}
+
+const proofFormat = "ronbox-registry-proof-v1"
+
+func (a app) proofCmd() *cobra.Command {
+	var item, out string
+	cmd := &cobra.Command{
+		Use:   "proof VERSION",
+		Short: "Write a proof that a version is in the log, or what it says of a descriptor",
+		Long: `Write a proof that version VERSION is in the log; with --item also of what it says of that
+descriptor: its text, or that there is none of that id. The proof holds a checkpoint and
+all that leads from there; ` + "`ronbox registry verify --proof`" + ` checks it anywhere, with the
+public log key alone.`,
+		Example: `  ronbox registry proof 9 --out v9.proof
+  ronbox registry proof 9 --item service/a --out a.proof`,
+		Args: cli.Exactly(1, "one version"),
+	}
+	cmd.Flags().StringVar(&item, "item", "", "id of a descriptor")
+	cmd.Flags().StringVar(&out, "out", "", "new `file` for the proof (default stdout)")
+	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
+		v, err := versionArg(args[0])
+		if err != nil {
+			return err
+		}
+		doc, err := a.proof(ctx, c, v, item)
+		if err != nil {
+			return err
+		}
+		if out == "" {
+			return a.PrintJSON(doc)
+		}
+		raw, err := cli.Encode(doc)
+		if err != nil {
+			return err
+		}
+		if err := cli.WriteFile(out, raw, 0o644); err != nil {
+			return err
+		}
+		return a.Show(doc, func(t cli.Table) {
+			t.Row("written", out)
+			t.Row("check it with", "ronbox registry verify --proof "+out+" --log-key VKEY")
+		})
+	})
+	return cmd
+}
+
+func (a app) proof(ctx context.Context, c registryapi.Client, v uint64, item string) (doc proofDoc, err error) {
+	doc = proofDoc{Format: proofFormat, Version: v}
+	if doc.Inclusion, err = c.Inclusion(ctx, v, 0); err != nil {
+		return doc, err
+	}
+	doc.Checkpoint, doc.Inclusion.Checkpoint = doc.Inclusion.Checkpoint, ""
+	entry, err := c.Entry(ctx, v)
+	if err != nil {
+		return doc, err
+	}
+	if doc.Entry = string(entry); item == "" {
+		return doc, nil
+	}
+	payload, err := c.Payload(ctx, v)
+	if err != nil {
+		return doc, err
+	}
+	proof, err := c.Item(ctx, v, item)
+	doc.Payload, doc.Item = string(payload), &proof
+	return doc, err
+}
+
+func (a app) itemCmd() *cobra.Command {
+	var at uint64
+	cmd := &cobra.Command{
+		Use:   "item ID",
+		Short: "Show one descriptor, now or in a version, checked against the signed root",
+		Long: `Show one descriptor, now or in a version. The node's answer comes with a proof under the
+root that the signers of that version have signed, of presence or of absence, and is shown
+only if it holds. Exit 23: there is none of that id.`,
+		Example: `  ronbox registry item service/a
+  ronbox registry item service/a --version 9 --json`,
+		Args: cli.Exactly(1, "one descriptor id"),
+	}
+	cmd.Flags().Uint64Var(&at, "version", 0, "version to look into (default HEAD)")
+	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
+		if at == 0 {
+			head, err := c.Head(ctx)
+			if err != nil {
+				return err
+			}
+			if at = head.Version; at == 0 {
+				return &cli.Failure{Outcome: noGenesis, Err: fmt.Errorf("the log has no genesis")}
+			}
+		}
+		doc, err := c.Version(ctx, at, false)
+		if err != nil {
+			return err
+		}
+		answer, err := c.Item(ctx, at, args[0])
+		if err != nil {
+			return err
+		}
+		it, err := answer.Verify(doc.ItemsRoot, answer.Count)
+		if err != nil || answer.ID != args[0] {
+			return inconsistent("version %d, %s: %v", at, args[0], err)
+		}
+		if it == nil {
+			return cli.Fail(exitNotFound, "not_found", "", "version %d has no descriptor %s, as the node has proven", at, args[0])
+		}
+		return a.Show(answer, func(t cli.Table) { t.Row(string(it.Bytes)) })
+	})
+	return cmd
+}
+
+func (a app) highwaterCmd() *cobra.Command {
+	show := &cobra.Command{
+		Use:   "show",
+		Short: "Show the high-water mark, and why the log may not be extended, if so",
+		Long: `Show the high-water mark: the last checkpoint that the node has signed, which it keeps in
+a file outside its database. A database that is older than its mark, or that was restored
+from a snapshot, is read, but nothing is signed or committed on top of it: there may be
+versions that it lacks, and a second version of the same number would split the log.`,
+		Example: `  ronbox registry highwater show
+  ronbox registry highwater show --json`,
+		RunE: cli.Ask(a.App, registryapi.NewClient, registryapi.Client.HighWater, highwaterTable),
+	}
+	adopt := &cobra.Command{
+		Use:   "adopt",
+		Short: "Take the log of this database for the newest, and write on top of it",
+		Long: `Take the log of this database for the newest, and write on top of it. Only if no later
+version exists anywhere, or all that have seen one are told: clients and auditors that
+hold a later checkpoint will find a split log. Try ` + "`ronbox registry catch-up`" + ` first. It is
+written into the audit chain.`,
+		Example: `  ronbox registry highwater show
+  ronbox registry highwater adopt --yes`,
+		RunE: a.online(func(ctx context.Context, c registryapi.Client, _ []string) error {
+			now, err := c.HighWater(ctx)
+			if err != nil {
+				return err
+			}
+			if now.Rollback {
+				if err := a.Confirm(fmt.Sprintf("take version %d, %s, for the newest", now.Version, now.Hash), "adopt"); err != nil {
+					return err
+				}
+			}
+			return shown(a, highwaterTable)(c.Adopt(ctx))
+		}),
+	}
+	return cli.Group("highwater", "Show or reset the mark that keeps an older database from splitting the log", show, adopt)
+}
+
+func highwaterTable(t cli.Table, w registryapi.HighWater) {
+	if w.Path != "" {
+		t.Row("file", w.Path)
+	}
+	if w.MarkSize > 0 {
+		t.Row("mark", fmt.Sprintf("version %d, root %s", w.MarkSize, w.MarkRoot))
+		t.Row("signed", w.MarkAt)
+	}
+	t.Row("head", fmt.Sprintf("version %d, %s", w.Version, w.Hash))
+	if !w.Rollback {
+		t.Row("sound", "the log may be extended")
+		return
+	}
+	t.Row("STOPPED", w.Reason)
+	t.Row("why", w.Detail)
+	t.Row("next", "ronbox registry catch-up FILE, or highwater adopt if no later version exists")
+}
+
+func (a app) catchUpCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "catch-up FROM",
+		Short: "Bring the versions that a restored node lacks, from a later snapshot or an export",
+		Long: `Bring the versions that a restored node lacks, from a later snapshot of the same log or
+from the directory of an export, which must lie on the node's disk. It is verified whole
+before anything of it is taken, and must begin with the node's own log, byte for byte.
+When the node has reached its high-water mark it signs and commits again.`,
+		Example: `  ronbox registry catch-up /backup/ronbox-later.db
+  ronbox registry catch-up /backup/export --json`,
+		Args: cli.Exactly(1, "one snapshot or one export"),
+		RunE: a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
+			path, err := filepath.Abs(args[0]) // the node has another working directory
+			if err != nil {
+				return err
+			}
+			return shown(a, caughtUpTable)(c.CatchUp(ctx, path))
+		}),
+	}
+}
+
+func caughtUpTable(t cli.Table, done registryapi.CaughtUp) {
+	t.Row("before", done.From)
+	t.Row("now", done.To)
+	t.Row("records", done.Records)
+	t.Row("sound", "the log may be extended")
+}
+
+func (a app) pruneCmd() *cobra.Command {
+	var dry bool
+	cmd := &cobra.Command{
+		Use:   "prune --dry-run",
+		Short: "Show which versions retention would remove, or why none",
+		Long: `Show which versions the node would remove in its next cycle of retention, or why none. It
+prunes by itself, by the keys registry.retention.*, and only what an archived checkpoint
+covers. Genesis, changes of signers, checkpoints and the tiles of the log tree stay, so
+that the log still verifies from genesis, and proofs of what is gone hold.`,
+		Example: `  ronbox registry prune --dry-run
+  ronbox registry prune --dry-run --json`,
+	}
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only show it")
+	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, _ []string) error {
+		if !dry {
+			return cli.Usage("the node prunes by itself, by registry.retention.*: want --dry-run")
+		}
+		w, err := c.HighWater(ctx)
+		return shown(a, pruneTable)(w.Retention, err)
+	})
+	return cmd
+}
+
+// keeps says why retention removes nothing, by its reasons.
+var keeps = map[string]string{
+	"policy_none":   "registry.retention.policy is none",
+	"not_due":       "nothing is old enough, whole segments of 256 versions, and under an archived checkpoint",
+	"not_ready":     "the registry takes no writes now",
+	"no_key":        "the signers in force admit no log key of this node",
+	"no_checkpoint": "no archived checkpoint is signed by a log key in force",
+}
+
+func pruneTable(t cli.Table, p registryapi.RetentionPlan) {
+	t.Row("policy", p.Policy)
+	t.Row("kept from", fmt.Sprintf("version %d", p.MinVersion))
+	if p.Reason != "" {
+		t.Row("nothing goes", cmp.Or(keeps[p.Reason], p.Reason))
+		return
+	}
+	t.Row("would go", fmt.Sprintf("%d versions before version %d, under the checkpoint of %d", p.Versions, p.Next, p.Checkpoint))
+}
+
+func (a app) exportCmd() *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use:   "export --out DIR [FILE]",
+		Short: "Write the log of a database file into a directory that anyone can check",
+		Long: `Write the log of a database file, up to its latest checkpoint, into a directory: that of a
+stopped node, or FILE, such as a snapshot. Checkpoint, tiles and entries lie as the C2SP
+tlog-tiles layout has them, so that tools for such logs read them; beside them what was
+signed, the audit chain and the signer sets. ` + "`ronbox registry verify --export`" + ` checks it.`,
+		Example: `  ronbox --data-dir data registry export --out log
+  ronbox registry export --out log /backup/ronbox/ronbox-….db --json`,
+		Args: cli.AtMost(1, "at most one database file"),
+	}
+	cmd.Flags().StringVar(&out, "out", "", "new `directory`")
+	cli.Require(cmd, "out")
+	cmd.RunE = a.Verb(func(ctx context.Context, args []string) error {
+		file, err := a.DatabaseFile(args)
+		if err != nil {
+			return err
+		}
+		var index export.Index
+		p := a.Progress(cli.Count, "export, versions")
+		err = cli.ReadDatabase(file, func(r *store.ReadOnly) error {
+			return r.View(ctx, func(rd store.Reader) (err error) {
+				index, err = export.Write(ctx, out, registry.NewSource(rd), p.Of)
+				return err
+			})
+		})
+		p.End()
+		if err != nil {
+			return err
+		}
+		return a.Show(index, func(t cli.Table) {
+			t.Row("written", out)
+			t.Row("origin", index.Origin)
+			t.Row("versions", index.Size)
+			t.Row("genesis", index.Genesis)
+			t.Row("check it with", "ronbox registry verify --export "+out+" --genesis "+index.Genesis)
+		})
+	})
+	return cmd
+}

@@ -1,0 +1,306 @@
+package registry
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
+
+	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/registry/record"
+	registryapi "ronbox/httpapi/registry"
+)
+
+// maxPayload bounds a payload file: more would not fit a request.
+const maxPayload = maxBody
+
+func (a app) proposeCmd() *cobra.Command {
+	var want string
+	cmd := &cobra.Command{
+		Use:     "propose FILE",
+		Example: `  echo '{"schema_version":"1.0.0","version":10,"mode":"delta","put":[],"remove":["a"]}' | ronbox registry propose -`,
+		Short:   "Send a payload or a draft of one; signers then approve it",
+		Long: `Send a payload or a draft of one; "-" is stdin. A draft holds at least schema_version,
+version, and items, or mode "delta" with put and remove; the node fills in the rest.
+The same payload gives the proposal that lives already.`,
+		Args: cli.Exactly(1, "one payload file"),
+	}
+	cmd.Flags().StringVar(&want, "payload-b3", "", "the hash that the payload must have")
+	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
+		raw, err := a.ReadInput(args[0], maxPayload)
+		if err != nil {
+			return err
+		}
+		if _, err := record.Canonical(raw); err != nil {
+			return fmt.Errorf("%s: %w", args[0], err)
+		}
+		return shown(a, proposedTable)(c.Propose(ctx, raw, want))
+	})
+	return cmd
+}
+
+func proposedTable(t cli.Table, p registryapi.Proposed) {
+	t.Row("proposal", p.ID)
+	t.Row("payload", p.PayloadB3)
+	t.Row("expires", p.ExpiresAt)
+	t.Row("next", "ronbox registry approve "+p.ID+" --key KEY")
+}
+
+func (a app) approveCmd() *cobra.Command {
+	var f approveFlags
+	cmd := &cobra.Command{
+		Use: "approve ID (--key KEY | --approval FILE)",
+		Example: `  ronbox registry approve p_01J… --key alice.key
+  ronbox registry approve p_01J… --approval bob.approval`,
+		Short: "Approve a proposal, by signing here or with a signature made elsewhere",
+		Long: `Approve a proposal, by signing here or with a signature made elsewhere.
+
+With --key the payload is fetched, checked and shown with what it replaces, and its hash,
+computed here, signed; KEY.signed keeps the key from a second payload for one version.
+With --approval the file that ` + "`ronbox registry sign`" + ` wrote is sent.`,
+		Args: cli.Exactly(1, "one proposal id"),
+	}
+	cmd.Flags().StringArrayVar(&f.keys, "key", nil, "key `file` to sign with")
+	cmd.Flags().StringVar(&f.approval, "approval", "", "`file` that holds a signed approval")
+	cmd.Flags().BoolVar(&f.all, "all", false, "show every change, not the first three")
+	cmd.Flags().BoolVar(&f.force, "force", false, "sign although another payload of that version was signed")
+	cmd.MarkFlagsMutuallyExclusive("key", "approval")
+	cmd.MarkFlagsOneRequired("key", "approval")
+	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
+		signed, err := a.approvals(ctx, c, args[0], f)
+		if err != nil {
+			return err
+		}
+		return a.approve(ctx, c, args[0], signed)
+	})
+	return cmd
+}
+
+type approveFlags struct {
+	keys       []string
+	approval   string
+	all, force bool
+}
+
+// baseOf reads what p builds on, if that is HEAD: p names it by its hash, which all that the node says must fit.
+func (a app) baseOf(ctx context.Context, c registryapi.Client, p *record.Payload) (*record.Base, error) {
+	head, err := c.Head(ctx)
+	if err != nil || head.Version+1 != p.Version || head.PayloadB3 != p.PrevHash {
+		return nil, err // it stands on another proposal, or is stale already
+	}
+	base, err := fetchBase(ctx, c, head)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := p.Check(base); err != nil {
+		return nil, inconsistent("the proposal: %w", err)
+	}
+	return &base, nil
+}
+
+// errSpelling is the fault of a payload that is not in canonical form, so that its hash is of other bytes.
+var errSpelling = errors.New("it is spelled otherwise")
+
+// approvals signs the proposal's payload with every key, or reads one approval.
+func (a app) approvals(ctx context.Context, c registryapi.Client, id string, f approveFlags) ([]registryapi.Approval, error) {
+	if f.approval != "" {
+		ap, err := a.readApproval(f.approval)
+		return []registryapi.Approval{ap}, err
+	}
+	keys, err := a.readKeys(f.keys)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := c.ProposalPayload(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	p, err := record.ParsePayload(raw)
+	if err != nil || !bytes.Equal(p.Bytes(), raw) {
+		return nil, inconsistent("proposal %s is no payload in canonical form: %w", id, cmp.Or(err, errSpelling))
+	}
+	base, err := a.baseOf(ctx, c, p)
+	if err != nil {
+		return nil, err
+	}
+	if base != nil {
+		a.showPayload(p, &base.Items, base.Signers, f.all)
+	} else {
+		a.showPayload(p, nil, nil, f.all)
+	}
+	if err := noteSignings(keys, p, f.force); err != nil {
+		return nil, err
+	}
+	var out []registryapi.Approval
+	for _, k := range keys {
+		out = append(out, k.Sign(p.B3(), a.Now()))
+	}
+	return out, nil
+}
+
+func (a app) approve(ctx context.Context, c registryapi.Client, id string, signed []registryapi.Approval) error {
+	var last registryapi.Approved
+	for _, s := range signed {
+		got, err := c.Approve(ctx, id, s)
+		if err != nil {
+			return fmt.Errorf("approve as %s: %w", s.SignerID, err)
+		}
+		last = got
+	}
+	return a.Show(last, func(t cli.Table) {
+		t.Row("status", last.Status)
+		t.Row("approvals", fmt.Sprintf("%d of %d needed", last.Approvals, last.Quorum.M))
+		if last.Approvals >= last.Quorum.M {
+			t.Row("next", "ronbox registry commit "+id)
+		}
+	})
+}
+
+func (a app) readApproval(path string) (ap registryapi.Approval, err error) {
+	raw, err := a.ReadInput(path, 64<<10)
+	if err != nil {
+		return ap, err
+	}
+	if err := json.Unmarshal(raw, &ap, json.RejectUnknownMembers(true)); err != nil {
+		return ap, cli.Fail(cli.ExitFailed, "malformed", "make one with `ronbox registry sign`", "%s is no approval: %w", path, err)
+	}
+	return ap, nil
+}
+
+func (a app) commitCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "commit ID",
+		Short: "Make an approved proposal the next version; a repeat gives the same answer",
+		Long: `Make an approved proposal the next version. Until enough signers have approved it the
+answer is 422 quorum; a repeat of a commit that was made gives the same answer, so that
+one whose answer was lost can be sent again.`,
+		Example: `  ronbox registry commit p_01JD3V9T5E8Q2X7RZ4M6K0ABCD
+  ronbox registry commit p_01JD3V9T5E8Q2X7RZ4M6K0ABCD --json`,
+		Args: cli.Exactly(1, "one proposal id"),
+		RunE: a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
+			done, replayed, err := c.Commit(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if replayed {
+				a.Say("it was committed before")
+			}
+			return a.Show(done, func(t cli.Table) { committedTable(t, done) })
+		}),
+	}
+}
+
+func committedTable(t cli.Table, c registryapi.Committed) {
+	t.Row("version", c.Version)
+	t.Row("payload", c.PayloadB3)
+	t.Row("hash", c.Hash)
+	t.Row("committed", c.CommittedAt)
+}
+
+type withdrawn struct {
+	ProposalID string `json:"proposal_id"`
+	State      string `json:"state"`
+}
+
+func (a app) withdrawCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "withdraw ID",
+		Short: "End a proposal; who proposed it may, and node.admin",
+		Long: `End a proposal before it is committed; who proposed it may, and node.admin. Its
+approvals are void. A proposal also ends by itself when it expires.`,
+		Example: `  ronbox registry withdraw p_01JD3V9T5E8Q2X7RZ4M6K0ABCD --json`,
+		Args:    cli.Exactly(1, "one proposal id"),
+		RunE: a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
+			if err := c.Withdraw(ctx, args[0]); err != nil {
+				return err
+			}
+			return a.Show(withdrawn{args[0], "withdrawn"}, func(t cli.Table) { t.Row(args[0], "withdrawn") })
+		}),
+	}
+}
+
+func (a app) proposalsCmd() *cobra.Command {
+	var payload bool
+	cmd := &cobra.Command{
+		Use:   "proposals [ID]",
+		Short: "List the live proposals, or show one, or print the bytes that its signers sign",
+		Long: `List the live proposals, or show one: its version, what it builds on, who has approved.
+With --payload the bytes that signers sign come out, for ` + "`ronbox registry sign`" + `.`,
+		Example: `  ronbox registry proposals
+  ronbox registry proposals p_01J… --payload > payload.json   # for a signer away from the node`,
+		Args: cli.AtMost(1, "at most one proposal id"),
+	}
+	cmd.Flags().BoolVar(&payload, "payload", false, "print the payload of proposal ID, nothing else")
+	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
+		switch {
+		case len(args) == 0 && payload:
+			return cli.Usage("--payload wants a proposal id")
+		case len(args) == 0:
+			return shown(a, proposalsTable)(allProposals(ctx, c))
+		case payload:
+			return a.printBytes(c.ProposalPayload(ctx, args[0]))
+		}
+		return shown(a, proposalTable)(c.Proposal(ctx, args[0]))
+	})
+	return cmd
+}
+
+func proposalsTable(t cli.Table, list registryapi.ProposalList) {
+	if len(list.Proposals) == 0 {
+		t.Row("no live proposals")
+		return
+	}
+	t.Row("ID", "VERSION", "STATE", "APPROVALS", "EXPIRES", "PAYLOAD")
+	for _, p := range list.Proposals {
+		t.Row(p.ID, p.Version, p.State, quorumText(p), p.ExpiresAt, cli.ShortHash(p.PayloadB3.String()))
+	}
+}
+
+// maxPages bounds the walk: the node keeps 256 live proposals in pages of 100.
+const maxPages = 64
+
+func allProposals(ctx context.Context, c registryapi.Client) (registryapi.ProposalList, error) {
+	all := registryapi.ProposalList{Proposals: []registryapi.Proposal{}}
+	for range maxPages {
+		page, err := c.Proposals(ctx, all.Next, 0)
+		if err != nil {
+			return all, err
+		}
+		all.Proposals = append(all.Proposals, page.Proposals...)
+		if all.Next = page.Next; page.Next == "" {
+			return all, nil
+		}
+	}
+	return all, nil // Next says where to go on
+}
+
+func proposalTable(t cli.Table, p registryapi.Proposal) {
+	t.Row("proposal", p.ID)
+	t.Row("state", p.State)
+	t.Row("version", p.Version)
+	t.Row("payload", p.PayloadB3)
+	if p.Quorum == nil || p.ItemsCount == nil {
+		t.Row("ended", p.EndedAt)
+		return
+	}
+	t.Row("kind", p.Kind+", "+p.Mode)
+	t.Row("builds on", p.PrevHash)
+	t.Row("items", *p.ItemsCount)
+	t.Row("approvals", quorumText(p))
+	for _, ap := range p.Approvals {
+		t.Row("approved by", ap.SignerID+" at "+ap.SignedAt)
+	}
+	t.Row("created", p.CreatedAt)
+	t.Row("expires", p.ExpiresAt)
+}
+
+func quorumText(p registryapi.Proposal) string {
+	if p.Quorum == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d needed", len(p.Approvals), p.Quorum.M)
+}

@@ -1,0 +1,284 @@
+package registry
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/registry/record"
+	registryapi "ronbox/httpapi/registry"
+	"ronbox/httpapi/wire"
+)
+
+func HeadLine(h registryapi.Head) string {
+	if h.Version == 0 {
+		return "none: the log has no genesis"
+	}
+	return "version " + cli.Decimal(h.Version) + ", " + cli.ShortHash(h.PayloadB3.String())
+}
+
+// app is the run of the command with the verbs of this package.
+type app struct{ *cli.App }
+
+// online makes RunE of a verb that asks the node.
+func (a app) online(run func(ctx context.Context, c registryapi.Client, args []string) error) cli.RunE {
+	return cli.Online(a.App, registryapi.NewClient, run)
+}
+
+// shown shows what a call has answered.
+func shown[T any](a app, human func(cli.Table, T)) func(T, error) error {
+	return func(doc T, err error) error {
+		if err != nil {
+			return err
+		}
+		return a.Show(doc, func(t cli.Table) { human(t, doc) })
+	}
+}
+
+// Command is the group of verbs of the registry.
+func Command(c *cli.App) *cobra.Command {
+	a := app{c}
+	a.Advise(hint)
+	group := cli.Group("registry", "Sign, change, read and check the registry",
+		a.applyCmd(),
+		a.headCmd(), a.getCmd(), a.diffCmd(), a.streamCmd(), a.signersCmd(), a.auditCmd(),
+		a.proposeCmd(), a.supersedeCmd(), a.approveCmd(), a.commitCmd(), a.withdrawCmd(), a.proposalsCmd(),
+		a.keygenCmd(), a.logKeyCmd(), a.signCmd(), a.genesisCmd(), a.initCmd(), a.verifyCmd(),
+	)
+	cli.Add(group, a.logCmds()...)
+	group.Long = `Sign, change, read and check the registry: the node's signed list of descriptors.
+
+Exit codes, beside those that every verb has: 20 too few approvals, or one that does not
+count; 21 the proposal has ended, or HEAD has moved; 22 that key has signed it before;
+23 no such version, proposal or item.`
+	return group
+}
+
+// Exit codes of the registry's verbs, beside those that all verbs have.
+const (
+	exitQuorum    = 20 // too few approvals, or some that do not count
+	exitStale     = 21 // the proposal has ended, or HEAD has moved
+	exitDuplicate = 22 // that key has signed it before
+	exitNotFound  = 23 // no such version, proposal or item
+)
+
+// exits are the codes of refusals, by their reason.
+var exits = map[string]int{
+	"quorum": exitQuorum, "invalid_sig": exitQuorum, "revoked_key": exitQuorum, "bad_approval": exitQuorum,
+	"stale": exitStale, "expired": exitStale, "conflict": exitStale, "chain_mismatch": exitStale, "version_skew": exitStale,
+	"duplicate_approval": exitDuplicate, "not_found": exitNotFound, "pruned": exitNotFound,
+}
+
+// hint refines the outcome of refusals of the registry, and of faults in its members.
+func hint(err error, o *cli.Outcome) {
+	if f, ok := errors.AsType[*record.FieldError](err); ok && f.Field != "" {
+		*o = cli.Outcome{Code: cli.ExitFailed, Reason: "malformed", Next: "correct the member that is named"}
+	} else if ok {
+		*o = cli.Outcome{Code: cli.ExitFailed, Reason: "malformed", Next: "give one strict JSON value in UTF-8"}
+	}
+	p, ok := errors.AsType[*wire.Problem](err)
+	if !ok || p.Service != "registry" {
+		return
+	}
+	if code := exits[p.Reason]; code != 0 {
+		o.Code = code
+	}
+	parent, _ := p.Details["parent"].(string)
+	switch cause, _ := p.Details["cause"].(string); {
+	case parent != "":
+		o.Next = "commit " + parent + " first"
+	case p.Reason == "chain_mismatch", p.Reason == "version_skew":
+		o.Next = "look at `ronbox registry head` and try again on top of it"
+	case p.Reason == "expired", p.Reason == "stale":
+		o.Next = "propose again"
+	case p.Reason == "pending_limit":
+		o.Next = "`ronbox registry proposals` shows what waits"
+	case cause == "no_genesis":
+		*o = noGenesis
+	case cause == "rollback_detected":
+		o.Code, o.Next = cli.ExitFailed, "`ronbox registry highwater show` says what is missing; `ronbox registry catch-up` brings it"
+	}
+}
+
+// noGenesis is the outcome of what needs a log that has begun.
+var noGenesis = cli.Outcome{Code: cli.ExitFailed, Reason: "no_genesis", Next: "make one with `ronbox registry genesis` and `ronbox registry init`"}
+
+func (a app) headCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "head",
+		Short: "Show where the log stands",
+		Long: `Show where the log stands: the version in force, the hash of its payload (what signers
+signed) and of its log entry (what covers the whole log before it). 0: no genesis yet.`,
+		Example: `  ronbox registry head
+  ronbox --url http://node:8080 registry head --json | jq -r .payload_b3`,
+		RunE: cli.Ask(a.App, registryapi.NewClient, registryapi.Client.Head, headTable),
+	}
+}
+
+func headTable(t cli.Table, h registryapi.Head) {
+	if h.Version == 0 {
+		t.Row("the log has no genesis: `ronbox registry genesis` and `registry init` make one")
+		return
+	}
+	t.Row("version", h.Version)
+	t.Row("payload", h.PayloadB3)
+	t.Row("hash", h.Hash)
+	t.Row("committed", h.CommittedAt)
+	t.Row("signer epoch", h.Epoch)
+	t.Row("incarnation", h.Incarnation)
+}
+
+func (a app) getCmd() *cobra.Command {
+	var payload, entry, noItems bool
+	cmd := &cobra.Command{
+		Use: "get N",
+		Example: `  ronbox registry get 9 --json | jq '.items | length'
+  ronbox registry get 9 --payload | b3sum`,
+		Short: "Show version N, or the exact bytes that were signed or logged",
+		Long: `Show version N: what it is, who approved it, every descriptor in force after it. With
+--payload or --entry the exact bytes that were signed or logged come out, to be hashed.`,
+		Args: cli.Exactly(1, "one version"),
+	}
+	f := cmd.Flags()
+	f.BoolVar(&payload, "payload", false, "print the signed bytes, nothing else")
+	f.BoolVar(&entry, "entry", false, "print the bytes of the log entry, nothing else")
+	f.BoolVar(&noItems, "no-items", false, "leave the descriptors out")
+	cmd.MarkFlagsMutuallyExclusive("payload", "entry", "no-items")
+	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
+		v, err := versionArg(args[0])
+		if err != nil {
+			return err
+		}
+		switch {
+		case payload:
+			return a.printBytes(c.Payload(ctx, v))
+		case entry:
+			return a.printBytes(c.Entry(ctx, v))
+		}
+		return shown(a, versionTable)(c.Version(ctx, v, !noItems))
+	})
+	return cmd
+}
+
+func versionTable(t cli.Table, v registryapi.Version) {
+	t.Row("version", v.Version)
+	t.Row("kind", v.Kind)
+	t.Row("payload", v.PayloadB3)
+	t.Row("hash", v.Hash)
+	t.Row("previous", v.PrevHash)
+	t.Row("items root", v.ItemsRoot)
+	t.Row("committed", v.CommittedAt)
+	t.Row("signer epoch", v.Epoch)
+	for _, ap := range v.Approvals {
+		t.Row("approved by", ap.SignerID+" at "+ap.SignedAt)
+	}
+	if len(v.Items) > 0 {
+		t.Row("items", len(v.Items))
+	}
+	for _, it := range v.Items {
+		t.Row("", string(it))
+	}
+}
+
+func (a app) printBytes(raw []byte, err error) error {
+	if err != nil {
+		return err
+	}
+	return a.Print(raw)
+}
+
+func (a app) diffCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:     "diff FROM TO",
+		Example: `  ronbox registry diff 2 3`,
+		Short:   "Show what leads from one version to another",
+		Long: `Show what leads from version FROM to version TO: descriptors put (the new text) and
+removed (the id). The other way round it shows what would lead back; version 0 is the
+empty set before the first.`,
+		Args: cli.Exactly(2, "two versions"),
+		RunE: a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
+			from, err := versionOrNone(args[0])
+			to, errTo := versionOrNone(args[1])
+			if err := cmp.Or(err, errTo); err != nil {
+				return err
+			}
+			return shown(a, diffTable)(c.Diff(ctx, from, to))
+		}),
+	}
+}
+
+func diffTable(t cli.Table, d registryapi.Diff) {
+	for _, p := range d.Put {
+		t.Row("+ " + string(p))
+	}
+	for _, id := range d.Remove {
+		t.Row("- " + id)
+	}
+	t.Row(cli.Decimal(uint64(len(d.Put))) + " put, " + cli.Decimal(uint64(len(d.Remove))) + " removed")
+}
+
+// versionArg parses a version or an epoch: a whole number from 1.
+func versionArg(s string) (uint64, error) {
+	v, err := strconv.ParseUint(s, 10, 53)
+	if err != nil || v == 0 || strings.HasPrefix(s, "0") {
+		return 0, cli.Usage("%q is no version: want 1, 2, 3 …", s)
+	}
+	return v, nil
+}
+
+// versionOrNone is versionArg, and 0 for the empty set before the first version.
+func versionOrNone(s string) (uint64, error) {
+	if s == "0" {
+		return 0, nil
+	}
+	return versionArg(s)
+}
+
+func (a app) auditCmd() *cobra.Command {
+	var from uint64
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Show the registry's audit chain: what was decided and what was refused",
+		Long: `Show the registry's audit chain, oldest first: every proposal, approval, commit and end,
+and every refusal of a known caller that reached the pipeline. Each record names the one
+before it by its hash, and every version names the record before its own, so that none
+can be taken out unseen. Needs the scope registry.audit.`,
+		Example: `  ronbox registry audit --limit 20
+  ronbox registry audit --from 100 --json | jq -c '.records[]'`,
+	}
+	cmd.Flags().Uint64Var(&from, "from", 1, "sequence number of the first record")
+	cmd.Flags().IntVar(&limit, "limit", 0, "records at most (default 1000)")
+	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, _ []string) error {
+		if from < 1 || limit < 0 || limit > 1000 {
+			return cli.Usage("--from %d --limit %d: want a number from 1, and one up to 1000", from, limit)
+		}
+		return shown(a, auditTable)(c.AuditChain(ctx, from, limit))
+	})
+	return cmd
+}
+
+func auditTable(t cli.Table, page registryapi.AuditChain) {
+	for _, raw := range page.Records {
+		rec, err := record.ParseAudit(raw)
+		if err != nil {
+			t.Row(string(raw)) // of a newer node
+			continue
+		}
+		what := rec.Event
+		if rec.Reason != "" {
+			what += " (" + rec.Reason + ")"
+		}
+		version := ""
+		if rec.Version > 0 {
+			version = "version " + cli.Decimal(rec.Version)
+		}
+		t.Row(rec.Seq, rec.At, what, version, strings.TrimSpace(rec.ProposalID+" "+strings.Join(rec.Signers, " ")))
+	}
+	t.Row("the chain ends with record " + cli.Decimal(page.Seq) + ", " + page.B3.String())
+}

@@ -1,0 +1,278 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/registry"
+	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/export"
+	"ronbox/engines/registry/logtree"
+	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/rverify"
+	"ronbox/store"
+)
+
+// verifyDoc is the output of registry verify.
+type verifyDoc = rverify.Report
+
+type verifyFlags struct {
+	db, export, proof string
+	genesis, seen     string
+	logKey            string
+}
+
+func (a app) verifyCmd() *cobra.Command {
+	var f verifyFlags
+	cmd := &cobra.Command{
+		Use: "verify (--db FILE | --export DIR | --proof FILE)",
+		Example: `  ronbox registry verify --db snaps/ronbox-….db --genesis b3:4487…
+  ronbox registry verify --export log --genesis b3:4487… --checkpoint seen.note
+  ronbox registry verify --proof a.proof --log-key registry.example/main+1a2b3c4d+AT…`,
+		Short: "Check a whole log with its genesis hash alone, or one proof with the log key alone",
+		Long: `Check a whole log with nothing but its genesis hash: every approval and every quorum
+by the signer set in force at its version, the payload, artifact and audit chains, the
+item root of every version, every tile of the log tree and every checkpoint. FILE is a
+snapshot or a stopped node's database, DIR an export; no key, no network and no trust in
+the node is needed. With --checkpoint the log must also begin with what was seen before.
+
+With --proof one proof is checked, as ` + "`ronbox registry proof`" + ` writes them, against the
+public log key that is trusted.
+
+Exit 0: sound. Exit 3: bad; the output names which: signature, quorum, chain, tree,
+checkpoint or incomplete.`,
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.db, "db", "", "database `file`")
+	fl.StringVar(&f.export, "export", "", "`directory` of an export")
+	fl.StringVar(&f.proof, "proof", "", "`file` of a proof")
+	fl.StringVar(&f.genesis, "genesis", "", "payload hash of version 1")
+	fl.StringVar(&f.seen, "checkpoint", "", "`file` of a checkpoint that was seen before")
+	fl.StringVar(&f.logKey, "log-key", "", "public key of the log, a C2SP vkey; for a proof")
+	cmd.MarkFlagsMutuallyExclusive("db", "export", "proof")
+	cmd.MarkFlagsOneRequired("db", "export", "proof")
+	cmd.RunE = a.Verb(func(ctx context.Context, _ []string) error {
+		switch {
+		case f.proof != "" && (f.genesis != "" || f.seen != "" || f.logKey == ""):
+			return cli.Usage("a proof is checked with --log-key, and nothing else")
+		case f.proof != "":
+			return a.verifyProof(f.proof, f.logKey)
+		case f.genesis == "":
+			return cli.Usage("want --genesis: the payload hash of version 1")
+		}
+		return a.verify(ctx, f)
+	})
+	return cmd
+}
+
+// provenDoc is the output of verify --proof.
+type provenDoc struct {
+	OK      bool           `json:"ok"`
+	Version uint64         `json:"version"`
+	Size    uint64         `json:"size"` // of the log that the checkpoint names
+	Root    string         `json:"root"`
+	Item    jsontext.Value `json:"item,omitzero"`   // that is there
+	Absent  string         `json:"absent,omitzero"` // id that is not
+	Problem string         `json:"problem,omitzero"`
+}
+
+func (a app) verifyProof(file, logKey string) error {
+	raw, err := a.ReadInput(file, maxProof)
+	if err != nil {
+		return err
+	}
+	var doc proofDoc
+	if err := json.Unmarshal(raw, &doc, json.RejectUnknownMembers(true)); err != nil || doc.Format != proofFormat {
+		return cli.Fail(cli.ExitFailed, "malformed", "make one with `ronbox registry proof`", "%s is no proof (%v)", file, err)
+	}
+	keys, err := checkpoint.NewKeys([]string{logKey})
+	if err != nil {
+		return cli.Usage("--log-key: %w", err)
+	}
+	out, bad := checkProof(doc, keys)
+	if out.OK = bad == nil; bad != nil {
+		out = provenDoc{Version: doc.Version, Problem: bad.Error()}
+	}
+	err = a.Show(out, func(t cli.Table) { provenTable(t, out) })
+	if err != nil || out.OK {
+		return err
+	}
+	return a.FoundBad(out.Problem, "")
+}
+
+// maxProof bounds a proof: a payload of a version, quoted, is most of it.
+const maxProof = 16 << 20
+
+// checkProof goes from the checkpoint to the entry, and from there to the payload and the descriptor.
+func checkProof(doc proofDoc, keys checkpoint.Keys) (out provenDoc, err error) {
+	signed, err := keys.Open([]byte(doc.Checkpoint))
+	if err != nil {
+		return out, fmt.Errorf("checkpoint: %w", err)
+	}
+	out = provenDoc{Version: doc.Version, Size: signed.Size, Root: signed.Root.String()}
+	if doc.Version == 0 || doc.Version > signed.Size {
+		return out, fmt.Errorf("version %d is not in a log of %d", doc.Version, signed.Size)
+	}
+	if err := tlog.CheckRecord(doc.Inclusion.Hashes, int64(signed.Size), signed.Root, int64(doc.Version-1), logtree.Leaf([]byte(doc.Entry))); err != nil {
+		return out, fmt.Errorf("the entry is not version %d of the log: %w", doc.Version, err)
+	}
+	entry, err := record.ParseEntry([]byte(doc.Entry))
+	if err != nil || entry.Version != doc.Version {
+		return out, fmt.Errorf("the entry is not that of version %d (%v)", doc.Version, err)
+	}
+	if doc.Item == nil {
+		return out, nil
+	}
+	p, err := record.ParsePayload([]byte(doc.Payload))
+	if err != nil || b3.Sum([]byte(doc.Payload)) != entry.PayloadB3 {
+		return out, fmt.Errorf("the payload is not the one that the entry names (%v)", err)
+	}
+	it, err := doc.Item.Verify(p.ItemsRoot, p.ItemsCount)
+	if err != nil {
+		return out, err
+	}
+	if it == nil {
+		out.Absent = doc.Item.ID
+	} else {
+		out.Item = it.Bytes
+	}
+	return out, nil
+}
+
+func provenTable(t cli.Table, d provenDoc) {
+	if !d.OK {
+		t.Row("BAD", d.Problem)
+		return
+	}
+	t.Row("sound", fmt.Sprintf("version %d is in the log of %d versions, root %s", d.Version, d.Size, d.Root))
+	if d.Item != nil {
+		t.Row("it says", string(d.Item))
+	}
+	if d.Absent != "" {
+		t.Row("it has", "no descriptor "+d.Absent)
+	}
+}
+
+// TrustedGenesis gives the options of a check of the log against a genesis hash, or, when text is empty, against itself.
+func TrustedGenesis(text string) (rverify.Options, error) {
+	o := rverify.Options{Fan: flow.Fan, Jobs: runtime.GOMAXPROCS(0)}
+	if text == "" {
+		return o, nil
+	}
+	var err error
+	if o.Genesis, err = b3.Parse(text); err != nil {
+		return o, cli.Usage("--genesis: %w", err)
+	}
+	if o.Genesis.IsZero() { // it would stand for any genesis
+		return o, cli.Usage("--genesis: no payload has the hash %s", text)
+	}
+	return o, nil
+}
+
+func (a app) verify(ctx context.Context, f verifyFlags) error {
+	o, err := TrustedGenesis(f.genesis)
+	if err != nil {
+		return err
+	}
+	p := a.Progress(cli.Count, "verify, versions")
+	o.Progress = p.Of
+	var seen []byte
+	if f.seen != "" {
+		if seen, err = cli.ReadFile(f.seen, 64<<10); err != nil {
+			return err
+		}
+	}
+	verifyLog := verifyFile
+	file := f.db
+	if f.export != "" {
+		verifyLog, file = verifyExport, f.export
+	}
+	doc, err := verifyLog(ctx, file, o, seen)
+	p.End()
+	if err != nil {
+		return err
+	}
+	err = a.Show(doc, func(t cli.Table) { verifyTable(t, doc) })
+	if err != nil || doc.OK {
+		return err
+	}
+	return a.FoundBad(doc.Problem.Error(), string(doc.Problem.Kind))
+}
+
+func verifyFile(ctx context.Context, file string, o rverify.Options, seen []byte) (doc verifyDoc, err error) {
+	err = cli.ReadDatabase(file, func(r *store.ReadOnly) error {
+		return r.View(ctx, func(rd store.Reader) (err error) {
+			if doc, err = registry.Verify(ctx, rd, o); err == nil {
+				doc = withSeen(doc, registry.NewSource(rd), seen)
+			}
+			return err
+		})
+	})
+	return doc, err
+}
+
+func verifyExport(ctx context.Context, dir string, o rverify.Options, seen []byte) (doc verifyDoc, err error) {
+	l, err := export.Open(dir)
+	if err != nil {
+		return doc, err
+	}
+	if doc, err = rverify.Verify(ctx, l, o); err != nil || !doc.OK {
+		return doc, err
+	}
+	p, err := rverify.VerifyTree(ctx, l, l)
+	doc.OK, doc.Problem = p == nil && err == nil, p
+	return withSeen(doc, l, seen), err
+}
+
+// withSeen holds a sound log against a checkpoint, if there is one.
+func withSeen(doc verifyDoc, src export.Source, seen []byte) verifyDoc {
+	if doc.OK && seen != nil {
+		doc.Problem = rverify.CheckSeen(src, src, seen)
+		doc.OK = doc.Problem == nil
+	}
+	return doc
+}
+
+func verifyTable(t cli.Table, d verifyDoc) {
+	t.Row("versions", d.Versions)
+	if d.First > 0 {
+		t.Row("pruned", fmt.Sprintf("whole from version %d on; of those before it, genesis and changes of signers", d.First))
+	}
+	t.Row("approvals", d.Approvals)
+	t.Row("audit records", d.AuditRecords)
+	t.Row("head", fmt.Sprintf("version %d, %s", d.Head.Version, d.Head.PayloadB3))
+	if d.OK {
+		t.Row("sound", "every signature, quorum, chain, root and checkpoint holds")
+		return
+	}
+	t.Row("BAD", d.Problem.Kind)
+}
+
+// Check makes the registry's proof a step of the check of a file; its progress goes to p, the report to out.
+func Check(ctx context.Context, o rverify.Options, p *cli.Progress, out **rverify.Report) store.Check {
+	o.Progress = func(done, total uint64) {
+		p.Unit = cli.Count
+		p.Stage("verify, versions")
+		p.At(int64(done), int64(total))
+	}
+	return store.Check{Name: "registry", Run: func(r store.Reader) error {
+		rep, err := registry.Verify(ctx, r, o)
+		if err != nil {
+			return err
+		}
+		*out = &rep
+		if rep.Problem != nil {
+			return rep.Problem
+		}
+		return nil
+	}}
+}

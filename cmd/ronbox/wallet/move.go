@@ -1,0 +1,258 @@
+package wallet
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ronbox/cmd/ronbox/cli"
+	"ronbox/cmd/ronbox/ledger"
+	"ronbox/engines/ledger/record"
+	walletapi "ronbox/httpapi/wallet"
+)
+
+// repeatHelp ends the help of every verb that moves money.
+const repeatHelp = `
+
+The amount is in minor units. The key that is printed first makes the call safe to repeat:
+the same command with it does nothing twice and gives the same receipt.`
+
+// operation makes of cmd a verb that asks for one operation, which parse reads off the arguments.
+func (a app) operation(cmd *cobra.Command, f *sendFlags, parse func(args []string) (walletapi.BatchOp, error)) *cobra.Command {
+	cmd.RunE = a.online(func(ctx context.Context, c walletapi.Client, args []string) error {
+		op, err := parse(args)
+		if err != nil {
+			return err
+		}
+		return a.order(ctx, c, f, order{payer: payerOf(&op), op: op, post: func(ctx context.Context, key string, nonce uint64) (walletapi.Posted, error) {
+			return post(ctx, c, key, &op, nonce)
+		}})
+	})
+	return cmd
+}
+
+// post asks for one operation.
+func post(ctx context.Context, c walletapi.Client, key string, op *walletapi.BatchOp, nonce uint64) (walletapi.Posted, error) {
+	switch op.Op {
+	case walletapi.OpIssue:
+		return c.Issue(ctx, key, walletapi.Issue{To: op.To, Asset: op.Asset, AmountMinor: op.AmountMinor, Nonce: nonce, Memo: op.Memo, ValidUntil: op.ValidUntil})
+	case walletapi.OpTransfer:
+		return c.Transfer(ctx, key, walletapi.Transfer{
+			From: op.From, To: op.To, Asset: op.Asset, AmountMinor: op.AmountMinor, Nonce: nonce, Memo: op.Memo, ValidUntil: op.ValidUntil,
+		})
+	case walletapi.OpBurn:
+		return c.Burn(ctx, key, walletapi.Burn{From: op.From, Asset: op.Asset, AmountMinor: op.AmountMinor, Nonce: nonce, Memo: op.Memo, ValidUntil: op.ValidUntil})
+	case walletapi.OpHold:
+		return c.Hold(ctx, key, walletapi.Hold{
+			From: op.From, To: op.To, Asset: op.Asset, AmountMinor: op.AmountMinor, Nonce: nonce, ExpiresInS: op.ExpiresInS, Memo: op.Memo, ValidUntil: op.ValidUntil,
+		})
+	case walletapi.OpCapture:
+		return c.Capture(ctx, key, walletapi.Capture{Hold: op.Hold, AmountMinor: op.AmountMinor})
+	}
+	return c.Release(ctx, key, walletapi.Release{Hold: op.Hold})
+}
+
+// moves gives an operation that moves an amount, its memo and its end from the flags; check names its accounts in the order
+// in which their faults are told.
+func (f *sendFlags) moves(op walletapi.BatchOp, check ...string) (walletapi.BatchOp, error) {
+	op.Asset, op.Memo, op.ValidUntil = f.asset, f.memo, f.validUntil
+	err := cmp.Or(checkParty(check[0]), checkAsset("--asset", op.Asset), checkAmount(op.AmountMinor))
+	for _, account := range check[1:] {
+		err = cmp.Or(err, checkParty(account))
+	}
+	return op, err
+}
+
+func (a app) issueCmd() *cobra.Command {
+	var f sendFlags
+	cmd := &cobra.Command{
+		Use:   "issue TO AMOUNT",
+		Short: "Bring money into being on an account",
+		Long:  `Bring money of an asset into being on an account. The asset must be declared.` + repeatHelp,
+		Example: `  ronbox wallet issue alice 1000000
+  ronbox wallet issue alice 500 --asset gold --memo "opening balance" --json`,
+		Args: cli.Exactly(2, "an account and an amount"),
+	}
+	f.add(cmd)
+	return a.operation(cmd, &f, func(args []string) (walletapi.BatchOp, error) {
+		return f.moves(walletapi.BatchOp{Op: walletapi.OpIssue, To: args[0], AmountMinor: args[1]}, args[0])
+	})
+}
+
+func (a app) transferCmd() *cobra.Command {
+	var f sendFlags
+	cmd := &cobra.Command{
+		Use:   "transfer FROM TO AMOUNT",
+		Short: "Move money from one account to another",
+		Long: `Move money from one account to another; the first payment opens an account. A receipt
+means that it is on disk.` + repeatHelp,
+		Example: `  ronbox wallet transfer alice bob 1000
+  ronbox wallet transfer alice bob 1000 --key cli-7-01JD3V9T5E8Q2X7RZ4M6K0ABCD --json`,
+		Args: cli.Exactly(3, "two accounts and an amount"),
+	}
+	f.add(cmd)
+	return a.operation(cmd, &f, func(args []string) (walletapi.BatchOp, error) {
+		return f.moves(walletapi.BatchOp{Op: walletapi.OpTransfer, From: args[0], To: args[1], AmountMinor: args[2]}, args[1], args[0])
+	})
+}
+
+func (a app) burnCmd() *cobra.Command {
+	var f sendFlags
+	cmd := &cobra.Command{
+		Use:   "burn FROM AMOUNT",
+		Short: "Take money of an account out of being",
+		Long:  `Take money of an account out of being: what is in circulation of the asset falls.` + repeatHelp,
+		Example: `  ronbox wallet burn bob 10
+  ronbox wallet burn bob 10 --memo redeemed --json`,
+		Args: cli.Exactly(2, "an account and an amount"),
+	}
+	f.add(cmd)
+	return a.operation(cmd, &f, func(args []string) (walletapi.BatchOp, error) {
+		return f.moves(walletapi.BatchOp{Op: walletapi.OpBurn, From: args[0], AmountMinor: args[1]}, args[0])
+	})
+}
+
+// A hold lasts at least a second and at most a month of 30 days.
+const longestHold = 30 * 24 * time.Hour
+
+func (a app) holdCmd() *cobra.Command {
+	var f sendFlags
+	var expires time.Duration
+	cmd := &cobra.Command{
+		Use:   "hold FROM TO AMOUNT",
+		Short: "Set money aside that another account may capture",
+		Long: `Set money of an account aside: it stays there and cannot be spent, until TO captures it
+(` + "`ronbox wallet capture`" + `), it is released, or it expires.` + repeatHelp,
+		Example: `  ronbox wallet hold alice shop 500 --expires-in 1h
+  ronbox wallet hold alice shop 500 --json | jq -r .txid`,
+		Args: cli.Exactly(3, "two accounts and an amount"),
+	}
+	f.add(cmd)
+	cmd.Flags().DurationVar(&expires, "expires-in", 24*time.Hour, "let it end by itself after this `time`, 1s to 720h")
+	return a.operation(cmd, &f, func(args []string) (op walletapi.BatchOp, err error) {
+		if expires < time.Second || expires > longestHold || expires%time.Second != 0 {
+			return op, cli.Usage("--expires-in %s: want whole seconds, 1s to 720h", expires)
+		}
+		op = walletapi.BatchOp{Op: walletapi.OpHold, From: args[0], To: args[1], AmountMinor: args[2], ExpiresInS: uint64(expires / time.Second)}
+		return f.moves(op, args[1], args[0])
+	})
+}
+
+func (a app) captureCmd() *cobra.Command {
+	var f sendFlags
+	cmd := &cobra.Command{
+		Use:   "capture TXID [AMOUNT]",
+		Short: "Pay out a hold, whole or in part, and end it",
+		Long: `Pay out a hold to the account it is for, whole or AMOUNT of it, and end it: what is not
+taken goes back. A hold is captured once.` + repeatHelp,
+		Example: `  ronbox wallet capture tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD
+  ronbox wallet capture tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD 300 --json`,
+		Args: cli.Between(1, 2, "the txid of a hold and perhaps an amount"),
+	}
+	f.keyFlag(cmd)
+	return a.operation(cmd, &f, func(args []string) (walletapi.BatchOp, error) {
+		op := walletapi.BatchOp{Op: walletapi.OpCapture, Hold: args[0]}
+		err := ledger.CheckTxID(op.Hold)
+		if err == nil && len(args) == 2 {
+			op.AmountMinor = args[1]
+			err = checkAmount(op.AmountMinor)
+		}
+		return op, err
+	})
+}
+
+func (a app) releaseCmd() *cobra.Command {
+	var f sendFlags
+	cmd := &cobra.Command{
+		Use:   "release TXID",
+		Short: "Give a hold up: the payer may spend the money again",
+		Long: `Give a hold up: the payer may spend the money again. Who may capture it may release it.
+The key that is printed first makes the call safe to repeat.`,
+		Example: `  ronbox wallet release tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD
+  ronbox wallet release tx_01JD3V9T5E8Q2X7RZ4M6K0ABCD --json`,
+		Args: cli.Exactly(1, "the txid of a hold"),
+	}
+	f.keyFlag(cmd)
+	return a.operation(cmd, &f, func(args []string) (walletapi.BatchOp, error) {
+		return walletapi.BatchOp{Op: walletapi.OpRelease, Hold: args[0]}, ledger.CheckTxID(args[0])
+	})
+}
+
+func (a app) freezeCmd() *cobra.Command {
+	return a.flagsCmd(&cobra.Command{
+		Use:   "freeze ACCOUNT",
+		Short: "Forbid an account to give, to take, or both",
+		Long: `Forbid an account to give and to take, or with --flag one of the two: no_debit, no_credit.
+closed forbids both as well, and says that the account is done with. What is set
+` + "`ronbox wallet unfreeze`" + ` takes off again; ` + "`ronbox wallet seq`" + ` shows it. An account
+that nobody has paid yet is refused, but for --new.`,
+		Example: `  ronbox wallet freeze mallory
+  ronbox wallet freeze mallory --flag no_debit --json`,
+	}, false)
+}
+
+func (a app) unfreezeCmd() *cobra.Command {
+	return a.flagsCmd(&cobra.Command{
+		Use:   "unfreeze ACCOUNT",
+		Short: "Take a flag off an account that freeze has set",
+		Long: `Take off an account the flag that ` + "`ronbox wallet freeze`" + ` has set: frozen, or that of
+--flag. ` + "`ronbox wallet seq`" + ` shows which it has; one that it has not is refused.`,
+		Example: `  ronbox wallet unfreeze mallory
+  ronbox wallet unfreeze mallory --flag no_debit --json`,
+	}, true)
+}
+
+// flagsCmd makes of cmd a verb that sets a flag of an account, or takes one off.
+func (a app) flagsCmd(cmd *cobra.Command, off bool) *cobra.Command {
+	var f sendFlags
+	var flag string
+	var body walletapi.FlagsChange
+	cmd.Args = cli.Exactly(1, "one account")
+	cmd.Flags().StringVar(&flag, "flag", "frozen", "`which`: frozen, no_debit, no_credit, closed")
+	if !off {
+		cmd.Flags().BoolVar(&body.New, "new", false, "open the account if nobody has paid it yet")
+	}
+	f.keyFlag(cmd)
+	cmd.RunE = a.online(func(ctx context.Context, c walletapi.Client, args []string) error {
+		if err := checkParty(args[0]); err != nil {
+			return err
+		}
+		if _, err := record.ParseFlags(flag); err != nil {
+			return cli.Usage("--flag %q: want frozen, no_debit, no_credit or closed", flag)
+		}
+		if body.Account, body.Set = args[0], []string{flag}; off {
+			body.Set, body.Clear = nil, body.Set
+		}
+		if off && f.key == "" { // a repetition finds it gone
+			if err := a.mustHave(ctx, c, args[0], flag); err != nil {
+				return err
+			}
+		}
+		return a.order(ctx, c, &f, order{post: func(ctx context.Context, key string, _ uint64) (walletapi.Posted, error) {
+			return c.SetFlags(ctx, key, body)
+		}})
+	})
+	return cmd
+}
+
+// mustHave refuses to take off a flag that a known account has not: nothing would change.
+func (a app) mustHave(ctx context.Context, c walletapi.Client, account, flag string) error {
+	var acc walletapi.Account
+	r := a.Repeater()
+	err := r.Repeat(ctx, "look up its flags", func() (err error) {
+		acc, err = c.Account(ctx, account)
+		return err
+	})
+	if err != nil || !acc.Known || slices.Contains(acc.Flags, flag) {
+		return err // of one that is not known the node says so
+	}
+	has := "it has none"
+	if len(acc.Flags) > 0 {
+		has = "it has " + strings.Join(acc.Flags, ", ") + ", which --flag names"
+	}
+	return cli.Fail(cli.ExitFailed, "flag_not_set", has, "%s has no flag %s: nothing was done", account, flag)
+}

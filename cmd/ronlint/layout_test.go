@@ -1,0 +1,228 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// layers orders the packages of the program; a package may import what stands before it, never what stands after it.
+// Packages of one layer do not know each other, except where siblings names the pair.
+var layers = [][]string{
+	{"appliance/flow", "appliance/obs", "appliance/b3", "appliance/unit", "appliance/systemd", "appliance/alerts"},
+	{"store", "store/storetest", "engines", "appliance/host", "appliance/host/hosttest"},
+	{"engines/cache", "engines/merkle", "engines/sig", "engines/upstream"},
+	{"engines/registry/record", "engines/ledger/record", "engines/edge/pmtiles", "engines/edge/mbtiles", "engines/edge/cas"},
+	{"engines/registry/logtree"},
+	{"engines/registry/checkpoint"},
+	{"engines/registry/rverify", "engines/ledger/tables"},
+	{"engines/registry/export"},
+	{"engines/registry", "engines/ledger/idem", "engines/edge", "engines/index"},
+	{"engines/ledger/lverify"},
+	{"engines/ledger"},
+	{"engines/ledger/ledgertest"},
+	{"engines/rewarder/calculus", "engines/rewarder/rverify"},
+	{"engines/rewarder/record"},
+	{"engines/wallet", "engines/rewarder"},
+	{"httpapi/wire", "httpapi/limit", "httpapi/inflate", "httpapi/openapi"},
+	{"httpapi/auth", "httpapi/front"},
+	{"httpapi", "httpapi/client"},
+	{"httpapi/registry", "httpapi/ledger", "httpapi/edge", "httpapi/index"},
+	{"httpapi/node", "httpapi/wallet", "httpapi/rewarder"},
+	{"httpapi/openapi/openapitest"},
+	{"appliance/config"},
+	{"appliance/tokens"},
+	{"appliance"},
+	{"appliance/load"},
+	{"cmd/ronbox/cli"},
+	{"cmd/ronbox/registry", "cmd/ronbox/ledger", "cmd/ronbox/edge", "cmd/ronbox/index"},
+	{"cmd/ronbox/node", "cmd/ronbox/access", "cmd/ronbox/db", "cmd/ronbox/wallet", "cmd/ronbox/rewarder"},
+	{"cmd/ronbox", "cmd/ronlint"},
+}
+
+// siblings are the imports allowed inside one layer.
+var siblings = map[string][]string{
+	"store/storetest": {"store"},
+}
+
+// forbidden are imports that the order of the layers would allow and the design does not.
+var forbidden = map[string][]string{
+	"engines/registry/record":  {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
+	"engines/registry/rverify": {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
+	"engines/ledger/record":    {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow"},
+	"engines/rewarder/rverify": {"ronbox/store", "ronbox/store/storetest", "ronbox/appliance/flow", "ronbox/engines/merkle"},
+	"engines/registry":         {"ronbox/engines/ledger/record", "ronbox/engines/ledger/tables"},
+	"httpapi/wire":             {"ronbox/store", "ronbox/store/storetest", "ronbox/engines/registry"},
+	"httpapi/auth":             {"ronbox/store", "ronbox/store/storetest", "ronbox/engines/registry"},
+	"httpapi/front":            {"ronbox/store", "ronbox/store/storetest", "ronbox/engines/registry"},
+	"httpapi/client": {"ronbox/store", "ronbox/store/storetest", "ronbox/engines/registry", "ronbox/httpapi/auth",
+		"ronbox/httpapi/front"},
+}
+
+const bbolt = "go.etcd.io/bbolt"
+
+type goPackage struct {
+	dir     string
+	imports []string
+	doc     string
+	goStmts []string
+	tests   bool
+	leaks   bool // goroutines that its tests leave behind are looked for
+}
+
+func TestImportsPointOneWay(t *testing.T) {
+	level := map[string]int{}
+	for i, l := range layers {
+		for _, p := range l {
+			level[p] = i
+		}
+	}
+	for _, p := range packages(t) {
+		own, known := level[p.dir]
+		if !known {
+			t.Errorf("%s: not in the table of layers", p.dir)
+			continue
+		}
+		for _, imp := range p.imports {
+			if imp == bbolt && p.dir != "store" {
+				t.Errorf("%s imports bbolt: only store does", p.dir)
+			}
+			dep, inside := strings.CutPrefix(imp, "ronbox/")
+			if !inside {
+				continue
+			}
+			if slices.Contains(forbidden[p.dir], imp) {
+				t.Errorf("%s must not import %s", p.dir, dep)
+			}
+			if at := level[dep]; at > own || at == own && !slices.Contains(siblings[p.dir], dep) {
+				t.Errorf("%s imports %s: imports point down only", p.dir, dep)
+			}
+		}
+	}
+}
+
+func TestEveryPackageSaysItsRules(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, heading := range []string{"# Invariants", "# Tasks and queues", "# Lock order"} {
+			if !strings.Contains(p.doc, heading) {
+				t.Errorf("%s: the package comment lacks %q", p.dir, heading)
+			}
+		}
+		if first, _, _ := strings.Cut(p.doc, "\n"); len(first) < 30 {
+			t.Errorf("%s: the package comment opens with %q, not with its purpose", p.dir, first)
+		}
+	}
+}
+
+// Goroutines belong to flow: whatever runs is a task with an owner that joins it.
+func TestOnlyFlowStartsGoroutines(t *testing.T) {
+	for _, p := range packages(t) {
+		if p.dir == "appliance/flow" {
+			continue
+		}
+		for _, at := range p.goStmts {
+			t.Errorf("%s: a go statement outside appliance/flow", at)
+		}
+	}
+}
+
+// What a test starts it ends: each package says so for all of its tests.
+func TestEveryPackageLooksForLeaks(t *testing.T) {
+	for _, p := range packages(t) {
+		if p.tests && !p.leaks {
+			t.Errorf("%s: want a TestMain with goleak.VerifyTestMain", p.dir)
+		}
+	}
+}
+
+// packages are every package of the module.
+func packages(t *testing.T) []*goPackage {
+	t.Helper()
+	all, err := parsed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 10 {
+		t.Fatalf("found %d packages: the walk is broken", len(all))
+	}
+	return all
+}
+
+// parsed parses every package once; of tests it keeps no more than that they are there.
+var parsed = sync.OnceValues(func() ([]*goPackage, error) {
+	byDir := map[string]*goPackage{}
+	root := "../.."
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "data" || d.Name() == "bin") {
+			return fs.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(path, ".go") {
+			return nil
+		}
+		dir, err := filepath.Rel(root, filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		if byDir[dir] == nil {
+			byDir[dir] = &goPackage{dir: dir}
+		}
+		return byDir[dir].add(path)
+	})
+	out := make([]*goPackage, 0, len(byDir))
+	for _, p := range byDir {
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b *goPackage) int { return strings.Compare(a.dir, b.dir) })
+	return out, err
+})
+
+func (p *goPackage) add(path string) error {
+	src, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	fset := token.NewFileSet()
+	f, err := parser.ParseFile(fset, path, src, parser.ParseComments)
+	if err != nil {
+		return err
+	}
+	if strings.HasSuffix(path, "_test.go") {
+		p.addTests(f)
+		return nil
+	}
+	for _, imp := range f.Imports {
+		p.imports = append(p.imports, strings.Trim(imp.Path.Value, `"`))
+	}
+	if f.Doc != nil {
+		p.doc += f.Doc.Text()
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if g, ok := n.(*ast.GoStmt); ok {
+			p.goStmts = append(p.goStmts, fset.Position(g.Pos()).String())
+		}
+		return true
+	})
+	return nil
+}
+
+// addTests looks for what judges the goroutines of a package once its tests are over.
+func (p *goPackage) addTests(f *ast.File) {
+	p.tests = true
+	ast.Inspect(f, func(n ast.Node) bool {
+		if call, ok := n.(*ast.SelectorExpr); ok {
+			from, ok := call.X.(*ast.Ident)
+			p.leaks = p.leaks || ok && from.Name == "goleak" && (call.Sel.Name == "VerifyTestMain" || call.Sel.Name == "Find")
+		}
+		return true
+	})
+}

@@ -1,3 +1,0 @@
-module ronbox
-
-go 1.26.0

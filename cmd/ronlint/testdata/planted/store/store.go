@@ -1,7 +1,0 @@
-package store
-
-type (
-	Reader interface{ Get(key string) string }
-	Stamp  struct{}
-	Writes struct{}
-)

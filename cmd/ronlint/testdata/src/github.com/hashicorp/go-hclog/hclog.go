@@ -1,6 +1,0 @@
-package hclog
-
-type Logger interface {
-	Info(msg string, args ...any)
-	With(args ...any) Logger
-}

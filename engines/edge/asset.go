@@ -1,0 +1,194 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"sync/atomic"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+	"ronbox/engines/edge/cas"
+)
+
+// Sources of an Object.
+const (
+	FromPack = "pack"
+	FromCAS  = "cas"
+	FromHot  = "hot"
+)
+
+// Object is the bytes of an asset, whole. Close it.
+type Object struct {
+	Digest b3.Digest
+	Size   int64
+	Type   string // media type
+	// Bytes are all of it if it has at most 1 MiB and is not a pack: shared, never to be written. Else File has them.
+	Bytes []byte
+	File  io.ReadSeeker // an *os.File where the system has one, for this reader alone
+
+	From      string // FromPack, FromCAS or FromHot
+	Immutable bool   // the path names the bytes
+	Filled    bool   // it was fetched for this request
+	Joined    bool   // with others that wanted it
+	etag      string // "": not made yet
+	close     func()
+}
+
+// ETag is the strong entity tag of the object.
+func (o *Object) ETag() string {
+	if o.etag == "" {
+		o.etag = `"` + o.Digest.String() + `"`
+	}
+	return o.etag
+}
+
+// Close lets the object go.
+func (o *Object) Close() {
+	if o.close != nil {
+		o.close()
+	}
+}
+
+// Asset gives what a path below /edge/assets/, decoded, stands for: a pack file, a stored object, or, in live mode, one that is fetched now.
+// For that it waits until ctx ends, and no longer than edge.ingress.timeout_secs; the fill goes on then. Errors are those of errors.go, and
+// those of packs.
+func (e *Engine) Asset(ctx context.Context, path string) (*Object, error) {
+	if o := e.warm(path); o != nil {
+		return o, nil
+	}
+	t, err := parsePath(path)
+	var o *Object
+	switch {
+	case err != nil:
+		return nil, err
+	case t.pack != "":
+		return e.packFile(t.pack)
+	default:
+		o, _, err = e.stored(ctx, path, t)
+	}
+	if t.url == "" || e.Config().Mode != ModeLive || !isMiss(err) {
+		return o, err
+	}
+	within := e.Config().timeout()
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	_, joined, err := e.fill(ctx, &fillJob{target: t, path: path, try: within})
+	if err != nil {
+		return nil, err
+	}
+	if o, _, err = e.stored(ctx, path, t); err == nil {
+		o.Filled, o.Joined = true, joined
+	}
+	return o, err
+}
+
+func (e *Engine) packFile(id string) (*Object, error) {
+	at, file, end, err := e.packs.File(id)
+	if err != nil {
+		return nil, err
+	}
+	return &Object{Digest: at.Digest, Size: at.Size, Type: "application/vnd.pmtiles", File: file, From: FromPack, close: end}, nil
+}
+
+// isMiss reports whether there is nothing that could be served.
+func isMiss(err error) bool { return errors.Is(err, ErrNotFound) || errors.Is(err, ErrCorrupt) }
+
+// hotEntry is an object under the path that it was asked for by. Of a large one, without its bytes, it says that its use is noted.
+type hotEntry struct {
+	Object
+	path  string
+	epoch atomic.Uint64 // of the rows, in which the path led to it
+}
+
+// Bounds of what is kept in memory.
+const (
+	hotBytes    = 64 << 20         // of all objects
+	hotObject   = 1 << 20          // bytes; an object up to it is held in memory whole, and hashed when it is read from the disk
+	hotOverhead = 512              // bytes beside its own and its path
+	hotFor      = 10 * time.Minute // until its use is noted again, which writes to the disk, and a small one's file is read
+)
+
+// warm is the object that a path leads to, if it is in memory and no row has changed since it was looked up.
+func (e *Engine) warm(path string) *Object {
+	hit, ok := e.hot.Get(path)
+	if !ok || hit.path != path || hit.Bytes == nil || hit.epoch.Load() != e.epoch.Load() {
+		return nil
+	}
+	o := hit.Object
+	return &o
+}
+
+// stored opens what is stored of a digest or a URL.
+func (e *Engine) stored(ctx context.Context, path string, t target) (o *Object, row Stored, err error) {
+	epoch := e.epoch.Load()
+	if t.url != "" {
+		row, err = find(ctx, e, paths, pathKey(t.url))
+	} else {
+		var b blobRow
+		b, err = find(ctx, e, blobs, t.digest)
+		row = Stored{Digest: t.digest, Size: b.Size, Type: b.Type}
+	}
+	if err != nil {
+		return nil, row, err
+	}
+	hit, hot := e.hot.Get(path)
+	if hot = hot && hit.path == path && hit.Digest == row.Digest && hit.Type == row.Type; hot {
+		hit.epoch.Store(epoch)
+	}
+	if hot && hit.Bytes != nil {
+		o := hit.Object
+		return &o, row, nil
+	}
+	if o, err = e.open(ctx, row.Digest, row.Size); err != nil {
+		return nil, row, err
+	}
+	o.Type, o.Immutable = row.Type, t.url == ""
+	if o.ETag(); !hot {
+		entry := &hotEntry{Object: *o, path: path}
+		entry.From, entry.File, entry.close = FromHot, nil, nil
+		entry.epoch.Store(epoch)
+		e.hot.SetFor(path, entry, int64(len(o.Bytes)+len(path))+hotOverhead, hotFor)
+		e.cas.Use(row.Digest, e.now())
+	}
+	return o, row, nil
+}
+
+// open opens an object. Up to 1 MiB it is hashed before any of it is seen; one that is not what its name says is set aside. A row whose file is
+// gone is a miss: the snapshot of a node holds the rows, not the files.
+func (e *Engine) open(ctx context.Context, name b3.Digest, size int64) (*Object, error) {
+	o, err := e.load(name, size)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, ErrNotFound
+	case errors.Is(err, cas.ErrCorrupt):
+		return nil, errors.Join(ErrCorrupt, e.setAside(ctx, name))
+	}
+	return o, err
+}
+
+// load reads an object from the disk. It gives fs.ErrNotExist or cas.ErrCorrupt, and an Object that may be closed all the same.
+func (e *Engine) load(name b3.Digest, size int64) (o *Object, err error) {
+	o = &Object{Digest: name, Size: size, From: FromCAS}
+	if size <= hotObject {
+		o.Bytes, err = e.cas.Read(name, size)
+		return o, err
+	}
+	f, err := e.cas.Open(name, size)
+	o.File, o.close = f, func() { _ = f.Close() }
+	return o, err
+}
+
+// setAside has an object taken out of the content store. It does not wait for room, and 2 s at most for the answer.
+func (e *Engine) setAside(ctx context.Context, name b3.Digest) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	j := &writeJob{aside: name, reply: flow.NewReply[struct{}]()}
+	if err := e.writes.TrySend(j); err != nil {
+		return err
+	}
+	_, err := j.reply.Wait(ctx)
+	return err
+}

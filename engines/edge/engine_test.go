@@ -1,0 +1,322 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+)
+
+// What was fetched once is served from then on, from memory and from the disk, after a restart and without its host.
+func TestFetchedOnce(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, echo)
+	r := newRig(t, on(h)).start()
+	path := h.name + "/fonts/a b.ttf"
+	o := r.want(path, "of fonts/a b.ttf")
+	if !o.Filled || o.Joined || o.Type != "text/plain" || o.Immutable || o.ETag() != `"`+b3.Sum([]byte("of fonts/a b.ttf")).String()+`"` {
+		t.Errorf("%+v", o)
+	}
+	h.Close()
+	r.e.hot.Settle()
+	if o := r.want(path, "of fonts/a b.ttf"); o.From != FromHot || o.Filled {
+		t.Errorf("%+v", o)
+	}
+	r.e.Purge()
+	if o := r.want(path, "of fonts/a b.ttf"); o.From != FromCAS {
+		t.Errorf("%+v", o)
+	}
+	r.cfg.Mode = ModeOffline
+	r.reboot()
+	r.want(path, "of fonts/a b.ttf")
+	if o := r.want("b3/"+o.Digest.String()[3:], "of fonts/a b.ttf"); !o.Immutable || o.Type != "text/plain" {
+		t.Errorf("%+v", o)
+	}
+	if h.asked.Load() != 1 {
+		t.Errorf("asked %d times", h.asked.Load())
+	}
+	r.sound()
+}
+
+// A thousand who miss the same are served by one call of the host.
+func TestManyMissOne(t *testing.T) {
+	t.Parallel()
+	gate := make(chan struct{})
+	h := newHost(t, func(w http.ResponseWriter, q *http.Request) {
+		<-gate
+		echo(w, q)
+	})
+	r := newRig(t, on(h, func(c *Config) { c.Ingress.RPSLimit = 5000 })).start()
+	const n = 1000
+	var all sync.WaitGroup
+	var began, joined atomic.Int64
+	for range n {
+		all.Go(func() {
+			began.Add(1)
+			body, o, err := r.read(h.name + "/x")
+			if err != nil || body != "of x" {
+				t.Errorf("%q, %v", body, err)
+			} else if o.Joined {
+				joined.Add(1)
+			}
+		})
+	}
+	until(t, "the host is asked", func() bool { return h.asked.Load() > 0 && began.Load() == n })
+	close(gate)
+	all.Wait()
+	if h.asked.Load() != 1 {
+		t.Errorf("asked %d times, %d joined", h.asked.Load(), joined.Load())
+	}
+	r.sound()
+}
+
+// Offline nothing is fetched, in amnesia nothing is even looked for on the disk.
+func TestModes(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, echo)
+	r := newRig(t, on(h, func(c *Config) { c.Mode = ModeOffline })).start()
+	r.refused(h.name+"/x", ErrNotFound)
+	if _, err := r.e.Fill(context.Background(), FillRequest{URL: "https://" + h.name + "/x"}); !errors.Is(err, ErrOffline) {
+		t.Error(err)
+	}
+	forgets := newRig(t, on(h), func(r *rig) { r.amnesia = true }).start()
+	forgets.refused(h.name+"/x", ErrAmnesia)
+	if _, err := forgets.e.Fill(context.Background(), FillRequest{URL: "https://" + h.name + "/x"}); !errors.Is(err, ErrAmnesia) {
+		t.Error(err)
+	}
+	if _, err := os.Stat(forgets.dir + "/edge"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("amnesia has made a folder: %v", err)
+	}
+	if h.asked.Load() != 0 {
+		t.Errorf("asked %d times", h.asked.Load())
+	}
+}
+
+// A host's 404 is remembered for a minute, and what is asked for by its name is asked for anew.
+func TestAbsence(t *testing.T) {
+	t.Parallel()
+	var there atomic.Bool
+	h := newHost(t, func(w http.ResponseWriter, q *http.Request) {
+		if !there.Load() {
+			http.NotFound(w, q)
+			return
+		}
+		echo(w, q)
+	})
+	r := newRig(t, on(h)).start()
+	for range 3 {
+		if _, _, err := r.read(h.name + "/x"); reason(err) != UpstreamNotFound {
+			t.Fatal(err)
+		}
+		r.e.absent.Settle()
+	}
+	if h.asked.Load() != 1 {
+		t.Errorf("asked %d times", h.asked.Load())
+	}
+	there.Store(true)
+	r.clock.Add(int64(negativeFor - time.Second))
+	if _, _, err := r.read(h.name + "/x"); reason(err) != UpstreamNotFound {
+		t.Error(err)
+	}
+	r.clock.Add(int64(time.Second))
+	r.want(h.name+"/x", "of x")
+}
+
+// A fill that is asked for says what is there, refuses what was not expected, and replaces what has changed.
+func TestFill(t *testing.T) {
+	t.Parallel()
+	var body atomic.Value
+	body.Store("one")
+	h := newHost(t, func(w http.ResponseWriter, _ *http.Request) { serve(w, body.Load().(string)) })
+	r := newRig(t, on(h)).start()
+	url := "https://" + h.name + "/x"
+	one, two := b3.Sum([]byte("one")), b3.Sum([]byte("two"))
+	for _, step := range []struct {
+		doc     string
+		r       FillRequest
+		digest  b3.Digest
+		stored  bool
+		reason  Reason
+		objects int64
+	}{
+		{"not what is expected", FillRequest{URL: url, Expect: two}, one, false, DigestMismatch, 0},
+		{"new", FillRequest{URL: url, Expect: one}, one, true, "", 1},
+		{"there", FillRequest{URL: url}, one, false, "", 1},
+		{"there, and not what is expected", FillRequest{URL: url, Expect: two}, one, false, DigestMismatch, 1},
+		{"unchanged", FillRequest{URL: url, Refresh: true}, one, true, "", 1},
+		{"changed", FillRequest{URL: url, Refresh: true}, two, true, "", 1},
+		{"the same under another name", FillRequest{URL: url + "y"}, two, true, "", 1},
+		{"not allowed", FillRequest{URL: "https://example.com/x"}, two, false, NotAllowed, 1},
+	} {
+		if step.doc == "changed" {
+			body.Store("two")
+		}
+		f, err := r.e.Fill(context.Background(), step.r)
+		if reason(err) != step.reason || step.reason == "" && (err != nil || f.Digest != step.digest || f.New != step.stored) {
+			t.Errorf("%s: %+v, %v", step.doc, f, err)
+		}
+		if has, _ := r.e.room.held(); has.objects != step.objects {
+			t.Errorf("%s: %d objects", step.doc, has.objects)
+		}
+		r.sound()
+	}
+	r.refused("b3/"+one.String()[3:], ErrNotFound)
+	if got := r.want(h.name+"/xy", "two"); got.Digest != two {
+		t.Errorf("%+v", got)
+	}
+	var bad *PathError
+	for _, url := range []string{"http://" + h.name + "/x", url + "?a", url + "?", url + "#a", "https://u@" + h.name + "/x", "https://" + h.name, "https://" + h.name + "/a%2fb", "::"} {
+		if _, err := r.e.Fill(context.Background(), FillRequest{URL: url}); !errors.As(err, &bad) {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+// Requests that need a fill are let in as often as the limit says; hits are not counted.
+func TestRate(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, echo)
+	r := newRig(t, on(h, func(c *Config) { c.Ingress.RPSLimit = 3 }))
+	var at atomic.Int64
+	at.Store(time.Now().UnixNano())
+	r.e.now = func() time.Time { return time.Unix(0, at.Load()) }
+	r.start()
+	for _, path := range []string{"/a", "/b", "/c"} {
+		r.want(h.name+path, "of "+path[1:])
+	}
+	for range 10 {
+		r.want(h.name+"/a", "of a")
+	}
+	var rate *RateError
+	if _, _, err := r.read(h.name + "/d"); !errors.As(err, &rate) || rate.Wait <= 0 || rate.Wait > 334*time.Millisecond {
+		t.Errorf("%v", err)
+	}
+	at.Add(int64(rate.Wait + time.Millisecond))
+	r.want(h.name+"/d", "of d")
+}
+
+// A full queue refuses at once and is counted; what it has taken is done.
+func TestBackpressure(t *testing.T) {
+	t.Parallel()
+	gate := make(chan struct{})
+	h := newHost(t, func(w http.ResponseWriter, q *http.Request) {
+		<-gate
+		echo(w, q)
+	})
+	r := newRig(t, on(h, func(c *Config) { c.Fill.Workers, c.Queues.WorkTX = 1, 2 })).start()
+	var all sync.WaitGroup
+	ask := func(path string) {
+		all.Go(func() {
+			if body, _, err := r.read(h.name + "/" + path); err != nil || body != "of "+path {
+				t.Errorf("%s: %q, %v", path, body, err)
+			}
+		})
+	}
+	ask("a")
+	until(t, "the worker works", func() bool { return h.asked.Load() == 1 })
+	ask("b")
+	ask("c")
+	until(t, "the queue is full", func() bool { return r.e.work.Len() == 2 })
+	r.refused(h.name+"/d", flow.ErrBusy)
+	if _, err := r.e.Fill(context.Background(), FillRequest{URL: "https://" + h.name + "/e"}); !errors.Is(err, flow.ErrBusy) {
+		t.Error(err)
+	}
+	if n := r.count("queue_dropped_total", "queue", "work"); n != 2 {
+		t.Errorf("%v dropped", n)
+	}
+	if n := r.count("queue_depth", "queue", "work"); n != 2 {
+		t.Errorf("depth %v", n)
+	}
+	close(gate)
+	all.Wait()
+	if h.asked.Load() != 3 {
+		t.Errorf("asked %d times", h.asked.Load())
+	}
+}
+
+// A reload takes another list of hosts for the fills from then on.
+func TestReload(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, echo)
+	r := newRig(t, on(h)).start()
+	r.want(h.name+"/x", "of x")
+	cfg := r.cfg
+	cfg.Allow = []string{"example.com"}
+	r.e.Reload(cfg)
+	if _, _, err := r.read(h.name + "/y"); reason(err) != NotAllowed {
+		t.Error(err)
+	}
+	r.want(h.name+"/x", "of x")
+	cfg.Allow, cfg.CAFile = r.cfg.Allow, "/nowhere"
+	r.e.Reload(cfg) // cannot be read: the hosts stay as they were
+	if _, _, err := r.read(h.name + "/y"); reason(err) != NotAllowed {
+		t.Error(err)
+	}
+	r.e.Reload(r.cfg)
+	r.want(h.name+"/y", "of y")
+}
+
+// Whoever reads beside it, what was fetched anew is served from the answer of its fill on, under its path and its URL's other names.
+func TestMemoryIsNeverOlderThanTheRows(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int64
+	h := newHost(t, func(w http.ResponseWriter, _ *http.Request) { serve(w, fmt.Sprint("edition ", n.Load())) })
+	r := newRig(t, on(h)).start()
+	path, over := h.name+"/x", make(chan struct{})
+	r.want(path, "edition 0")
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				if _, _, err := r.read(path); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	last := r.want(path, "edition 0")
+	for i := range 30 {
+		body := fmt.Sprint("edition ", n.Add(1))
+		f, err := r.e.Fill(context.Background(), FillRequest{URL: "https://" + path, Refresh: true})
+		if err != nil || f.Digest != b3.Sum([]byte(body)) {
+			t.Fatalf("%d: %+v, %v", i, f, err)
+		}
+		r.want(path, body)
+		r.refused("b3/"+last.Digest.String()[3:], ErrNotFound)
+		last = r.want("b3/"+f.Digest.String()[3:], body)
+	}
+	close(over)
+	all.Wait()
+	r.sound()
+}
+
+// BenchmarkWarmAsset measures an asset that is in memory, without HTTP. It reports, and asserts nothing of time.
+func BenchmarkWarmAsset(b *testing.B) {
+	h := newHost(b, echo)
+	r := newRig(b, on(h)).start()
+	path := h.name + "/fonts/a.ttf"
+	r.want(path, "of fonts/a.ttf")
+	r.e.hot.Settle()
+	b.ReportAllocs()
+	for b.Loop() {
+		o, err := r.e.Asset(b.Context(), path)
+		if err != nil || o.ETag() == "" {
+			b.Fatal(err)
+		}
+		o.Close()
+	}
+}

@@ -1,0 +1,352 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"ronbox/appliance/b3"
+)
+
+// flush sends what was written so far.
+func flush(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }
+
+// cut breaks the connection off.
+func cut(w http.ResponseWriter) { raw("")(w, nil) }
+
+// raw writes text, and ends the connection as TLS has it.
+func raw(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
+			_, _ = io.WriteString(c, text)
+			_ = c.Close()
+		}
+	}
+}
+
+// hang answers nothing more, and does not end the answer either.
+func hang(q *http.Request) {
+	<-q.Context().Done()
+	panic(http.ErrAbortHandler)
+}
+
+// statuses answers with each status in turn, then with body.
+func statuses(codes ...int) http.HandlerFunc {
+	var n atomic.Int64
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if i := n.Add(1); i <= int64(len(codes)) {
+			w.WriteHeader(codes[i-1])
+			return
+		}
+		serve(w, "body")
+	}
+}
+
+// withETag answers with body under any ETag.
+func withETag(etags ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header()["Etag"] = etags
+		_, _ = io.WriteString(w, "body")
+	}
+}
+
+func redirect(to string) http.HandlerFunc {
+	return func(w http.ResponseWriter, q *http.Request) {
+		if q.URL.Path != "/x" {
+			serve(w, "body")
+			return
+		}
+		http.Redirect(w, q, to, http.StatusFound)
+	}
+}
+
+// upstreamFault is what a host can do wrong, with the exact outcome and how often it is asked.
+type upstreamFault struct {
+	doc    string
+	h      http.HandlerFunc
+	change func(*Config)
+	reason Reason // "": it is stored
+	asked  int64
+	late   float64 // io_timeouts_total of fills
+}
+
+// upstreamFaults makes them anew: some handlers count.
+func upstreamFaults() []upstreamFault {
+	return []upstreamFault{
+		{"whole", func(w http.ResponseWriter, _ *http.Request) { serve(w, "body") }, nil, "", 1, 0},
+		{"short body", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "10")
+			serve(w, "body")
+			cut(w)
+		}, nil, UpstreamTruncated, 1, 0},
+		{"chunks without an end", func(w http.ResponseWriter, _ *http.Request) {
+			serve(w, "body")
+			flush(w)
+			cut(w)
+		}, nil, UpstreamTruncated, 1, 0},
+		{"reset before the header", func(w http.ResponseWriter, _ *http.Request) { cut(w) }, nil, UpstreamTruncated, 1, 0},
+		{"no HTTP", raw("SSH-2.0-x\r\n"), nil, UpstreamTruncated, 1, 0},
+		{"longer than its Content-Length", raw("HTTP/1.1 200 OK\r\nETag: \"a\"\r\nContent-Length: 4\r\n\r\nbody, and more"), nil, "", 1, 0},
+		{"ended by its connection", raw("HTTP/1.1 200 OK\r\nETag: \"a\"\r\n\r\nbo"), nil, UpstreamUnframed, 1, 0},
+		{"ended by its connection, HTTP/1.0", raw("HTTP/1.0 200 OK\r\nETag: \"a\"\r\nConnection: close\r\n\r\nbo"), nil, UpstreamUnframed, 1, 0},
+		{"larger than allowed, announced", func(w http.ResponseWriter, _ *http.Request) { serve(w, strings.Repeat("x", 1025)) },
+			func(c *Config) { c.Fill.MaxObjectBytes = 1 << 10 }, ObjectCap, 1, 0},
+		{"larger than allowed, in chunks", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("ETag", `"a"`)
+			for range 33 {
+				_, _ = io.WriteString(w, strings.Repeat("x", 32))
+				flush(w)
+			}
+		}, func(c *Config) { c.Fill.MaxObjectBytes = 1 << 10 }, ObjectCap, 1, 0},
+		{"stalled header", func(_ http.ResponseWriter, q *http.Request) { hang(q) }, nil, Timeout, 3, 3},
+		{"stalled body", func(w http.ResponseWriter, q *http.Request) {
+			serve(w, "bo")
+			flush(w)
+			hang(q)
+		}, nil, Timeout, 3, 3},
+		{"drip", func(w http.ResponseWriter, q *http.Request) {
+			w.Header().Set("ETag", `"a"`)
+			for q.Context().Err() == nil {
+				_, _ = io.WriteString(w, ".")
+				flush(w)
+				time.Sleep(20 * time.Millisecond)
+			}
+			panic(http.ErrAbortHandler)
+		}, nil, Timeout, 3, 3},
+		{"no ETag", withETag(), nil, ETagInvalid, 1, 0},
+		{"weak ETag", withETag(`W/"a"`), nil, ETagInvalid, 1, 0},
+		{"bare ETag", withETag(`a`), nil, ETagInvalid, 1, 0},
+		{"ETag with a space", withETag(`"a b"`), nil, ETagInvalid, 1, 0},
+		{"two ETags", withETag(`"a"`, `"b"`), nil, ETagInvalid, 1, 0},
+		{"gzip that was not asked for", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			serve(w, "body")
+		}, nil, NotCacheable, 1, 0},
+		{"a part that was not asked for", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("ETag", `"a"`)
+			w.WriteHeader(http.StatusPartialContent)
+			_, _ = io.WriteString(w, "body")
+		}, nil, NotCacheable, 1, 0},
+		{"304 that was not asked for", statuses(304), nil, NotCacheable, 1, 0},
+		{"404", statuses(404), nil, UpstreamNotFound, 1, 0},
+		{"410", statuses(410), nil, UpstreamNotFound, 1, 0},
+		{"403", statuses(403), nil, Upstream4xx, 1, 0},
+		{"429", statuses(429), nil, Upstream4xx, 1, 0},
+		{"500", statuses(500), nil, Upstream5xx, 1, 0},
+		{"502", statuses(502), nil, Upstream5xx, 1, 0},
+		{"503 once", statuses(503), nil, "", 2, 0},
+		{"503 twice", statuses(503, 503), nil, "", 3, 0},
+		{"503 three times", statuses(503, 503, 503), nil, UpstreamUnavailable, 3, 0},
+		{"504, then 503", statuses(504, 503), nil, "", 3, 0},
+		{"503, then 404", statuses(503, 404), nil, UpstreamNotFound, 2, 0},
+		{"a redirect on the host", redirect("/y"), nil, "", 2, 0},
+		{"a redirect in a circle", redirect("/x"), nil, RedirectLoop, 4, 0},
+		{"a redirect off the list", redirect("https://example.com/y"), nil, NotAllowed, 1, 0},
+		{"a redirect to another port", redirect("https://localhost:1/y"), nil, NotAllowed, 1, 0},
+		{"a redirect to http", redirect("http://localhost/y"), nil, NotAllowed, 1, 0},
+		{"a redirect to an address", redirect("https://127.0.0.1/y"), nil, NotAllowed, 1, 0},
+		{"a redirect with a password", redirect("https://a:b@localhost/y"), nil, NotAllowed, 1, 0},
+		{"a private address", func(w http.ResponseWriter, _ *http.Request) { serve(w, "body") },
+			func(c *Config) { c.AllowPrivate = nil }, NotAllowed, 0, 0},
+		{"an unknown certificate", func(w http.ResponseWriter, _ *http.Request) { serve(w, "body") },
+			func(c *Config) { c.CAFile = "" }, UpstreamConnect, 0, 0},
+	}
+}
+
+// Whatever a host does, the outcome is exact, it is asked as often as makes sense, and only a whole object is stored.
+func TestUpstreamFaults(t *testing.T) {
+	t.Parallel()
+	for _, tt := range upstreamFaults() {
+		t.Run(tt.doc, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t, tt.h)
+			r := newRig(t, on(h, func(c *Config) {
+				if tt.change != nil {
+					tt.change(c)
+				}
+				if tt.late > 0 {
+					c.Ingress.TimeoutSecs = 2
+				}
+			})).start()
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			path := h.name + "/x"
+			_, _, err := r.e.fill(ctx, &fillJob{target: target{url: "https://" + path, host: h.name}, path: path, try: r.cfg.timeout()})
+			if reason(err) != tt.reason || tt.reason == "" && err != nil {
+				t.Errorf("%v, want %q", err, tt.reason)
+			}
+			late := r.count("io_timeouts_total", "op", "fill")
+			if tt.late > 0 { // a machine that is busy may take all the time of a try to connect
+				late += r.count("io_timeouts_total", "op", "connect")
+			}
+			if n := h.asked.Load(); n != tt.asked && (tt.late == 0 || n > tt.asked) {
+				t.Errorf("asked %d times, want %d", n, tt.asked)
+			}
+			var failed *FillError
+			if errors.As(err, &failed) && int64(failed.Tries) != max(1, tt.asked) && failed.Reason != RedirectLoop {
+				t.Errorf("says %d tries", failed.Tries)
+			}
+			if late != tt.late {
+				t.Errorf("%v time-outs, want %v", late, tt.late)
+			}
+			has, _ := r.e.room.held()
+			if tt.reason == "" {
+				r.want(path, "body")
+			}
+			if (has.objects == 1) != (tt.reason == "") {
+				t.Errorf("%d objects", has.objects)
+			}
+			r.sound()
+		})
+	}
+}
+
+// Repetitions are counted, and the pauses between them are those of the formula.
+func TestRetriesAreCounted(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, statuses(503, 503))
+	r := newRig(t, on(h)).start()
+	r.want(h.name+"/x", "body")
+	if n := r.count("backoff_retries_total", "op", "live_fill"); n != 2 {
+		t.Errorf("%v retries", n)
+	}
+}
+
+// A certificate that has expired, and a host that is not there, are no connection.
+func TestNoConnection(t *testing.T) {
+	t.Parallel()
+	cert, ca := certificate(t, time.Now().Add(-time.Hour))
+	old := newHostWith(t, cert, ca, echo)
+	gone := newHost(t, echo)
+	gone.Close()
+	for doc, h := range map[string]*host{"expired": old, "gone": gone} {
+		r := newRig(t, on(h)).start()
+		if _, _, err := r.read(h.name + "/x"); reason(err) != UpstreamConnect || h.asked.Load() != 0 {
+			t.Errorf("%s: %v, asked %d times", doc, err, h.asked.Load())
+		}
+		r.sound()
+	}
+}
+
+// A host that takes a connection and says nothing is a time-out while connecting.
+func TestSilentHost(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = silent.Close() }()
+	_, port, _ := net.SplitHostPort(silent.Addr().String())
+	h := &host{name: "localhost:" + port}
+	r := newRig(t, on(h, func(c *Config) { c.Ingress.TimeoutSecs = 1 })).start()
+	_, _, err = r.e.fill(context.Background(), &fillJob{target: target{url: "https://" + h.name + "/x", host: h.name}, try: r.cfg.timeout()})
+	if reason(err) != Timeout {
+		t.Error(err)
+	}
+	if n := r.count("io_timeouts_total", "op", "connect"); n != 3 {
+		t.Errorf("%v time-outs", n)
+	}
+	if n := r.count("io_timeouts_total", "op", "fill"); n != 0 {
+		t.Errorf("%v time-outs of fills", n)
+	}
+}
+
+// A fill that finds no room in time is not laid to its host: that is neither asked again nor counted as late.
+func TestStalledWriter(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, echo)
+	r := newRig(t, on(h, func(c *Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes, c.Ingress.TimeoutSecs = 2000, 2000, 5 }))
+	for _, task := range r.e.Tasks() {
+		if task.Name == taskWorker {
+			r.sup.Start(task)
+		}
+	}
+	r.e.room.add(tally{}, 2000)
+	began := time.Now()
+	_, _, err := r.e.fill(context.Background(), &fillJob{target: target{url: "https://" + h.name + "/x", host: h.name}, try: r.cfg.timeout()})
+	if !errors.Is(err, context.DeadlineExceeded) || reason(err) != "" || h.asked.Load() != 1 || time.Since(began) >= writeWithin {
+		t.Errorf("%v after %s, asked %d times", err, time.Since(began), h.asked.Load())
+	}
+	if n := r.count("io_timeouts_total"); n != 0 {
+		t.Errorf("%v time-outs of the host", n)
+	}
+}
+
+// A disk that stalls while an object is written is not laid to the host either.
+func TestStalledDisk(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("ETag", `"a"`)
+		for range 2 {
+			_, _ = io.WriteString(w, "half")
+			flush(w)
+		}
+	})
+	r := newRig(t, on(h, func(c *Config) { c.Ingress.TimeoutSecs = 3 }), func(r *rig) {
+		r.faults = func(op string) error {
+			if op == "write" {
+				time.Sleep(4 * time.Second)
+			}
+			return nil
+		}
+	}).start()
+	path := h.name + "/x"
+	_, _, err := r.e.fill(context.Background(), &fillJob{target: target{url: "https://" + path, host: h.name}, path: path, try: r.cfg.timeout()})
+	if err != nil && (!errors.Is(err, context.DeadlineExceeded) || reason(err) != "") || h.asked.Load() != 1 { // both halves may come in one piece
+		t.Errorf("%v, asked %d times", err, h.asked.Load())
+	}
+	if n := r.count("io_timeouts_total") + r.count("upstream_fail_total") + r.count("backoff_retries_total"); n != 0 {
+		t.Errorf("%v faults of the host", n)
+	}
+	r.noTemps()
+}
+
+// A host that fails and fails is left alone for a while, which shows.
+func TestBreaker(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, statuses(make500s(1000)...))
+	r := newRig(t, on(h)).start()
+	for i := range 40 {
+		_, _, err := r.read(fmt.Sprintf("%s/%d", h.name, i))
+		if reason(err) == UpstreamUnavailable {
+			break
+		}
+	}
+	asked := h.asked.Load()
+	if _, _, err := r.read(h.name + "/x"); reason(err) != UpstreamUnavailable || h.asked.Load() != asked || asked >= 40 {
+		t.Errorf("%v, asked %d times, then %d", err, asked, h.asked.Load())
+	}
+	if n := r.count("circuit_open_total", "svc", h.name); n != 1 {
+		t.Errorf("opened %v times", n)
+	}
+}
+
+func make500s(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = 500
+	}
+	return out
+}
+
+// A lying digest: the bytes are those that the name says, whatever the host says of them.
+func TestHostsWordIsNotTaken(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Repr-Digest", "sha-256=:AAAA:")
+		w.Header().Set("ETag", `"b3:`+strings.Repeat("0", 64)+`"`)
+		w.Header().Set("Content-Type", "text/html; =")
+		_, _ = io.WriteString(w, "body")
+	})
+	r := newRig(t, on(h)).start()
+	if o := r.want(h.name+"/x", "body"); o.Digest != b3.Sum([]byte("body")) || o.Type != "application/octet-stream" {
+		t.Errorf("%+v", o)
+	}
+}

@@ -1,0 +1,18 @@
+// Package mbtiles reads MBTiles 1.3 files: SQLite databases of map tiles, opened so that nothing a file says can change it, another file or the
+// process.
+//
+// # Invariants
+//
+//  1. A file is opened read only and as one that nobody changes. One that has a write-ahead log or a hot journal is refused, since its tiles
+//     may be in there, and one in which no index finds a tile.
+//  2. Statements may select, read and check, nothing else (allowed): views of a hostile file can neither write, attach, set nor recurse.
+//  3. A statement ends with the context of its caller, and no value is longer than a tile may be.
+//
+// # Tasks and queues
+//
+// none. The pool has four connections; further callers wait for one until their context ends.
+//
+// # Lock order
+//
+// none
+package mbtiles

@@ -1,0 +1,152 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"ronbox/appliance/flow"
+	"ronbox/appliance/obs"
+)
+
+// Event is something that has happened, for the log: live_fill, reject, cas_evict, quarantine or pack_state. What a kind does not have is zero.
+type Event struct {
+	Kind   string
+	Of     string // the URL, the object or the pack
+	Result string // of a fill, the reason of a refusal, the state of a pack
+	Size   int64  // bytes
+}
+
+func (e *Engine) event(v Event) { e.events.Publish(v) }
+
+// metrics are the edge's series, resolved once, so that all of them show from the start.
+type metrics struct {
+	rejects  map[string]func(int)
+	canceled func(int)
+}
+
+func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
+	reg.Declare(obs.Family{
+		Name: "edge_rejects_total", Type: obs.Counter, Labels: []string{"reason"},
+		Help: "Requests that were refused, by reason; rate_limit has those of a full queue and of too many in flight too.",
+	})
+	series := func(family, label string, values ...string) map[string]func(int) {
+		out := make(map[string]func(int), len(values))
+		for _, v := range values {
+			out[v] = reg.Counter(family, service, label, v)
+		}
+		return out
+	}
+	m := &metrics{
+		rejects: series("edge_rejects_total", "reason", "amnesia", "not_allowed", "decompress_cap", "body_cap", "timeout", "rate_limit", "invalid_range",
+			"etag_invalid"),
+		canceled: reg.Counter("tasks_canceled_total", service, "kind", taskWorker),
+	}
+	series("io_timeouts_total", "op", "connect", "fill", "read", "write") // counted by the origin and the front
+	reg.Counter("backoff_retries_total", service, "op", "live_fill")
+	reg.Counter("busy_rejections_total", service, "endpoint", "/edge/assets") // counted with the answer
+	reg.Counter("bus_lagged_total", service, "bus", "events", "consumer", taskMetrics)
+	reg.Gauge("worker_inflight", service, func() float64 { return float64(max(0, e.flights.Len()-e.work.Len())) })
+	gauge := func(name, help string, read func(tally) int64) {
+		reg.Declare(obs.Family{Name: name, Type: obs.Gauge, Help: help})
+		reg.Gauge(name, service, func() float64 { has, _ := e.room.held(); return float64(read(has)) })
+	}
+	gauge("edge_cas_bytes", "Bytes of the objects that are stored.", func(t tally) int64 { return t.bytes })
+	gauge("edge_cas_objects", "Objects that are stored.", func(t tally) int64 { return t.objects })
+	gauge("edge_cas_urls", "URLs that lead to objects that are stored.", func(t tally) int64 { return t.urls })
+	return m
+}
+
+// Rejected counts a request that was refused, once, whoever refused it. Reasons that edge_rejects_total does not have are on the bus alone.
+func (e *Engine) Rejected(reason string) {
+	if count := e.m.rejects[reason]; count != nil {
+		count(1)
+	}
+	e.event(Event{Kind: "reject", Result: reason})
+}
+
+// Readiness keys: all soft, since a host that fails, or a full disk, keeps nothing from being served that is there.
+const (
+	keyShedding = "shedding" // fills are let in
+	keyWorkers  = "workers"  // all of them run
+	keyStore    = "store"    // the content store takes objects
+	keyPacks    = "packs"    // those that are there serve
+)
+
+// The bounds of shedding.
+const (
+	shedFor  = 500 * time.Millisecond // after the last fill that was refused
+	shedFull = 0.9                    // of the queue
+)
+
+// probes are sampled by the task metrics, ten times a second.
+func (e *Engine) probes() []obs.Probe {
+	keys := []obs.Probe{
+		{Service: service, Key: keyShedding, Func: e.shedding},
+		{Service: service, Key: keyWorkers, Func: func() error {
+			return failing(e.boot.Fill.Workers-int(e.workers.Load()), "workers do not run")
+		}},
+		{Service: service, Key: keyPacks, Func: func() error { return failing(e.packs.Failed(), "packs are not served") }},
+	}
+	if !e.d.Amnesia {
+		keys = append(keys, obs.Probe{Service: service, Key: keyStore})
+	}
+	return keys
+}
+
+func failing(n int, what string) error {
+	if n <= 0 {
+		return nil
+	}
+	return fmt.Errorf("%d %s", n, what)
+}
+
+// shedding says why fills are refused.
+func (e *Engine) shedding() error {
+	switch since := e.now().Sub(time.Unix(0, e.lastBusy.Load())); {
+	case since < shedFor:
+		return errors.New("fills are refused: the queue was full a moment ago")
+	case float64(e.work.Len()) > shedFull*float64(e.work.Cap()):
+		return fmt.Errorf("%d of %d places of the queue are taken", e.work.Len(), e.work.Cap())
+	}
+	return nil
+}
+
+// runMetrics has readiness sampled, and writes the events to the log.
+func (e *Engine) runMetrics(ctx context.Context) error {
+	sub := e.events.Subscribe(taskMetrics)
+	defer sub.Close()
+	defer e.sample.Stop()
+	tick := e.sample.C()
+	for !sub.Closed() {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick:
+			e.d.Board.Sample(e.now())
+		case <-sub.Ready():
+			e.logEvents(sub)
+		}
+	}
+	return nil
+}
+
+func (e *Engine) logEvents(sub *flow.Subscription[Event]) {
+	for {
+		v, lagged, ok := sub.Next()
+		if lagged > 0 {
+			e.log.Warn("bus_lagged", "bus", "events", "lost", lagged)
+		}
+		if !ok {
+			return
+		}
+		level := hclog.Info
+		if v.Kind == "reject" {
+			level = hclog.Debug // a flood of them is not to flood the log
+		}
+		e.log.Log(level, v.Kind, "of", v.Of, "result", v.Result, "bytes", v.Size)
+	}
+}

@@ -1,0 +1,252 @@
+package edge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"syscall"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines/edge/mbtiles"
+	"ronbox/engines/edge/pmtiles"
+)
+
+// archive is a reader of one kind of pack.
+type archive interface {
+	// Tile reads a tile as it is stored; nil is a hole.
+	Tile(ctx context.Context, z uint8, x, y uint32) ([]byte, error)
+	// Verify tells fault of each thing that is wrong and counts the tiles.
+	Verify(ctx context.Context, fault func(string)) (tiles uint64, err error)
+}
+
+// Pack is one open pack. It is immutable and stays open while somebody holds it.
+type Pack struct {
+	info    PackInfo // as it was opened
+	path    string
+	file    *os.File
+	stamp   stamp
+	serial  uint64 // of the opening
+	archive archive
+	coding  Coding // of every tile; pmtiles.Unknown: each tile tells by its first bytes
+	end     func() // closes the archive
+	refs    atomic.Int64
+}
+
+// stamp tells one state of a file from another.
+type stamp struct {
+	size, mtime int64 // bytes, Unix ns
+	inode       uint64
+}
+
+// stampOf is the zero stamp, which no file has, after an error.
+func stampOf(st fs.FileInfo, err error) (s stamp) {
+	if err == nil {
+		s = stamp{size: st.Size(), mtime: st.ModTime().UnixNano()}
+		if sys, ok := st.Sys().(*syscall.Stat_t); ok {
+			s.inode = sys.Ino
+		}
+	}
+	return s
+}
+
+var packID = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
+
+// nameOf is what the name of a file tells of a pack. A name that is not fit for an id stands for itself.
+func nameOf(path string) (PackInfo, error) {
+	name, ext := filepath.Base(path), filepath.Ext(path)
+	i := PackInfo{ID: strings.TrimSuffix(name, ext), Kind: PackKind(strings.TrimPrefix(ext, ".")), File: name, State: PackVerifying}
+	if !packID.MatchString(i.ID) {
+		i.ID = name
+		return i, fmt.Errorf("a pack is named as %s: rename the file", packID)
+	}
+	return i, nil
+}
+
+// openPack opens a pack for one caller, who closes it.
+func openPack(ctx context.Context, path string, info PackInfo, serial uint64, leaves pmtiles.Leaves) (_ *Pack, err error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a file", path)
+	}
+	p := &Pack{info: info, path: path, serial: serial, stamp: stampOf(st, nil), end: func() {}}
+	p.refs.Store(1)
+	p.info.Size = st.Size()
+	if p.file, err = os.Open(path); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			p.Close()
+		}
+	}()
+	switch info.Kind {
+	case KindPMTiles:
+		err = p.openPMTiles(leaves)
+	case KindMBTiles:
+		err = p.openMBTiles(ctx)
+	default:
+		err = fmt.Errorf("%s: a pack is a .pmtiles or .mbtiles file", path)
+	}
+	if err == nil && (!p.unchanged() || stampOf(os.Stat(path)) != p.stamp) { // SQLite opens it by its name
+		err = fmt.Errorf("%s was replaced while it was opened: rescan", path)
+	}
+	return p, err
+}
+
+func (p *Pack) openPMTiles(leaves pmtiles.Leaves) error {
+	r, err := pmtiles.Open(p.file, p.stamp.size, p.serial, leaves)
+	if err != nil {
+		return err
+	}
+	meta, err := r.ReadMetadata()
+	if err != nil {
+		return err
+	}
+	p.archive, p.coding = r, r.TileCompression
+	i := &p.info
+	i.MinZoom, i.MaxZoom, i.Bounds, i.Center, i.Tiles, i.Format = r.MinZoom, r.MaxZoom, r.Bounds, r.Center, r.Addressed, Format(r.TileType)
+	return i.describe(meta)
+}
+
+func (p *Pack) openMBTiles(ctx context.Context) error {
+	r, err := mbtiles.Open(ctx, p.path)
+	if err != nil {
+		return err
+	}
+	p.archive, p.end, p.coding = r, r.Close, pmtiles.Unknown
+	i := &p.info
+	i.MinZoom, i.MaxZoom, i.Bounds, i.Center, i.Format = r.MinZoom, r.MaxZoom, r.Bounds, r.Center, formatOf(r.Format)
+	err = i.describe([]byte(r.JSON))
+	i.Name, i.Description, i.Attribution = r.Name, r.Description, r.Attribution
+	return err
+}
+
+// describe takes what a JSON object of metadata says. A member of another type is left out.
+func (i *PackInfo) describe(b []byte) error {
+	var meta struct {
+		Name, Description, Attribution string
+		VectorLayers                   []json.RawMessage `json:"vector_layers"`
+	}
+	err := json.Unmarshal(b, &meta)
+	if _, skipped := errors.AsType[*json.UnmarshalTypeError](err); err != nil && !skipped && len(b) > 0 {
+		return fmt.Errorf("metadata is not a JSON object: %w", err)
+	}
+	i.Name, i.Description, i.Attribution = meta.Name, meta.Description, meta.Attribution
+	if err = nil; len(meta.VectorLayers) > 0 {
+		i.VectorLayers, err = json.Marshal(meta.VectorLayers)
+	}
+	return err
+}
+
+// Close gives the pack back; the last one to do so closes the file.
+func (p *Pack) Close() {
+	if p.refs.Add(-1) == 0 {
+		p.end()
+		_ = p.file.Close() // nothing was written
+	}
+}
+
+// hold keeps the pack open until Close, unless it is closed.
+func (p *Pack) hold() bool {
+	n := p.refs.Load()
+	for n > 0 && !p.refs.CompareAndSwap(n, n+1) {
+		n = p.refs.Load()
+	}
+	return n > 0
+}
+
+// unchanged reports whether the open file is as it was when it was opened.
+func (p *Pack) unchanged() bool { return stampOf(p.file.Stat()) == p.stamp }
+
+// view is an independent reader of the file: one of its own where the name still stands for it, so that it can be sent by the kernel. end lets go
+// of it and of the pack.
+func (p *Pack) view() (r io.ReadSeeker, end func()) {
+	own, err := os.Open(p.path)
+	if err == nil && stampOf(own.Stat()) == p.stamp {
+		return own, func() { _ = own.Close(); p.Close() }
+	}
+	_ = own.Close() // of nil it is an error and nothing else
+	return io.NewSectionReader(p.file, 0, p.stamp.size), p.Close
+}
+
+// hashChunk is how much is hashed between two looks at the context.
+const hashChunk = 1 << 20
+
+// hash reads the whole file. progress is told after each chunk.
+func (p *Pack) hash(ctx context.Context, progress func(done, total int64)) (b3.Digest, error) {
+	h, buf := b3.New(), make([]byte, min(hashChunk, p.stamp.size))
+	for at := int64(0); at < p.stamp.size; {
+		if ctx.Err() != nil {
+			return b3.Digest{}, context.Cause(ctx)
+		}
+		n, err := p.file.ReadAt(buf[:min(hashChunk, p.stamp.size-at)], at)
+		if n == 0 {
+			return b3.Digest{}, fmt.Errorf("hash at %d of %d bytes: %w", at, p.stamp.size, err)
+		}
+		_, _ = h.Write(buf[:n])
+		at += int64(n)
+		progress(at, p.stamp.size)
+	}
+	if !p.unchanged() {
+		return b3.Digest{}, errors.New("the file has changed while it was read: replace packs by renaming")
+	}
+	return h.Sum32(), nil
+}
+
+// mostFaults is how many faults of a pack are kept.
+const mostFaults = 100
+
+// PackReport is what a verification has found.
+type PackReport struct {
+	Info   PackInfo
+	Faults []string // the first 100; none: it is sound
+}
+
+// verify checks the structure of the pack and hashes its file. What it finds wrong is in the report, its error is of reading or of ctx.
+func (p *Pack) verify(ctx context.Context, progress func(done, total int64)) (PackReport, error) {
+	r := PackReport{Info: p.info}
+	tiles, err := p.archive.Verify(ctx, func(fault string) {
+		if len(r.Faults) < mostFaults {
+			r.Faults = append(r.Faults, fault)
+		}
+	})
+	if err != nil {
+		return r, err
+	}
+	d, err := p.hash(ctx, progress)
+	if err != nil {
+		return r, err
+	}
+	r.Info.verified(d, tiles)
+	if len(r.Faults) > 0 {
+		r.Info.State, r.Info.Fault = PackFailed, r.Faults[0]
+	}
+	return r, nil
+}
+
+// VerifyPack verifies a file that no node needs to serve. progress is told how much of it is hashed. A file that cannot be opened as a pack is
+// unsound; the error is one of reading it at all.
+func VerifyPack(ctx context.Context, path string, progress func(done, total int64)) (PackReport, error) {
+	info, _ := nameOf(path) // any name will do for a file that is named
+	p, err := openPack(ctx, path, info, 0, nil)
+	if err == nil {
+		defer p.Close()
+		return p.verify(ctx, progress)
+	}
+	info.State, info.Fault = PackFailed, err.Error()
+	if _, unread := errors.AsType[*fs.PathError](err); unread || ctx.Err() != nil {
+		return PackReport{Info: info}, err
+	}
+	return PackReport{Info: info, Faults: []string{info.Fault}}, nil
+}

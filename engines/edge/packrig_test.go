@@ -1,0 +1,205 @@
+package edge
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+const realPacks = "../../testdata/packs"
+
+// newPackRig is a rig whose packs lie in a folder of its own, with the given files of realPacks.
+func newPackRig(t testing.TB, files ...string) (*rig, *PackSet, string) {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range files {
+		b, err := os.ReadFile(filepath.Join(realPacks, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		putPack(t, filepath.Join(dir, name), b)
+	}
+	r := newRig(t, func(r *rig) { r.cfg.PacksDir = dir })
+	return r, r.e.Packs(), dir
+}
+
+// putPack puts a pack into place as packs should be: under another name, then renamed.
+func putPack(t testing.TB, path string, b []byte) {
+	t.Helper()
+	if err := errors.Join(os.WriteFile(path+".part", b, 0o600), os.Rename(path+".part", path)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func rescan(t testing.TB, s *PackSet) []PackInfo {
+	t.Helper()
+	all, err := s.Rescan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// states is the packs in the form "id state".
+func states(all []PackInfo) string {
+	var out []string
+	for _, i := range all {
+		out = append(out, i.ID+" "+string(i.State))
+	}
+	return strings.Join(out, ", ")
+}
+
+// madeTile is a run of tiles from an id on.
+type madeTile struct {
+	id, run uint64
+	data    []byte
+}
+
+// madePack is PMTiles to be written, in one directory that is not compressed.
+type madePack struct {
+	tiles           []madeTile
+	coding, maxZoom byte
+	bounds          [4]float64
+	header          func(b []byte) // changes the header at last
+}
+
+// compress packs b as PMTiles numbers codings: 2 is gzip, 4 is zstd, others leave it.
+func compress(coding byte, b []byte) []byte {
+	var out bytes.Buffer
+	var z io.WriteCloser
+	switch coding {
+	case 2:
+		z = gzip.NewWriter(&out)
+	case 4:
+		z, _ = zstd.NewWriter(&out) // there are no options
+	default:
+		return b
+	}
+	if _, err := z.Write(b); errors.Join(err, z.Close()) != nil {
+		panic("a buffer takes everything")
+	}
+	return out.Bytes()
+}
+
+func (m madePack) bytes() []byte {
+	h, n := make([]byte, 127), uint64(len(m.tiles))
+	ids, runs, lengths, offsets, data := binary.AppendUvarint(nil, n), []byte{}, []byte{}, []byte{}, []byte{}
+	last, addressed := uint64(0), uint64(0)
+	for _, t := range m.tiles {
+		ids, last = binary.AppendUvarint(ids, t.id-last), t.id
+		runs, addressed = binary.AppendUvarint(runs, t.run), addressed+t.run
+		lengths = binary.AppendUvarint(lengths, uint64(len(t.data)))
+		offsets = binary.AppendUvarint(offsets, uint64(len(data))+1)
+		data = append(data, t.data...)
+	}
+	root := bytes.Join([][]byte{ids, runs, lengths, offsets}, nil)
+	copy(h, "PMTiles\x03")
+	copy(h[96:], []byte{1, 1, m.coding, 1, 0, m.maxZoom})
+	end := 127 + uint64(len(root))
+	for i, v := range []uint64{127, uint64(len(root)), end, 0, end, 0, end, uint64(len(data)), addressed, n, n} {
+		binary.LittleEndian.PutUint64(h[8+8*i:], v)
+	}
+	for i, degrees := range m.bounds {
+		binary.LittleEndian.PutUint32(h[102+4*i:], uint32(int32(degrees*1e7)))
+	}
+	if m.header != nil {
+		m.header(h)
+	}
+	return bytes.Join([][]byte{h, root, data}, nil)
+}
+
+// made is a pack of two entries, the first of which says which one it is.
+func made(first, second string) madePack {
+	return madePack{tiles: []madeTile{{0, 1, []byte(first)}, {1, 2, []byte(second)}}, coding: 1, maxZoom: 2}
+}
+
+// readPack reads every tile of a pack as it is stored, without the readers that are tested.
+func readPack(t testing.TB, path string) map[TileRef][]byte {
+	t.Helper()
+	out, id := map[TileRef][]byte{}, strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+	if strings.HasSuffix(path, ".mbtiles") {
+		c, err := sqlite.OpenConn("file:"+path+"?immutable=1", sqlite.OpenReadOnly|sqlite.OpenURI)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = sqlitex.ExecuteTransient(c, "SELECT zoom_level, tile_column, (1 << zoom_level) - 1 - tile_row, tile_data FROM tiles", &sqlitex.ExecOptions{
+			ResultFunc: func(s *sqlite.Stmt) (err error) {
+				out[TileRef{id, uint8(s.ColumnInt(0)), uint32(s.ColumnInt64(1)), uint32(s.ColumnInt64(2))}], err = io.ReadAll(s.ColumnReader(3))
+				return err
+			},
+		})
+		if err := errors.Join(err, c.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) }
+	z, err := gzip.NewReader(bytes.NewReader(b[u(8) : u(8)+u(16)])) // the packs of realPacks have no leaves
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	number := func() uint64 {
+		v, n := binary.Uvarint(root)
+		root = root[n:]
+		return v
+	}
+	columns := make([][4]uint64, number())
+	for column := range 4 {
+		for i := range columns {
+			v := number()
+			switch {
+			case column == 0 && i > 0:
+				v += columns[i-1][0]
+			case column == 3 && v == 0:
+				v = columns[i-1][3] + columns[i-1][2]
+			case column == 3:
+				v--
+			}
+			columns[i][column] = v
+		}
+	}
+	for _, e := range columns {
+		for n := e[0]; n < e[0]+e[1]; n++ {
+			at := hilbert(n)
+			at.Pack = id
+			out[at] = b[u(56)+e[3] : u(56)+e[3]+e[2]]
+		}
+	}
+	return out
+}
+
+// hilbert is the tile of an id, quadrant by quadrant from the top: for each orientation of the curve the quadrants, x + 2y, in their order, and
+// the orientation inside of each.
+func hilbert(id uint64) (at TileRef) {
+	curve := [4][4][2]uint32{
+		{{0, 1}, {2, 0}, {3, 0}, {1, 3}}, {{0, 0}, {1, 1}, {3, 1}, {2, 2}}, {{3, 3}, {1, 2}, {0, 2}, {2, 1}}, {{3, 2}, {2, 3}, {0, 3}, {1, 0}},
+	}
+	for level := uint64(1); id >= level; level *= 4 {
+		id -= level
+		at.Z++
+	}
+	turn := uint32(0)
+	for i := int(at.Z) - 1; i >= 0; i-- {
+		step := curve[turn][id>>(2*i)&3]
+		at.X, at.Y, turn = at.X<<1|step[0]&1, at.Y<<1|step[0]>>1, step[1]
+	}
+	return at
+}

@@ -1,0 +1,230 @@
+package pmtiles
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+)
+
+// maxDepth is how many leaves lie between the root and a tile, at most.
+const maxDepth = 3
+
+// Leaf is a decoded leaf directory.
+type Leaf struct{ entries directory }
+
+// Leaves keeps leaves of many archives in memory, under their places, as many as it likes.
+type Leaves interface {
+	Get(place string) (Leaf, bool)
+	Set(place string, leaf Leaf, bytes int64)
+}
+
+// Reader reads one archive. Safe for concurrent use.
+type Reader struct {
+	Header
+	src     io.ReaderAt
+	size    uint64
+	archive uint64
+	leaves  Leaves
+	slots   chan struct{} // one for each leaf that is decoded at the moment
+	root    directory
+}
+
+// Open reads the header and the root directory of an archive of size bytes. Its leaves are kept in leaves under the number of the archive, which
+// no other archive has; nil keeps none.
+func Open(src io.ReaderAt, size int64, archive uint64, leaves Leaves) (*Reader, error) {
+	//rawchan: slots is a semaphore, it queues nothing
+	r := &Reader{src: src, size: uint64(size), archive: archive, leaves: leaves, slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	b, err := r.read("header", Section{0, headerSize}, headerSize)
+	if err != nil {
+		return nil, err
+	}
+	if r.Header, err = parseHeader(b, r.size); err != nil {
+		return nil, err
+	}
+	if r.root, err = r.load("root directory", r.Root); err != nil {
+		return nil, err
+	}
+	if len(r.root) == 0 && (r.Addressed != 0 || r.Entries != 0 || r.Contents != 0) {
+		return nil, unfit("root directory: empty, the header counts %d tiles", r.Addressed)
+	}
+	return r, nil
+}
+
+// read reads one part, which is at most most bytes.
+func (r *Reader) read(name string, at Section, most uint64) ([]byte, error) {
+	if at.Length > most || !(Section{Length: r.size}).holds(at.Offset, at.Length) {
+		return nil, unfit("%s: %d bytes at %d, at most %d in a file of %d", name, at.Length, at.Offset, most, r.size)
+	}
+	b := make([]byte, at.Length)
+	n, err := r.src.ReadAt(b, int64(at.Offset))
+	switch {
+	case n == len(b):
+		return b, nil
+	case errors.Is(err, io.EOF):
+		return nil, unfit("%s: the file ends at %d, it had %d bytes", name, at.Offset+uint64(n), r.size)
+	default:
+		return nil, fmt.Errorf("%s at %d: %w", name, at.Offset, err)
+	}
+}
+
+// load reads and decodes the directory at a place of the file.
+func (r *Reader) load(name string, at Section) (d directory, err error) {
+	b, err := r.read(name, at, maxDirectory)
+	if err == nil {
+		b, err = r.Internal.Decode(b, maxDirectory)
+	}
+	if err == nil {
+		d, err = parseDirectory(b, r.Tiles, r.Leaves)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s at %d: %w", name, at.Offset, err)
+	}
+	return d, nil
+}
+
+// leaf is the directory that entry i of d points to, limit being behind the ids of d.
+func (r *Reader) leaf(ctx context.Context, d directory, i int, limit uint64) (directory, error) {
+	leaf, err := r.decoded(ctx, d[i])
+	if err != nil {
+		return nil, err
+	}
+	first, behind := d.span(i, limit)
+	if n := len(leaf); n == 0 || leaf[0].id < first || leaf[n-1].id+uint64(max(leaf[n-1].run, 1)) > behind {
+		return nil, unfit("leaf directory at %d: its ids are not inside %d to %d", r.Leaves.Offset+d[i].offset, first, behind)
+	}
+	return leaf, nil
+}
+
+// decoded takes a leaf from memory or decodes it, as many at a time as there are cores.
+func (r *Reader) decoded(ctx context.Context, e entry) (directory, error) {
+	place := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, r.archive), e.offset)
+	known := func() (leaf Leaf, ok bool) {
+		if r.leaves != nil {
+			leaf, ok = r.leaves.Get(string(place))
+		}
+		return leaf, ok
+	}
+	if leaf, ok := known(); ok {
+		return leaf.entries, nil
+	}
+	select {
+	case r.slots <- struct{}{}:
+		defer func() { <-r.slots }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if leaf, ok := known(); ok { // decoded while this one waited
+		return leaf.entries, nil
+	}
+	d, err := r.load("leaf directory", Section{r.Leaves.Offset + e.offset, uint64(e.length)})
+	if err == nil && r.leaves != nil {
+		r.leaves.Set(string(place), Leaf{d}, int64(len(d))*entryBytes+256)
+	}
+	return d, err
+}
+
+// Tile reads a tile as it is stored; nil if the archive has no such tile. z is at most 31, x and y are below 2^z.
+func (r *Reader) Tile(ctx context.Context, z uint8, x, y uint32) ([]byte, error) {
+	id, d, limit := TileID(z, x, y), r.root, uint64(maxID)
+	for range maxDepth + 1 {
+		i, ok := d.find(id)
+		if !ok {
+			return nil, nil
+		}
+		if d[i].run > 0 {
+			return r.read("tile", Section{r.Tiles.Offset + d[i].offset, uint64(d[i].length)}, maxTile)
+		}
+		leaf, err := r.leaf(ctx, d, i, limit)
+		if err != nil {
+			return nil, err
+		}
+		_, limit = d.span(i, limit)
+		d = leaf
+	}
+	return nil, unfit("tile %d/%d/%d: more than %d leaf directories deep", z, x, y, maxDepth)
+}
+
+// ReadMetadata reads the metadata, a JSON object, empty where the file has no metadata.
+func (r *Reader) ReadMetadata() ([]byte, error) {
+	b, err := r.read("metadata", r.Metadata, maxMetadata)
+	if err == nil && len(b) > 0 {
+		b, err = r.Internal.Decode(b, maxMetadata)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("metadata: %w", err)
+	}
+	return b, nil
+}
+
+// Verify walks all directories and compares what it finds with the header. It tells fault of each thing that is wrong, goes on beside it, and
+// returns how many tiles are addressed. It looks at ctx before each directory; its error is the cause of ctx or one of reading.
+func (r *Reader) Verify(ctx context.Context, fault func(string)) (tiles uint64, err error) {
+	w := walker{r: r, fault: fault}
+	if err := w.directory(ctx, r.root, "root directory", maxID, 0); err != nil {
+		return 0, err
+	}
+	for i, of := range []string{"addressed tiles", "tile entries", "tile contents"} {
+		header, found := [...]uint64{r.Addressed, r.Entries, r.Contents}[i], [...]uint64{w.addressed, w.entries, w.contents}[i]
+		if header != 0 && header != found && !w.broken && (i < 2 || r.Clustered && !w.mixed) {
+			fault(fmt.Sprintf("header: %d %s, the directories have %d", header, of, found))
+		}
+	}
+	return w.addressed, nil
+}
+
+// walker visits directories depth first. The ids of a leaf lie inside the span of its entry, and spans of one directory do not overlap, so no
+// leaf is visited twice but in a chain, which maxDepth ends.
+type walker struct {
+	r                            *Reader
+	fault                        func(string)
+	broken                       bool // a part was not visited: the counts say nothing
+	addressed, entries, contents uint64
+	end                          uint64 // of the tile data met so far in a clustered archive
+	mixed                        bool   // it is not clustered after all
+}
+
+func (w *walker) directory(ctx context.Context, d directory, name string, limit uint64, depth int) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	for i, e := range d {
+		if e.run > 0 {
+			w.run(e)
+			continue
+		}
+		at := w.r.Leaves.Offset + e.offset
+		leaf, err := directory(nil), unfit("leaf directory at %d: more than %d deep", at, maxDepth)
+		if depth < maxDepth {
+			leaf, err = w.r.leaf(ctx, d, i, limit)
+		}
+		if err == nil {
+			_, behind := d.span(i, limit)
+			err = w.directory(ctx, leaf, fmt.Sprintf("leaf directory at %d", at), behind, depth+1)
+		}
+		if errors.Is(err, ErrUnfit) {
+			w.broken = true
+			w.fault(fmt.Sprintf("%s: entry %d: %v", name, i, err))
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run counts one entry. In a clustered archive its data lies next to all before it, or was met before.
+func (w *walker) run(e entry) {
+	w.entries++
+	w.addressed += uint64(e.run)
+	switch {
+	case !w.r.Clustered || w.mixed || e.offset < w.end:
+	case e.offset == w.end:
+		w.end += uint64(e.length)
+		w.contents++
+	default:
+		w.mixed = true
+		w.fault(fmt.Sprintf("tile id %d: its data at %d is not next to what ends at %d, but the header says clustered", e.id, e.offset, w.end))
+	}
+}

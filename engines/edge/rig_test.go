@@ -1,0 +1,357 @@
+package edge
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+	"ronbox/appliance/obs"
+	"ronbox/store"
+)
+
+// rig is an engine on a real store in a temporary folder, under a supervisor.
+type rig struct {
+	t       testing.TB
+	dir     string
+	cfg     Config
+	metrics *obs.Metrics
+	board   *obs.Board
+	catalog *flow.Catalog
+	store   *store.Store
+	sup     *flow.Supervisor
+	phase   *flow.Watch[flow.Phase]
+	e       *Engine
+	amnesia bool
+	faults  func(op string) error
+	clock   atomic.Int64 // added to the wall clock, ns
+	stopped bool
+}
+
+func newRig(t testing.TB, change ...func(*rig)) *rig {
+	t.Helper()
+	r := &rig{t: t, dir: t.TempDir(), cfg: DefaultConfig(), stopped: true}
+	r.cfg.CAS.MinFree = 0
+	for _, f := range change {
+		f(r)
+	}
+	if err := r.cfg.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	id, err := store.NewIdentity(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Create(r.db(), id); err != nil {
+		t.Fatal(err)
+	}
+	r.open()
+	t.Cleanup(r.stop)
+	return r
+}
+
+func (r *rig) db() string     { return filepath.Join(r.dir, "ronbox.db") }
+func (r *rig) now() time.Time { return time.Now().Add(time.Duration(r.clock.Load())) }
+
+// open is a boot: all but the edge's tasks run after it.
+func (r *rig) open() {
+	r.t.Helper()
+	ctx := context.Background()
+	r.metrics = obs.NewMetrics()
+	r.board = obs.NewBoard(r.metrics)
+	r.catalog = flow.NewCatalog(r.metrics, nil)
+	r.phase = flow.NewWatch(r.catalog, flow.Spec{Service: "node", Name: "lifecycle", Producers: []string{"supervisor"}, Consumers: []string{"*"}}, flow.Running)
+	r.store = store.New(store.DefaultConfig(), store.Options{
+		Path: r.db(), Catalog: r.catalog, Metrics: r.metrics, Producers: map[store.Lane][]string{store.Work: {"edge.cas_writer", "edge.verifier"}},
+	})
+	r.e = New(r.cfg, Deps{
+		Catalog: r.catalog, Store: r.store, Metrics: r.metrics, Board: r.board, Now: r.now, Lifecycle: r.phase, DataDir: r.dir, Amnesia: r.amnesia,
+		Faults: r.faults,
+	})
+	r.sup = flow.NewSupervisor(ctx, r.catalog, flow.Hooks{})
+	if err := errors.Join(r.store.Open(ctx), r.store.Prepare(ctx)); err != nil {
+		r.t.Fatalf("open: %v", err)
+	}
+	r.sup.Start(r.store.Tasks()...)
+	if err := r.e.Recover(ctx); err != nil {
+		r.t.Fatalf("recover: %v", err)
+	}
+	r.stopped = false
+}
+
+func (r *rig) start() *rig {
+	r.sup.Start(r.e.Tasks()...)
+	return r
+}
+
+// stop is an orderly shutdown. It may be called again.
+func (r *rig) stop() { r.drain(5 * time.Second) }
+
+// drain is a shutdown that gives the tasks as long. It returns how many were aborted.
+func (r *rig) drain(within time.Duration) (aborted int) {
+	if r.stopped {
+		return 0
+	}
+	r.stopped = true
+	r.phase.Store(flow.Draining)
+	r.catalog.CloseFedBy(service, flow.HTTP)
+	r.sup.CancelBackground()
+	aborted = r.sup.Drain(service, within, 5*time.Second)
+	r.store.CloseLanes()
+	r.sup.Drain("store", 5*time.Second, time.Second)
+	r.sup.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := r.e.Close(ctx); err != nil {
+		r.t.Error(err)
+	}
+	if err := r.store.Close(); err != nil && r.store.Err() == nil {
+		r.t.Errorf("close: %v", err)
+	}
+	return aborted
+}
+
+// reboot stops the engine and begins anew from what is on the disk.
+func (r *rig) reboot() {
+	r.stop()
+	r.open()
+	r.start()
+}
+
+// read gives the bytes of an asset.
+func (r *rig) read(path string) (string, *Object, error) {
+	o, err := r.e.Asset(context.Background(), path)
+	if err != nil {
+		return "", nil, err
+	}
+	defer o.Close()
+	b := o.Bytes
+	if o.File != nil {
+		b, err = io.ReadAll(o.File)
+	}
+	if got := b3.Sum(b); got != o.Digest || int64(len(b)) != o.Size {
+		r.t.Errorf("%s: %d bytes of %s, said to be %d of %s", path, len(b), got, o.Size, o.Digest)
+	}
+	return string(b), o, err
+}
+
+func (r *rig) want(path, body string) *Object {
+	r.t.Helper()
+	got, o, err := r.read(path)
+	if err != nil || got != body {
+		r.t.Fatalf("%s: %.40q, %v, want %.40q", path, got, err, body)
+	}
+	return o
+}
+
+func (r *rig) refused(path string, want error) {
+	r.t.Helper()
+	if _, _, err := r.read(path); !errors.Is(err, want) {
+		r.t.Fatalf("%s: %v, want %v", path, err, want)
+	}
+}
+
+// reason is the reason of a FillError, "" for another error.
+func reason(err error) Reason {
+	var failed *FillError
+	if errors.As(err, &failed) {
+		return failed.Reason
+	}
+	return ""
+}
+
+// count is the sum of the series of a family that have the labels.
+func (r *rig) count(family string, pairs ...string) (sum float64) {
+	r.t.Helper()
+	families, err := r.metrics.Registry().Gather()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != family {
+			continue
+		}
+	series:
+		for _, m := range f.GetMetric() {
+			has := map[string]string{"service": ""}
+			for _, l := range m.GetLabel() {
+				has[l.GetName()] = l.GetValue()
+			}
+			if has["service"] != service {
+				continue
+			}
+			for i := 0; i < len(pairs); i += 2 {
+				if has[pairs[i]] != pairs[i+1] {
+					continue series
+				}
+			}
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	return sum
+}
+
+// file is the path of an object.
+func (r *rig) file(d b3.Digest) string {
+	text := hex.EncodeToString(d[:])
+	return filepath.Join(r.dir, "edge", "cas", "b3", text[:2], text[2:])
+}
+
+// sound checks that every row has its object, every object its bytes and its row, and that nothing is left in tmp.
+func (r *rig) sound() {
+	r.t.Helper()
+	var has tally
+	err := scan(context.Background(), r.e, blobs, func(name b3.Digest, b blobRow) error {
+		if _, err := r.e.cas.Read(name, b.Size); err != nil {
+			r.t.Errorf("object %s: %v", name, err)
+		}
+		has.add(tally{b.Size, 1, 0})
+		return nil
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	err = scan(context.Background(), r.e, paths, func(b3.Digest, Stored) error {
+		has.urls++
+		return nil
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(r.dir, "edge", "cas", "b3", "*", "*"))
+	if err != nil || int64(len(files)) != has.objects {
+		r.t.Errorf("%d files, %d rows, %v", len(files), has.objects, err)
+	}
+	r.noTemps()
+	if got, reserved := r.e.room.held(); got != has || reserved != 0 {
+		r.t.Errorf("counted %+v, %d reserved; there are %+v", got, reserved, has)
+	}
+}
+
+func (r *rig) noTemps() {
+	r.t.Helper()
+	if left, err := os.ReadDir(filepath.Join(r.dir, "edge", "cas", "tmp")); err != nil || len(left) > 0 {
+		r.t.Errorf("left in tmp: %v, %v", left, err)
+	}
+}
+
+// until polls for up to a minute.
+func until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+// host is a server with TLS that is called localhost, and counts what reaches it.
+type host struct {
+	*httptest.Server
+	name  string // with its port
+	ca    string // the file of its certificate
+	asked atomic.Int64
+}
+
+// certificate is one of localhost, from a day before to end.
+func certificate(t testing.TB, end time.Time) (tls.Certificate, []byte) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: end, DNSNames: []string{"localhost"},
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, spec, spec, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+var shared = sync.OnceValues(func() (c struct {
+	cert tls.Certificate
+	pem  []byte
+}, err error) {
+	c.cert, c.pem = certificate(nopTB{}, time.Now().Add(time.Hour))
+	return c, nil
+})
+
+// nopTB is what certificate needs outside of a test.
+type nopTB struct{ testing.TB }
+
+func (nopTB) Helper()           {}
+func (nopTB) Fatal(args ...any) { panic(fmt.Sprint(args...)) }
+
+func newHost(t testing.TB, h http.HandlerFunc) *host {
+	t.Helper()
+	c, _ := shared()
+	return newHostWith(t, c.cert, c.pem, h)
+}
+
+func newHostWith(t testing.TB, cert tls.Certificate, ca []byte, h http.HandlerFunc) *host {
+	t.Helper()
+	out := &host{ca: filepath.Join(t.TempDir(), "ca.pem")}
+	if err := os.WriteFile(out.ca, ca, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		out.asked.Add(1)
+		h(w, q)
+	}))
+	out.Config.ErrorLog = log.New(io.Discard, "", 0)
+	out.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
+	out.StartTLS()
+	_, port, _ := net.SplitHostPort(out.Listener.Addr().String())
+	out.name = "localhost:" + port
+	t.Cleanup(func() { out.CloseClientConnections(); out.Close() })
+	return out
+}
+
+// on has a rig fetch from h.
+func on(h *host, more ...func(*Config)) func(*rig) {
+	return func(r *rig) {
+		r.cfg.Mode, r.cfg.Allow, r.cfg.CAFile = ModeLive, append(r.cfg.Allow, h.name), h.ca
+		r.cfg.AllowPrivate = []string{"127.0.0.0/8", "::1/128"}
+		r.cfg.Retry.LiveFill.BaseMS, r.cfg.Retry.LiveFill.MaxMS = 1, 2
+		r.cfg.Ingress.TimeoutSecs = 30 // for a machine that is busy
+		for _, f := range more {
+			f(&r.cfg)
+		}
+	}
+}
+
+// serve answers with body under a strong ETag.
+func serve(w http.ResponseWriter, body string) {
+	w.Header().Set("ETag", `"`+b3.Sum([]byte(body)).String()[3:19]+`"`)
+	w.Header().Set("Content-Type", "text/plain")
+	_, _ = io.WriteString(w, body)
+}
+
+// echo serves the path itself.
+func echo(w http.ResponseWriter, q *http.Request) {
+	serve(w, "of "+strings.TrimPrefix(q.URL.Path, "/"))
+}

@@ -1,0 +1,91 @@
+package edge
+
+import (
+	"context"
+
+	"ronbox/appliance/flow"
+)
+
+// room is what the content store holds, and what fills under way have reserved.
+type room struct {
+	mu       *flow.Mutex
+	has      tally // guarded by mu
+	reserved int64 // bytes; guarded by mu
+}
+
+// tally is how much is stored, or how much more; below zero, less.
+type tally struct{ bytes, objects, urls int64 }
+
+func (t *tally) add(d tally) {
+	t.bytes, t.objects, t.urls = t.bytes+d.bytes, t.objects+d.objects, t.urls+d.urls
+}
+
+// add books what is there from now on.
+func (r *room) add(d tally, reserved int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.has.add(d)
+	r.reserved += reserved
+}
+
+func (r *room) held() (has tally, reserved int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.has, r.reserved
+}
+
+// take reserves need bytes if neither the quota nor the disk is short of them then.
+func (r *room) take(need, quota, disk int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.has.bytes+r.reserved+need > quota || r.reserved+need > disk {
+		return false
+	}
+	r.reserved += need
+	return true
+}
+
+// Bounds of a reservation.
+const (
+	growBy    = 8 << 20 // bytes at a time, for an object whose length is not known
+	roomTries = 3       // since others may take the room that was made
+)
+
+// reserve takes need bytes for a fill, and has objects evicted if need be. It waits for that until ctx ends.
+func (e *Engine) reserve(ctx context.Context, need int64) error {
+	for range roomTries {
+		if quota, disk, err := e.bounds(); err != nil || e.room.take(need, quota, disk) {
+			return err
+		}
+		if err := e.write(ctx, &writeJob{need: need}); err != nil {
+			return err
+		}
+	}
+	return ErrFull
+}
+
+// bounds are how many bytes all objects may have, and how many they may still take of the disk.
+func (e *Engine) bounds() (quota, disk int64, err error) {
+	free, err := e.cas.Free()
+	c := e.Config().CAS
+	return c.MaxBytes.Bytes(), free - c.MinFree.Bytes(), err
+}
+
+// shortOf is how many bytes, and URLs, have to go so that there is room for as many more.
+func (e *Engine) shortOf(bytes, urls int64) (tally, error) {
+	quota, disk, err := e.bounds()
+	has, reserved := e.room.held()
+	short := tally{urls: beyond(has.urls, urls, int64(e.Config().CAS.MaxURLs))}
+	if bytes > 0 {
+		short.bytes = max(0, reserved+bytes-disk, beyond(has.bytes, reserved+bytes, quota))
+	}
+	return short, err
+}
+
+// beyond is how much of has must go for more to come. Once the quota is reached, a tenth of it goes, so that what comes next need not evict.
+func beyond(has, more, quota int64) int64 {
+	if has+more <= quota {
+		return 0
+	}
+	return max(has+more-quota, min(has, has+more-quota/10*9))
+}

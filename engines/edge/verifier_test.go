@@ -1,0 +1,277 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+)
+
+// TestRemembered starts again: packs that are as they were are verified without being read, one that was touched is read once more.
+func TestRemembered(t *testing.T) {
+	r, s, dir := newPackRig(t, "stamen_toner_z3.pmtiles", "twolayers.mbtiles")
+	if got, want := states(s.List()), "stamen_toner_z3 verifying, twolayers verifying"; got != want {
+		t.Errorf("the first start: %s, want %s", got, want)
+	}
+	r.start()
+	before := rescan(t, s)
+	r.stop()
+	later := time.Now().Add(time.Hour)
+	if err := os.Chtimes(filepath.Join(dir, "twolayers.mbtiles"), later, later); err != nil {
+		t.Fatal(err)
+	}
+	r.open()
+	s = r.e.Packs()
+	if got, want := states(s.List()), "stamen_toner_z3 verified, twolayers verifying"; got != want {
+		t.Errorf("the second start: %s, want %s", got, want)
+	}
+	if now := s.List()[0]; now.Digest != before[0].Digest || now.Tiles != 85 || now.Version != before[0].Version {
+		t.Errorf("remembered: %+v, was %+v", now, before[0])
+	}
+	r.start()
+	if now := rescan(t, s)[1]; now.Digest != before[1].Digest || now.State != PackVerified {
+		t.Errorf("verified again: %+v, was %+v", now, before[1])
+	}
+	if n := len(s.remembered); n != 2 {
+		t.Errorf("%d packs are remembered", n)
+	}
+}
+
+// TestScanWhileVerifying has a pack put into the folder while another one is hashed: it is taken up before that is done.
+func TestScanWhileVerifying(t *testing.T) {
+	_, s, dir := newPackRig(t)
+	var told []PackInfo
+	s.event = func(i PackInfo) { told = append(told, i) }
+	putPack(t, filepath.Join(dir, "big.pmtiles"), append(made("big", "x").bytes(), make([]byte, 5*hashChunk)...))
+	if err := s.scan(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	putPack(t, filepath.Join(dir, "small.pmtiles"), made("small", "x").bytes())
+	job := flow.NewReply[error]()
+	if err := s.jobs.TrySend(job); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.verifyAll(t.Context(), func(got *flow.Reply[error]) { got.Answer(s.scan(t.Context())) }); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := states(told), "big verifying, small verifying, big verified, small verified"; got != want {
+		t.Errorf("events: %s, want %s", got, want)
+	}
+	if failed, err := job.Wait(t.Context()); failed != nil || err != nil {
+		t.Errorf("the job's answer: %v, %v", failed, err)
+	}
+}
+
+// TestReplacedWhileVerifying has a pack replaced while it is hashed: its outcome is not that of the new one.
+func TestReplacedWhileVerifying(t *testing.T) {
+	_, s, dir := newPackRig(t)
+	path := filepath.Join(dir, "p.pmtiles")
+	next := made("next 2", "next").bytes()
+	putPack(t, path, append(made("old 1", "old").bytes(), make([]byte, 3*hashChunk)...))
+	if err := s.scan(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	old, _ := s.pending()
+	swapped := false
+	r, err := old.pack.verify(t.Context(), func(int64, int64) {
+		if !swapped {
+			swapped = true
+			putPack(t, path, next)
+			if err := s.scan(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if err != nil || len(r.Faults) > 0 {
+		t.Errorf("the old pack: %+v, %v", r, err)
+	}
+	old.pack.Close()
+	s.finish(t.Context(), old.pack, r.Info)
+	if i := s.List()[0]; i.State != PackVerifying || !i.Digest.IsZero() {
+		t.Errorf("the new pack has the old one's outcome: %+v", i)
+	}
+	if err := s.verifyAll(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if i := s.List()[0]; i.Digest != b3.Sum(next) {
+		t.Errorf("the new pack: %+v", i)
+	}
+}
+
+// TestChangedWhileVerifying has bytes of a pack change while it is hashed.
+func TestChangedWhileVerifying(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "p.pmtiles")
+	putPack(t, path, append(made("x 1", "x").bytes(), make([]byte, 3*hashChunk)...))
+	info, _ := nameOf(path)
+	p, err := openPack(t.Context(), path, info, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	cut := int64(0)
+	_, err = p.verify(t.Context(), func(done, total int64) {
+		if cut == 0 {
+			cut = done
+			if err := os.Truncate(path, cut); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if err == nil || !strings.Contains(err.Error(), "hash at 1048576") {
+		t.Errorf("cut while it is hashed: %v", err)
+	}
+}
+
+// TestVerifyQueue fills the queue: one more is refused, and every caller is answered when the task ends.
+func TestVerifyQueue(t *testing.T) {
+	r, s, _ := newPackRig(t)
+	var callers sync.WaitGroup
+	outcomes := make(chan error, verifyQueue)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for i := range verifyQueue {
+		j := flow.NewReply[error]()
+		if err := s.jobs.TrySend(j); err != nil {
+			t.Fatalf("job %d: %v", i, err)
+		}
+		callers.Go(func() { _, err := j.Wait(ctx); outcomes <- err })
+	}
+	if _, err := s.Rescan(ctx); !errors.Is(err, flow.ErrBusy) {
+		t.Errorf("one more: %v", err)
+	}
+	stopped, end := context.WithCancelCause(t.Context())
+	end(flow.ErrCanceled)
+	if err := s.runVerifier(stopped); !errors.Is(err, flow.ErrCanceled) {
+		t.Errorf("the task: %v", err)
+	}
+	callers.Wait()
+	close(outcomes)
+	for err := range outcomes {
+		if !errors.Is(err, flow.ErrCanceled) {
+			t.Errorf("a caller: %v", err)
+		}
+	}
+	if _, err := s.Rescan(ctx); !errors.Is(err, flow.ErrClosed) {
+		t.Errorf("after the end: %v", err)
+	}
+	r.stop()
+}
+
+// TestRescanLeft has a caller leave before the verifier comes to it: the scan is made all the same.
+func TestRescanLeft(t *testing.T) {
+	r, s, dir := newPackRig(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("gone"))
+	if _, err := s.Rescan(ctx); err == nil || err.Error() != "gone" {
+		t.Errorf("err = %v", err)
+	}
+	putPack(t, filepath.Join(dir, "p.pmtiles"), made("x 1", "x").bytes())
+	r.start()
+	if got := states(rescan(t, s)); got != "p verified" {
+		t.Errorf("packs: %s", got)
+	}
+}
+
+// TestPackEvents follows packs through their states.
+func TestPackEvents(t *testing.T) {
+	r, s, dir := newPackRig(t)
+	var mu sync.Mutex
+	var told []PackInfo
+	s.event = func(i PackInfo) {
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, i)
+	}
+	path := filepath.Join(dir, "p.pmtiles")
+	putPack(t, path, made("x 1", "x").bytes())
+	r.start()
+	rescan(t, s)
+	rescan(t, s)
+	putPack(t, path, []byte("no pack"))
+	rescan(t, s)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	rescan(t, s)
+	mu.Lock()
+	defer mu.Unlock()
+	if got, want := states(told), "p verifying, p verified, p failed, p removed"; got != want {
+		t.Errorf("events: %s, want %s", got, want)
+	}
+}
+
+// TestVerifyPack verifies files that no node serves.
+func TestVerifyPack(t *testing.T) {
+	dir := t.TempDir()
+	put := func(name string, b []byte) string {
+		path := filepath.Join(dir, name)
+		putPack(t, path, b)
+		return path
+	}
+	many := madePack{coding: 1, maxZoom: 9, header: func(b []byte) { b[72], b[80] = 1, 1 }}
+	for i := range 300 {
+		many.tiles = append(many.tiles, madeTile{uint64(i), 1, []byte{byte(i), byte(i >> 8)}})
+	}
+	for _, tt := range []struct {
+		path  string
+		sound bool
+		words string
+		err   bool
+	}{
+		{filepath.Join(realPacks, "stamen_toner_z3.pmtiles"), true, "", false},
+		{filepath.Join(realPacks, "twolayers.mbtiles"), true, "", false},
+		{put("Any Name.pmtiles", made("x 1", "x").bytes()), true, "", false},
+		{put("cut.pmtiles", made("x 1", "x").bytes()[:139]), false, "tile data of 4 bytes", false},
+		{put("many.pmtiles", many.bytes()), false, "header: 257 addressed tiles, the directories have 300", false},
+		{put("text.mbtiles", []byte("text")), false, "not a database", false},
+		{put("map.zip", nil), false, "a pack is a .pmtiles or .mbtiles file", false},
+		{filepath.Join(dir, "none.pmtiles"), false, "", true},
+	} {
+		last := int64(-1)
+		r, err := VerifyPack(t.Context(), tt.path, func(done, total int64) {
+			if done <= last || done > total {
+				t.Errorf("%s: progress %d of %d after %d", tt.path, done, total, last)
+			}
+			last = done
+		})
+		faults, sound := strings.Join(r.Faults, "; "), err == nil && len(r.Faults) == 0
+		if (err != nil) != tt.err || sound != tt.sound || !strings.Contains(faults, tt.words) || (tt.sound && last != r.Info.Size) {
+			t.Errorf("%s: sound %v, %q, %v", tt.path, sound, faults, err)
+		}
+		if sound != (r.Info.State == PackVerified) {
+			t.Errorf("%s: sound %v and %s", tt.path, sound, r.Info.State)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := VerifyPack(ended, filepath.Join(realPacks, "stamen_toner_z3.pmtiles"), func(int64, int64) {}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a caller that has left: %v", err)
+	}
+}
+
+// measure runs f over all tiles in turn and reports the 50th and 99th percentile.
+func measure(b *testing.B, name string, refs []TileRef, f func(TileRef) error) {
+	b.Run(name, func(b *testing.B) {
+		took := make([]time.Duration, 0, 1<<20)
+		for i := 0; b.Loop(); i++ {
+			at := time.Now()
+			if err := f(refs[i%len(refs)]); err != nil {
+				b.Fatal(err)
+			}
+			if len(took) < cap(took) {
+				took = append(took, time.Since(at))
+			}
+		}
+		slices.Sort(took)
+		b.ReportMetric(float64(took[len(took)/2].Nanoseconds()), "p50-ns")
+		b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds()), "p99-ns")
+	})
+}

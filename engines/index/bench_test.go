@@ -1,0 +1,143 @@
+package index
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"ronbox/store"
+)
+
+// BenchmarkHit is a key answered from the cache.
+func BenchmarkHit(b *testing.B) {
+	r := newRig(b, nil).start()
+	k := key("name:docs.example")
+	next := r.cfg
+	next.Cache.TTLMS = 3_600_000
+	r.e.Reload(next)
+	r.put(k.text, digest("1"))
+	r.resolve(k.text)
+	r.e.cache.Settle()
+	ctx := r.ctx()
+	b.ReportAllocs()
+	for b.Loop() {
+		if a, err := r.e.Resolve(ctx, k, ResolveOptions{}); err != nil || a.Source != SourceCache {
+			b.Fatal(a, err)
+		}
+	}
+}
+
+// BenchmarkHitParallel is the same on all processors.
+func BenchmarkHitParallel(b *testing.B) {
+	r := newRig(b, nil).start()
+	k := key("name:docs.example")
+	next := r.cfg
+	next.Cache.TTLMS = 3_600_000
+	r.e.Reload(next)
+	r.put(k.text, digest("1"))
+	r.resolve(k.text)
+	r.e.cache.Settle()
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, err := r.e.Resolve(r.ctx(), k, ResolveOptions{}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// BenchmarkHitProviders is a set of 64 providers from the cache, ranked for a region.
+func BenchmarkHitProviders(b *testing.B) {
+	r := newRig(b, nil).start()
+	cid := digest("content")
+	var list []Announcement
+	for i := range 64 {
+		list = append(list, Announcement{Record: signed(seedKey(byte(i+2)), cid, []string{"eu-west-1", "eu-west-3", "us-east-1"}[i%3], time.Now(), time.Hour)})
+	}
+	if _, err := r.e.Announce(r.ctx(), alice, list, "c"); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if set, err := r.e.Providers(r.ctx(), cid, ProvidersOptions{Region: "eu-west-3", Limit: 5}); err != nil || len(set.Providers) != 5 {
+			b.Fatal(set, err)
+		}
+	}
+}
+
+// coldNames is how many names the cold benchmarks have; -short: fewer.
+func coldNames() int {
+	if testing.Short() {
+		return 10_000
+	}
+	return 1_000_000
+}
+
+func coldKey(i int) string { return fmt.Sprintf("name:n%08d.example", i*7919%100_000_000) }
+
+// loaded writes names in the order of their keys, ten thousand a command.
+type loaded struct{ from, to int }
+
+func (loaded) Kind() string { return "index.bench_load/1" }
+func (c loaded) Apply(_ store.Reader, at store.Stamp, w *store.Writes) (int, error) {
+	for i := c.from; i < c.to; i++ {
+		names.Put(w, coldKey(i), nameRow{Manifest: digest("%d", i), Seq: 1, UpdatedMS: 1, Commit: at.Seq})
+	}
+	return c.to - c.from, nil
+}
+
+// BenchmarkCold is a key of the file that no cache has, through the queue, against the read of it alone and bare bbolt.
+func BenchmarkCold(b *testing.B) {
+	r := newRig(b, onDisk(b)).start()
+	n := coldNames()
+	for i := 0; i < n; i += 10_000 {
+		if _, err := store.Commit(r.ctx(), r.store, store.Bulk, loaded{i, min(i+10_000, n)}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	seq := r.store.Info().Seq
+	r.e.synced.Store(seq)
+	i := 0
+	next := func() Key { i = (i + 7_368_787) % n; return Key{coldKey(i)} }
+	b.Run("resolve", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := r.e.Resolve(r.ctx(), next(), ResolveOptions{Fresh: true}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("read", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := r.e.Name(r.ctx(), next()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	r.stop()
+	db, err := bbolt.Open(r.path, 0o600, &bbolt.Options{ReadOnly: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer db.Close()
+	b.Run("bbolt", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			k := []byte(next().text)
+			err := db.View(func(tx *bbolt.Tx) error {
+				if tx.Bucket([]byte(bName.Name)).Get(k) == nil {
+					return fmt.Errorf("%s is not in %s", k, filepath.Base(r.path))
+				}
+				return nil
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

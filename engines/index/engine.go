@@ -1,0 +1,239 @@
+package index
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"ronbox/appliance/flow"
+	"ronbox/appliance/obs"
+	"ronbox/engines/cache"
+	"ronbox/store"
+)
+
+// service is the index's name in metrics, logs, probes and the catalogue.
+const service = "index"
+
+// Task names.
+const (
+	taskWorker     = "worker"
+	taskCache      = "cache_janitor"
+	taskBreaker    = "breaker_janitor"
+	taskPrefetcher = "prefetcher"
+	taskObserver   = "observer"
+)
+
+// Capacities.
+const (
+	workCap    = 512
+	eventsCap  = 1024
+	bgCap      = 64
+	reindexCap = 16
+	fillsCap   = 1024
+)
+
+// Bounds of the flight: callers that wait for one lookup, and lookups under way, above what the queue and the pool hold.
+const (
+	flightShards  = 64
+	flightWaiters = 1 << 16
+	flightCalls   = 1 << 16
+)
+
+// Deps is what an Engine is built on. Metrics, Log and Board may be nil.
+type Deps struct {
+	Catalog  *flow.Catalog
+	Store    *store.Store
+	Metrics  *obs.Metrics
+	Log      hclog.Logger
+	Board    *obs.Board
+	Now      func() time.Time          // wall clock; nil: time.Now
+	Peers    []Peer                    // in the order of Config.Peers
+	Identity func() ed25519.PrivateKey // called by Recover; nil: a key is drawn, which ends with the process
+}
+
+// Engine is the index. New builds it, Recover opens it, the tasks do the work; its methods may be called from any goroutine.
+type Engine struct {
+	boot    Config // what only a restart changes is read from here
+	workers int
+	catalog *flow.Catalog
+	store   *store.Store
+	board   *obs.Board
+	log     hclog.Logger
+	now     func() time.Time
+	m       *metrics
+
+	identity func() ed25519.PrivateKey
+	key      ed25519.PrivateKey // from Recover on
+	id       PeerID
+
+	work        *flow.Queue[*job]
+	bg          *flow.Queue[*job]
+	reindexes   *flow.Queue[[]string]
+	fills       *flow.Queue[*entry]
+	events      *flow.Broadcast[Event]
+	config      *flow.Watch[*settings]
+	synced      *flow.Watch[uint64] // stamp of the last of our commands that is on the disk
+	cacheTick   *flow.Ticker
+	breakerTick *flow.Ticker
+	probeTick   *flow.Ticker
+
+	flight *flow.Flight[flightKey, struct{}, result]
+	retry  flow.Retrier
+	cache  *cache.Cache[string, *entry] // open from Recover to Close
+	fences *fences
+	peers  []*peer
+
+	meta   atomic.Pointer[CacheMeta] // written by the cache janitor alone
+	purges atomic.Uint64             // calls of Purge
+	lives  atomic.Int64              // of workers, begun so far
+	warmed atomic.Bool               // the warm-up keys were queued
+}
+
+// New wires an engine and declares its buckets, queues, metrics and probes. It does no I/O and starts nothing.
+func New(cfg Config, d Deps) *Engine {
+	e := &Engine{
+		boot: cfg, workers: cfg.Resolver.workers(), catalog: d.Catalog, store: d.Store, board: d.Board, log: d.Log, now: d.Now,
+		identity: d.Identity, fences: newFences(),
+	}
+	if e.now == nil {
+		e.now = time.Now
+	}
+	if e.log == nil {
+		e.log = hclog.NewNullLogger()
+	}
+	e.log = e.log.Named(service)
+	e.meta.Store(&CacheMeta{})
+	d.Store.Declare(service, Buckets()...)
+	e.m = newMetrics(d.Metrics, e)
+	e.declareChannels()
+	for _, p := range d.Peers {
+		e.peers = append(e.peers, e.newPeer(p))
+	}
+	e.retry = flow.Retry(retryDelay, maxRetries+1, retryable).Counting(d.Catalog, service, "dht")
+	d.Board.Add(
+		obs.Probe{Service: service, Key: keyCache, Plane: obs.ReadPlane},
+		obs.Probe{Service: service, Key: keyPeers, Plane: obs.ReadPlane, Every: breakerEvery, Bad: 2, Good: 1, Func: e.anyPeer},
+	)
+	return e
+}
+
+// Readiness keys, both soft.
+const (
+	keyCache = "cache_open"       // lookups are answered
+	keyPeers = "dht_client_ready" // some peer may be asked, or there are none
+)
+
+func (e *Engine) anyPeer() error {
+	for _, p := range e.peers {
+		if p.breaker.State() != flow.BreakerOpen {
+			return nil
+		}
+	}
+	if len(e.peers) == 0 {
+		return nil
+	}
+	return errors.New("breakers of all peers are open")
+}
+
+func (e *Engine) declareChannels() {
+	c := e.catalog
+	e.work = flow.NewQueue[*job](c, flow.Spec{
+		Service: service, Name: "work_tx", Cap: workCap, Policy: flow.RejectNew, Producers: []string{flow.HTTP}, Consumers: []string{taskWorker},
+		Doc: "lookups, one for all who ask for a key; full: 429, nothing happened",
+	})
+	e.bg = flow.NewQueue[*job](c, flow.Spec{
+		Service: service, Name: "bg_tx", Cap: bgCap, Policy: flow.Wait, Producers: []string{taskPrefetcher}, Consumers: []string{taskWorker},
+		Doc: "warm-up, reindexing and probes of peers, taken while work_tx is empty; what is left at a stop is dropped",
+	})
+	e.reindexes = flow.NewQueue[[]string](c, flow.Spec{
+		Service: service, Name: "reindex_tx", Cap: reindexCap, Policy: flow.RejectNew, Producers: []string{flow.HTTP}, Consumers: []string{taskPrefetcher},
+		Doc: "keys to look up again; full: 429, nothing happened",
+	})
+	e.fills = flow.NewQueue[*entry](c, flow.Spec{
+		Service: service, Name: "fills_tx", Cap: fillsCap, Policy: "drop new", Producers: []string{taskWorker}, Consumers: []string{taskCache},
+		Doc: "new entries of the cache; one that is dropped ends by the cache's own clock and is never hot",
+	})
+	e.events = flow.NewBroadcast[Event](c, flow.Spec{
+		Service: service, Name: "events_tx", Cap: eventsCap, Policy: flow.DropOldest, Producers: []string{flow.HTTP, taskWorker, taskCache},
+		Consumers: []string{taskObserver}, Doc: "changes and failed lookups, for counts; loss is counted",
+	})
+	e.config = flow.NewWatch(c, flow.Spec{
+		Service: service, Name: "cfg_watch", Producers: []string{"node.reloader"}, Consumers: []string{"*"}, Doc: "the configuration that is current",
+	}, settle(e.boot))
+	e.synced = flow.NewWatch(c, flow.Spec{
+		Service: service, Name: "synced", Producers: []string{flow.HTTP, taskCache}, Consumers: []string{taskWorker, flow.HTTP},
+		Doc: "the last command of the index that is on the disk",
+	}, uint64(0))
+	tick := func(name, task, doc string, every time.Duration) *flow.Ticker {
+		return flow.Every(c, flow.Spec{Service: service, Name: name, Consumers: []string{task}, Doc: doc}, every)
+	}
+	e.cacheTick = tick("cache_tick", taskCache, "expiry of entries and records", cacheEvery)
+	e.breakerTick = tick("breaker_tick", taskBreaker, "a step of each breaker", breakerEvery)
+	e.probeTick = tick("probe_tick", taskPrefetcher, "probes of peers whose breaker is half-open", probeEvery)
+	e.flight = flow.NewFlight[flightKey, struct{}, result](c, flow.FlightSpec{
+		Service: service, Name: "lookup", Shards: flightShards, Waiters: flightWaiters, Calls: flightCalls,
+	})
+	e.cache = cache.New(c, cache.Spec[string, *entry]{
+		Service: service, Name: "answer_cache", Producers: []string{taskWorker}, Doc: "answers", Bytes: int64(e.boot.Cache.Entries) << 10, Entry: 1 << 10,
+	})
+}
+
+// Tasks lists the index's tasks for the supervisor.
+func (e *Engine) Tasks() []flow.Task {
+	return []flow.Task{
+		{Service: service, Name: taskWorker, Count: e.workers, Restart: flow.Always, Doc: "answers lookups: cache, file, peers, rank", Run: e.runWorker},
+		{Service: service, Name: taskCache, Restart: flow.Always, Lanes: []string{"store.bulk"}, Doc: "sole writer of cache_meta", Run: e.runCacheJanitor},
+		{Service: service, Name: taskBreaker, Restart: flow.Always, Background: true, Doc: "the only one that steps the breakers", Run: e.runBreakerJanitor},
+		{Service: service, Name: taskPrefetcher, Restart: flow.Always, Background: true, Doc: "feeds bg_tx", Run: e.runPrefetcher},
+		{Service: service, Name: taskObserver, Restart: flow.Always, Doc: "counts events", Run: e.runObserver},
+	}
+}
+
+// Recover opens the cache and takes the node's identity. Nothing is read from the file before it is asked for.
+func (e *Engine) Recover(context.Context) error {
+	if e.identity != nil {
+		e.key = e.identity()
+	} else {
+		_, key, err := ed25519.GenerateKey(rand.Reader)
+		if err != nil {
+			return fmt.Errorf("index key: %w", err)
+		}
+		e.key = key
+	}
+	e.id = PeerIDOf(e.key.Public().(ed25519.PublicKey))
+	e.synced.Store(e.store.Info().Seq)
+	if err := e.cache.Open(); err != nil {
+		return err
+	}
+	e.board.Set(service, keyCache, nil)
+	return nil
+}
+
+// Reload has lookups that begin from now on use a valid configuration. Keys that need a restart keep the value they had. It does not wait.
+func (e *Engine) Reload(cfg Config) { e.config.Store(settle(cfg)) }
+
+// live is the current configuration.
+func (e *Engine) live() *settings {
+	s, _ := e.config.Load()
+	return s
+}
+
+// Subscribe gives a cursor over events_tx. The caller closes it.
+func (e *Engine) Subscribe(consumer string) *flow.Subscription[Event] {
+	return e.events.Subscribe(consumer)
+}
+
+// Purge empties the cache; what is asked for again is looked up.
+func (e *Engine) Purge() {
+	e.cache.Purge()
+	e.purges.Add(1)
+}
+
+// Close frees the cache. Call it once the last task and the last caller are gone.
+func (e *Engine) Close() { e.cache.Close() }

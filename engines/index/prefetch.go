@@ -1,0 +1,122 @@
+package index
+
+import (
+	"context"
+	"fmt"
+
+	"ronbox/appliance/flow"
+	"ronbox/engines"
+)
+
+// MaxReindex bounds the keys of one reindex.
+const MaxReindex = 1000
+
+// Reindex has keys, each a key or a content id, looked up again behind all other work, past the cache; none means those that are asked for most.
+// It returns how many lookups there will be, and does not wait for them nor for room: flow.ErrBusy.
+func (e *Engine) Reindex(_ context.Context, by engines.Actor, keys []string, corrID string) (int, error) {
+	if len(keys) > MaxReindex {
+		return 0, &RecordError{"keys", fmt.Sprintf("must be at most %d", MaxReindex)}
+	}
+	if len(keys) == 0 {
+		keys = e.Meta().Hot
+	}
+	n := 0
+	for _, text := range keys {
+		jobs, err := lookups(text)
+		if err != nil {
+			return 0, err
+		}
+		n += len(jobs)
+	}
+	if err := e.reindexes.TrySend(keys); err != nil {
+		return 0, fmt.Errorf("reindex: %w", err)
+	}
+	e.log.Info("reindex", "keys", len(keys), "principal", by.Principal, "corr_id", corrID)
+	return n, nil
+}
+
+// lookups are the jobs of a text: of a name, of a content id, or both where it may be either.
+func lookups(text string) (jobs []*job, err error) {
+	key, err := ParseKey(text)
+	if err == nil {
+		jobs = append(jobs, &job{text: key.text, key: key, fresh: true})
+	}
+	if cid, cidErr := ParseCID(text); cidErr == nil {
+		jobs = append(jobs, &job{text: cidText(cid), cid: cid, fresh: true})
+	}
+	if len(jobs) == 0 {
+		return nil, err
+	}
+	return jobs, nil
+}
+
+// keyText is how a key of the cache is written outside.
+func keyText(cached string) string {
+	if len(cached) == 33 && cached[0] == 'p' {
+		return CIDText([32]byte([]byte(cached[1:])))
+	}
+	return cached
+}
+
+// runPrefetcher is the only producer of bg_tx, and waits for room in it: the keys to warm up at the start, those of reindexes, and probes of
+// peers whose breaker is half-open.
+func (e *Engine) runPrefetcher(ctx context.Context) error {
+	defer e.probeTick.Stop()
+	if !e.warmed.Swap(true) {
+		if err := e.prefetch(ctx, e.boot.Cache.WarmupKeys); err != nil {
+			return err
+		}
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case keys, ok := <-e.reindexes.C():
+			if !ok {
+				return nil // drained
+			}
+			if err := e.prefetch(ctx, keys); err != nil {
+				return err
+			}
+		case <-e.probeTick.C():
+			for _, p := range e.peers {
+				if p.breaker.State() != flow.BreakerHalfOpen {
+					continue
+				}
+				if err := e.bg.Send(ctx, &job{probe: p}); err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
+// prefetch queues the lookups of keys that were checked.
+func (e *Engine) prefetch(ctx context.Context, keys []string) error {
+	for _, text := range keys {
+		jobs, _ := lookups(text)
+		for _, j := range jobs {
+			if err := e.bg.Send(ctx, j); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// runObserver counts what events_tx tells.
+func (e *Engine) runObserver(ctx context.Context) error {
+	sub := e.events.Subscribe(taskObserver)
+	defer sub.Close()
+	for {
+		ev, _, err := sub.Recv(ctx)
+		switch {
+		case err == nil:
+			e.m.events[ev.Kind](1)
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		default:
+			return nil // drained
+		}
+	}
+}

@@ -1,0 +1,323 @@
+package index
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+	"ronbox/appliance/obs"
+	"ronbox/engines"
+	"ronbox/store"
+)
+
+// rig is an engine on a real store, in memory or in a temporary file, under a supervisor.
+type rig struct {
+	t       testing.TB
+	path    string // "": in memory
+	cfg     Config
+	peers   []Peer
+	metrics *obs.Metrics
+	board   *obs.Board
+	catalog *flow.Catalog
+	store   *store.Store
+	sup     *flow.Supervisor
+	e       *Engine
+	stopped bool
+}
+
+var (
+	alice = engines.Actor{CapID: "cap-alice", Principal: "alice"}
+	own   = seedKey(1) // the rig's own key
+)
+
+// seedKey is an Ed25519 key of a number.
+func seedKey(n byte) ed25519.PrivateKey {
+	seed := make([]byte, ed25519.SeedSize)
+	seed[0], seed[1] = n, 0x1d
+	return ed25519.NewKeyFromSeed(seed)
+}
+
+func publicOf(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }
+
+// newRig boots an engine whose store lives in memory, so that it works in a bubble of synctest too.
+func newRig(t testing.TB, change func(*rig)) *rig {
+	t.Helper()
+	r := &rig{t: t, cfg: DefaultConfig()}
+	r.cfg.Resolver.Workers = 16
+	if change != nil {
+		change(r)
+	}
+	if err := r.cfg.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if r.path != "" {
+		id, err := store.NewIdentity(time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Create(r.path, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.open()
+	t.Cleanup(r.stop)
+	return r
+}
+
+// onDisk keeps the rig's store in a file.
+func onDisk(t testing.TB) func(*rig) {
+	return func(r *rig) { r.path = filepath.Join(t.TempDir(), "ronbox.db") }
+}
+
+func (r *rig) ctx() context.Context { return context.Background() }
+
+// open is a boot: none of the engine's tasks runs after it.
+func (r *rig) open() {
+	r.t.Helper()
+	r.metrics = obs.NewMetrics()
+	r.board = obs.NewBoard(r.metrics)
+	r.catalog = flow.NewCatalog(r.metrics, nil)
+	o := store.Options{
+		Path: r.path, Catalog: r.catalog, Metrics: r.metrics,
+		Producers: map[store.Lane][]string{store.Work: {flow.HTTP}, store.Bulk: {"index." + taskCache}},
+	}
+	if r.path == "" {
+		o.Memory = &store.AmnesiaConfig{Enabled: true, PurgeIntervalMS: 30_000, MaxBytes: 256 << 20, AllowSwap: true}
+	}
+	r.store = store.New(store.DefaultConfig(), o)
+	r.e = New(r.cfg, Deps{
+		Catalog: r.catalog, Store: r.store, Metrics: r.metrics, Board: r.board, Peers: r.peers, Identity: func() ed25519.PrivateKey { return own },
+	})
+	r.sup = flow.NewSupervisor(r.ctx(), r.catalog, flow.Hooks{})
+	if err := errors.Join(r.store.Open(r.ctx()), r.store.Prepare(r.ctx())); err != nil {
+		r.t.Fatalf("open: %v", err)
+	}
+	r.sup.Start(r.store.Tasks()...)
+	if err := r.e.Recover(r.ctx()); err != nil {
+		r.t.Fatalf("recover: %v", err)
+	}
+	r.stopped = false
+}
+
+func (r *rig) start() *rig {
+	r.sup.Start(r.e.Tasks()...)
+	return r
+}
+
+// stop is an orderly shutdown. It may be called again.
+func (r *rig) stop() {
+	if r.stopped {
+		return
+	}
+	r.stopped = true
+	r.catalog.CloseFedBy(service, flow.HTTP)
+	r.sup.CancelBackground()
+	r.sup.Drain(service, 5*time.Second, time.Second)
+	r.store.CloseLanes()
+	r.sup.Drain("store", 5*time.Second, time.Second)
+	r.sup.Close()
+	r.e.Close()
+	if err := r.store.Close(); err != nil && r.store.Err() == nil {
+		r.t.Errorf("close: %v", err)
+	}
+}
+
+// count is the value of a series.
+func (r *rig) count(name string, labels ...string) float64 {
+	r.t.Helper()
+	families, err := r.metrics.Registry().Gather()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	sum, found := 0.0, false
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+	series:
+		for _, m := range f.GetMetric() {
+			has := map[string]string{}
+			for _, l := range m.GetLabel() {
+				has[l.GetName()] = l.GetValue()
+			}
+			for i := 0; i < len(labels); i += 2 {
+				if has[labels[i]] != labels[i+1] {
+					continue series
+				}
+			}
+			found = true
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	if !found {
+		r.t.Fatalf("no series %s%v", name, labels)
+	}
+	return sum
+}
+
+func key(s string) Key {
+	k, err := ParseKey(s)
+	if err != nil {
+		panic(err)
+	}
+	return k
+}
+
+// digest is the BLAKE3 of a text.
+func digest(format string, args ...any) b3.Digest { return b3.Sum(fmt.Appendf(nil, format, args...)) }
+
+func (r *rig) put(k string, m b3.Digest) Named {
+	r.t.Helper()
+	n, _, err := r.e.PutName(r.ctx(), alice, key(k), m, "corr-put")
+	if err != nil {
+		r.t.Fatalf("put %s: %v", k, err)
+	}
+	return n
+}
+
+func (r *rig) resolve(k string) Answer {
+	r.t.Helper()
+	a, err := r.e.Resolve(r.ctx(), key(k), ResolveOptions{})
+	if err != nil {
+		r.t.Fatalf("resolve %s: %v", k, err)
+	}
+	return a
+}
+
+// signed is a provider record of a key.
+func signed(owner ed25519.PrivateKey, cid b3.Digest, region string, at time.Time, ttl time.Duration) []byte {
+	r := ProviderRecord{
+		CID: cid, Addrs: []string{"/ip4/192.0.2.1/tcp/8443/https"}, Region: region, AtMS: at.UnixMilli(), TTLSec: int64(ttl / time.Second),
+	}
+	raw, err := r.Sign(owner, at)
+	if err != nil {
+		panic(err)
+	}
+	return raw
+}
+
+// signedName is a name record of a key, good for an hour.
+func signedName(owner ed25519.PrivateKey, k Key, m b3.Digest, seq uint64, at time.Time) []byte {
+	n := NameRecord{Key: k, Manifest: m, Seq: seq, UpdatedMS: at.UnixMilli(), ExpiresMS: at.Add(time.Hour).UnixMilli()}
+	raw, err := n.Sign(owner)
+	if err != nil {
+		panic(err)
+	}
+	return raw
+}
+
+// fake is a Peer whose answers a test gives.
+type fake struct {
+	target, region string
+	sends, running atomic.Int64
+	providers      func(ctx context.Context, cid b3.Digest) ([]Provider, error) // nil: it knows nobody
+	name           func(ctx context.Context, k Key) ([]byte, error)             // nil: ErrNotFound
+}
+
+func (f *fake) Target() string { return f.target }
+func (f *fake) Region() string { return f.region }
+
+func (f *fake) Providers(ctx context.Context, cid b3.Digest, _ int) ([]Provider, error) {
+	f.sends.Add(1)
+	f.running.Add(1)
+	defer f.running.Add(-1)
+	if f.providers == nil {
+		return nil, nil
+	}
+	return f.providers(ctx, cid)
+}
+
+func (f *fake) Name(ctx context.Context, k Key) ([]byte, error) {
+	f.sends.Add(1)
+	f.running.Add(1)
+	defer f.running.Add(-1)
+	if f.name == nil {
+		return nil, ErrNotFound
+	}
+	return f.name(ctx, k)
+}
+
+// wait passes d, or less if ctx ends.
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// knows answers after d with a record of the key.
+func knows(owner ed25519.PrivateKey, d time.Duration) func(context.Context, b3.Digest) ([]Provider, error) {
+	return func(ctx context.Context, cid b3.Digest) ([]Provider, error) {
+		if err := wait(ctx, d); err != nil {
+			return nil, err
+		}
+		return []Provider{{Record: signed(owner, cid, "", time.Now(), time.Hour)}}, nil
+	}
+}
+
+// hangs answers when its context ends.
+func hangs(ctx context.Context, _ b3.Digest) ([]Provider, error) {
+	<-ctx.Done()
+	return nil, context.Cause(ctx)
+}
+
+// fails returns err after d.
+func fails(err error, d time.Duration) func(context.Context, b3.Digest) ([]Provider, error) {
+	return func(ctx context.Context, _ b3.Digest) ([]Provider, error) {
+		if ended := wait(ctx, d); ended != nil {
+			return nil, ended
+		}
+		return nil, err
+	}
+}
+
+// withPeers gives the rig peers named after their place.
+func withPeers(peers ...*fake) func(*rig) {
+	return func(r *rig) {
+		for i, p := range peers {
+			if p.target == "" {
+				p.target = fmt.Sprintf("peer%d:8443", i)
+			}
+			r.peers = append(r.peers, p)
+		}
+	}
+}
+
+func all(changes ...func(*rig)) func(*rig) {
+	return func(r *rig) {
+		for _, c := range changes {
+			c(r)
+		}
+	}
+}
+
+// rows counts the provider records in the file, each of which must stand in the order of expiry once.
+func (r *rig) rows() (n int) {
+	r.t.Helper()
+	ends := 0
+	err := r.store.View(r.ctx(), func(rd store.Reader) error {
+		for k, row := range providers.All(rd) {
+			n++
+			if !provEnds.Has(rd, k.end(&row)) {
+				r.t.Errorf("a record is not in the order of expiry")
+			}
+		}
+		for range provEnds.All(rd) {
+			ends++
+		}
+		return nil
+	})
+	if err != nil || ends != n {
+		r.t.Errorf("%d records, %d in the order of expiry, %v", n, ends, err)
+	}
+	return n
+}

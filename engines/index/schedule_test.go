@@ -1,0 +1,190 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+	"ronbox/store"
+)
+
+// interleave calls try with every order of the steps of threads, each of which takes its own in turn.
+func interleave(steps []int, order []int, try func(order []int)) {
+	over := true
+	for i := range steps {
+		if steps[i] == 0 {
+			continue
+		}
+		over = false
+		steps[i]--
+		interleave(steps, append(order, i), try)
+		steps[i]++
+	}
+	if over {
+		try(order)
+	}
+}
+
+// Two fillers beside two writes, in every order of their steps: once a write has moved the fence, which is before its answer, nothing of before
+// is a hit; nor is it once a filler has heard that the key is gone.
+func TestFenceUnderEverySchedule(t *testing.T) {
+	r := newRig(t, nil)
+	s := r.e.live()
+	count := 0
+	interleave([]int{3, 3, 2, 2}, nil, func(order []int) {
+		count++
+		k := fmt.Sprint("name:k", count)
+		version, acked := uint64(1), uint64(1) // what the file shows, and what was answered
+		type filler struct {
+			mark mark
+			saw  uint64
+		}
+		var fillers [2]filler
+		step := [4]int{}
+		for _, who := range order {
+			at := step[who]
+			step[who]++
+			switch {
+			case who >= 2 && at == 0:
+				version++
+			case who >= 2:
+				r.e.fences.bump(k)
+				acked = version
+			case at == 0:
+				fillers[who].mark = r.e.fences.mark(k)
+			case at == 1:
+				fillers[who].saw = version
+			default:
+				n := &entry{key: k, fence: fillers[who].mark, found: true, seq: fillers[who].saw}
+				r.e.keep(s, n, s.ttl, 0)
+			}
+			if n, ok := r.e.cache.Get(k); ok && n.fence.holds() && n.seq < acked {
+				t.Fatalf("%v: version %d is a hit after %d was answered", order, n.seq, acked)
+			}
+		}
+	})
+	if count != 25_200 {
+		t.Errorf("%d schedules", count)
+	}
+	gone := "name:gone"
+	late := r.e.fences.mark(gone)
+	r.e.keep(s, &entry{key: gone, fence: r.e.fences.mark(gone), found: true}, s.ttl, 0)
+	r.e.cache.Settle()
+	r.e.keep(s, &entry{key: gone, fence: r.e.fences.mark(gone)}, s.neg, 0)
+	r.e.keep(s, &entry{key: gone, fence: late, found: true}, s.ttl, 0)
+	if n, ok := r.e.cache.Get(gone); ok && n.found && n.fence.holds() {
+		t.Error("what was taken back is a hit")
+	}
+}
+
+// Lookups come while the service stops: each is answered once, none is left, whatever the moment; of the queue's places each is given back.
+func TestStopUnderEverySchedule(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		starts := rapid.SliceOfN(rapid.SampledFrom([]int{0, 1, 10, 149, 150, 151, 1200}), 1, 12).Draw(rt, "starts")
+		stop := rapid.SampledFrom([]int{0, 1, 10, 150, 160, 1199, 1200, 1300}).Draw(rt, "stop")
+		within := rapid.SampledFrom([]int{0, 1, 100, 3000}).Draw(rt, "drain")
+		call := rapid.SampledFrom([]func(context.Context, b3.Digest) ([]Provider, error){hangs, knows(seedKey(9), good), fails(ErrTransient, 0)}).Draw(rt, "peers")
+		bubble(t, all(withPeers(&fake{providers: call}, &fake{providers: call}), setting(func(c *Config) { c.Resolver.Workers = 1 })), func(r *rig) {
+			ends := make(chan error, len(starts))
+			for i, at := range starts {
+				go func() {
+					time.Sleep(time.Duration(at) * time.Millisecond)
+					_, err := r.e.Providers(r.ctx(), digest("%d", i%4), ProvidersOptions{})
+					ends <- err
+				}()
+			}
+			time.Sleep(time.Duration(stop) * time.Millisecond)
+			r.catalog.CloseFedBy(service, flow.HTTP)
+			r.sup.CancelBackground()
+			r.sup.Drain(service, time.Duration(within)*time.Millisecond, time.Second)
+			time.Sleep(5 * time.Second)
+			for range starts {
+				err := <-ends
+				known := false
+				for _, want := range []error{nil, ErrUpstream, ErrTimeout, flow.ErrCanceled, flow.ErrClosed} {
+					known = known || errors.Is(err, want)
+				}
+				if _, open := errors.AsType[*BreakerOpenError](err); !known && !open {
+					rt.Errorf("answered %v", err)
+				}
+			}
+			if r.e.flight.Len() != 0 || r.e.work.Len() != 0 || r.count("dht_legs_inflight") != 0 {
+				rt.Errorf("%d flights, %d jobs, %v calls", r.e.flight.Len(), r.e.work.Len(), r.count("dht_legs_inflight"))
+			}
+		})
+	})
+}
+
+// A reader of the configuration sees one of the two that are swapped, whole.
+func TestConfigSwap(t *testing.T) {
+	r := newRig(t, nil)
+	a, b := r.cfg, r.cfg
+	a.DHT = DHTConfig{Alpha: 1, Beta: 1, HedgeMS: 100, DeadlineMS: 1000}
+	b.DHT = DHTConfig{Alpha: 2, Beta: 2, HedgeMS: 200, DeadlineMS: 2000}
+	r.e.Reload(a)
+	stop := make(chan struct{})
+	var group sync.WaitGroup
+	group.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				r.e.Reload(b)
+				r.e.Reload(a)
+			}
+		}
+	})
+	reads := 1_000_000
+	if testing.Short() {
+		reads /= 10
+	}
+	seen := map[int]int{}
+	for deadline := time.Now().Add(time.Minute); reads > 0 || len(seen) < 2 && time.Now().Before(deadline); reads-- {
+		s := r.e.live()
+		if n := s.DHT.Alpha; s.DHT.Beta != n || s.hedge != time.Duration(n)*100*time.Millisecond || s.deadline != time.Duration(n)*time.Second {
+			t.Fatalf("torn: %+v", s)
+		}
+		seen[s.DHT.Alpha]++
+	}
+	close(stop)
+	group.Wait()
+	if len(seen) != 2 {
+		t.Errorf("saw %v", seen)
+	}
+}
+
+// Who reads a row that a power cut could take back waits until it is synced.
+func TestReadsWaitForTheSync(t *testing.T) {
+	bubble(t, nil, func(r *rig) {
+		n := r.put("name:docs.example", digest("1"))
+		var row nameRow
+		if err := r.store.View(r.ctx(), func(rd store.Reader) error { row, _ = names.Get(rd, n.Key.text); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		r.e.synced.Store(row.Commit - 1) // as if the sync still ran
+		ctx, cancel := context.WithTimeout(r.ctx(), time.Second)
+		defer cancel()
+		if _, err := r.e.Name(ctx, n.Key); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("unsynced: %v", err)
+		}
+		if _, err := r.e.Resolve(r.ctx(), n.Key, ResolveOptions{}); !errors.Is(err, ErrTimeout) || r.count("io_timeouts_total", "op", "read") != 1 {
+			t.Errorf("unsynced: %v", err)
+		}
+		got := make(chan error, 1)
+		go func() { _, err := r.e.Name(r.ctx(), n.Key); got <- err }()
+		synctest.Wait()
+		r.e.synced.Store(row.Commit)
+		if err := <-got; err != nil {
+			t.Error(err)
+		}
+	})
+}

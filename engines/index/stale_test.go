@@ -1,0 +1,311 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"ronbox/appliance/b3"
+)
+
+// origin is a peer that keeps names under a key, and may die.
+type origin struct {
+	fake
+	owner byte
+	names map[Key]nameRow
+	dead  atomic.Bool
+}
+
+func newOrigin(owner byte) *origin {
+	o := &origin{owner: owner, names: map[Key]nameRow{}}
+	o.target = "origin:8443"
+	o.fake.name = func(_ context.Context, k Key) ([]byte, error) {
+		if o.dead.Load() {
+			return nil, ErrInvalid
+		}
+		row, ok := o.names[k]
+		if !ok || row.Deleted {
+			return nil, ErrNotFound
+		}
+		return signedName(seedKey(o.owner), k, row.Manifest, row.Seq, time.Now()), nil
+	}
+	o.fake.providers = func(ctx context.Context, cid b3.Digest) ([]Provider, error) {
+		if o.dead.Load() {
+			return nil, ErrInvalid
+		}
+		return []Provider{{Record: signed(seedKey(o.owner), cid, "", time.Now(), 5*time.Minute)}}, nil
+	}
+	return o
+}
+
+func trusting(suffix string, owner byte) func(*rig) {
+	return setting(func(c *Config) { c.Trust = append(c.Trust, suffix+"="+string(PeerIDOf(publicOf(seedKey(owner))))) })
+}
+
+func origins(list ...*origin) func(*rig) {
+	return func(r *rig) {
+		for _, o := range list {
+			r.peers = append(r.peers, o)
+		}
+	}
+}
+
+// A name of another node is taken under a trusted key alone, from the cache within its time, stale while its node is dead, and gone once that
+// says so.
+func TestNameOfAPeer(t *testing.T) {
+	o := newOrigin(7)
+	k, other := key("name:docs.example"), key("name:docs.test")
+	o.names[k] = nameRow{Manifest: digest("1"), Seq: 1}
+	o.names[other] = nameRow{Manifest: digest("1"), Seq: 1}
+	bubble(t, all(origins(o), trusting("example", 7)), func(r *rig) {
+		if a := r.resolve(k.text); a.Manifest != digest("1") || a.Source != SourcePeer || a.Seq != 1 {
+			t.Errorf("%+v", a)
+		}
+		if _, err := r.e.Resolve(r.ctx(), other, ResolveOptions{}); !errors.Is(err, ErrNotFound) || o.sends.Load() != 1 {
+			t.Errorf("nobody is trusted for it: %v after %d sends", err, o.sends.Load())
+		}
+		r.e.cache.Settle()
+		time.Sleep(5 * time.Second)
+		if a := r.resolve(k.text); a.Source != SourceCache || a.Age != 5*time.Second || o.sends.Load() != 1 {
+			t.Errorf("%+v, %d sends", a, o.sends.Load())
+		}
+		relayed, err := r.e.Resolve(r.ctx(), k, ResolveOptions{Local: true})
+		if err != nil || relayed.Record == nil {
+			t.Errorf("asked by a peer: %+v, %v", relayed, err)
+		}
+		o.names[k] = nameRow{Manifest: digest("2"), Seq: 2}
+		time.Sleep(7 * time.Second)
+		if a := r.resolve(k.text); a.Manifest != digest("2") || a.Source != SourcePeer {
+			t.Errorf("moved: %+v", a)
+		}
+		o.dead.Store(true)
+		r.e.cache.Settle()
+		time.Sleep(12 * time.Second)
+		if a := r.resolve(k.text); a.Manifest != digest("2") || a.Source != SourceStale || r.count("index_stale_served_total") != 1 {
+			t.Errorf("dead: %+v", a)
+		}
+		if _, err := r.e.Resolve(r.ctx(), k, ResolveOptions{Local: true}); !errors.Is(err, ErrNotFound) {
+			t.Errorf("a stale answer goes to a peer: %v", err)
+		}
+		o.dead.Store(false)
+		o.names[k] = nameRow{Deleted: true}
+		if _, err := r.e.Resolve(r.ctx(), k, ResolveOptions{}); !errors.Is(err, ErrNotFound) {
+			t.Errorf("deleted at its node: %v", err)
+		}
+		o.dead.Store(true)
+		time.Sleep(5 * time.Second)
+		if _, err := r.e.Resolve(r.ctx(), k, ResolveOptions{}); !errors.Is(err, ErrUpstream) {
+			t.Errorf("a deleted name came back: %v", err)
+		}
+	})
+}
+
+// Peers that only do not know a name say nothing against the one that does not answer.
+func TestSilenceIsNotAbsence(t *testing.T) {
+	o := newOrigin(7)
+	k := key("name:docs.example")
+	o.names[k] = nameRow{Manifest: digest("1"), Seq: 1}
+	others := []*fake{{target: "a:1"}, {target: "b:1"}, {target: "c:1"}}
+	bubble(t, all(origins(o), withPeers(others...), trusting("*", 7), setting(func(c *Config) { c.DHT.Alpha = 1 })), func(r *rig) {
+		if a := r.resolve(k.text); a.Source != SourcePeer {
+			t.Errorf("%+v", a)
+		}
+		r.e.cache.Settle()
+		time.Sleep(12 * time.Second)
+		o.dead.Store(true)
+		if a := r.resolve(k.text); a.Source != SourceStale {
+			t.Errorf("failed: %+v", a)
+		}
+		name := o.fake.name
+		o.fake.name = func(ctx context.Context, _ Key) ([]byte, error) { <-ctx.Done(); return nil, ctx.Err() }
+		if a := r.resolve(k.text); a.Source != SourceStale {
+			t.Errorf("silent: %+v", a)
+		}
+		o.fake.name = name
+	})
+}
+
+// Records that are forged, by a foreign key, of another key or behind what was seen are refused and counted.
+func TestForgedNames(t *testing.T) {
+	k := key("name:docs.example")
+	now := time.Now
+	for name, record := range map[string]func() []byte{
+		"foreign key": func() []byte { return signedName(seedKey(8), k, digest("x"), 9, now()) },
+		"other key":   func() []byte { return signedName(seedKey(7), key("name:other.example"), digest("x"), 9, now()) },
+		"garbage":     func() []byte { return make([]byte, 100) },
+		"oversized":   func() []byte { return make([]byte, 1<<20) },
+		"expired":     func() []byte { return signedName(seedKey(7), k, digest("x"), 9, now().Add(-time.Hour)) },
+		"rolled back": func() []byte { return signedName(seedKey(7), k, digest("x"), 4, now()) },
+		"two-faced":   func() []byte { return signedName(seedKey(7), k, digest("x"), 5, now()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			liar := &fake{name: func(context.Context, Key) ([]byte, error) {
+				return signedName(seedKey(7), k, digest("true"), 5, now()), nil
+			}}
+			bubble(t, all(withPeers(liar), trusting("example", 7)), func(r *rig) {
+				r.resolve(k.text)
+				r.e.cache.Settle()
+				time.Sleep(12 * time.Second)
+				liar.name = func(context.Context, Key) ([]byte, error) { return record(), nil }
+				if a := r.resolve(k.text); a.Manifest != digest("true") || a.Source != SourceStale {
+					t.Errorf("%+v", a)
+				}
+				if r.count("index_integrity_fail_total") == 0 || r.count("dht_errors_total", "kind", "invalid") == 0 {
+					t.Error("not counted")
+				}
+			})
+		})
+	}
+}
+
+// A stale answer ends with its signed expiry, with the stale time, with a write, and is not given with stale off.
+func TestStaleEnds(t *testing.T) {
+	cid := digest("content")
+	warm := func(t *testing.T, change func(*Config), body func(r *rig, o *origin)) {
+		o := newOrigin(7)
+		bubble(t, all(origins(o), setting(change)), func(r *rig) {
+			if set, _, err := r.ask(cid, ProvidersOptions{}); err != nil || set.Source != SourcePeer {
+				t.Fatalf("%+v, %v", set, err)
+			}
+			r.e.cache.Settle()
+			o.dead.Store(true)
+			time.Sleep(15 * time.Second)
+			body(r, o)
+		})
+	}
+	t.Run("signed expiry", func(t *testing.T) {
+		warm(t, func(*Config) {}, func(r *rig, _ *origin) {
+			if set, _, err := r.ask(cid, ProvidersOptions{}); err != nil || set.Source != SourceStale {
+				t.Errorf("%+v, %v", set, err)
+			}
+			time.Sleep(285*time.Second + time.Millisecond)
+			if set, _, err := r.ask(cid, ProvidersOptions{}); err == nil {
+				t.Errorf("past its expiry: %+v", set)
+			}
+		})
+	})
+	t.Run("stale time", func(t *testing.T) {
+		warm(t, func(c *Config) { c.Cache.StaleMS = 60_000 }, func(r *rig, _ *origin) {
+			time.Sleep(45 * time.Second)
+			if set, _, err := r.ask(cid, ProvidersOptions{}); err != nil || set.Source != SourceStale {
+				t.Errorf("%+v, %v", set, err)
+			}
+			time.Sleep(12 * time.Second)
+			if set, _, err := r.ask(cid, ProvidersOptions{}); err == nil {
+				t.Errorf("past the stale time: %+v", set)
+			}
+		})
+	})
+	t.Run("a write", func(t *testing.T) {
+		warm(t, func(*Config) {}, func(r *rig, _ *origin) {
+			out, err := r.e.Announce(r.ctx(), alice, []Announcement{{CID: cid, Addrs: []string{"/ip4/127.0.0.1/tcp/1"}}}, "c")
+			if err != nil || out[0].Err != nil {
+				t.Fatal(out, err)
+			}
+			if err := r.e.Withdraw(r.ctx(), alice, cid, "", "c"); err != nil {
+				t.Fatal(err)
+			}
+			if set, _, err := r.ask(cid, ProvidersOptions{}); err == nil {
+				t.Errorf("what was before a withdrawal came back: %+v", set)
+			}
+		})
+	})
+	t.Run("off", func(t *testing.T) {
+		warm(t, func(c *Config) { c.Stale = false }, func(r *rig, o *origin) {
+			o.fake.providers = hangs
+			if _, took, err := r.ask(cid, ProvidersOptions{}); !errors.Is(err, ErrTimeout) || !near(took, 1200*time.Millisecond) {
+				t.Errorf("%v after %v", err, took)
+			}
+		})
+	})
+	t.Run("deadline", func(t *testing.T) {
+		warm(t, func(*Config) {}, func(r *rig, o *origin) {
+			o.fake.providers = hangs
+			set, took, err := r.ask(cid, ProvidersOptions{})
+			if err != nil || set.Source != SourceStale || !near(took, 1200*time.Millisecond) || r.count("resolve_deadline_hit") != 1 {
+				t.Errorf("%+v after %v, %v", set, took, err)
+			}
+		})
+	})
+	t.Run("tombstone", func(t *testing.T) {
+		o := newOrigin(7)
+		k := key("name:docs.example")
+		o.names[k] = nameRow{Manifest: digest("1"), Seq: 1}
+		bubble(t, all(origins(o), trusting("example", 7)), func(r *rig) {
+			r.resolve(k.text)
+			r.e.cache.Settle()
+			r.put(k.text, digest("own"))
+			if err := r.e.DeleteName(r.ctx(), alice, k, "c"); err != nil {
+				t.Fatal(err)
+			}
+			o.dead.Store(true)
+			if a, err := r.e.Resolve(r.ctx(), k, ResolveOptions{}); !errors.Is(err, ErrNotFound) {
+				t.Errorf("%+v, %v", a, err)
+			}
+		})
+	})
+}
+
+// All keys that were warm when the peers died are answered, marked; none of the others is.
+func TestAllPeersDie(t *testing.T) {
+	peers := []*origin{newOrigin(7), newOrigin(8), newOrigin(9)}
+	for i, o := range peers {
+		o.target = string(rune('a'+i)) + ":8443"
+	}
+	bubble(t, origins(peers...), func(r *rig) {
+		var warm []b3.Digest
+		for i := range 100 {
+			cid := digest("%d", i)
+			if _, _, err := r.ask(cid, ProvidersOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			r.e.cache.Settle()
+			if _, ok := r.e.past(cidText(cid), time.Now()); ok {
+				warm = append(warm, cid)
+			}
+		}
+		for _, o := range peers {
+			o.dead.Store(true)
+		}
+		time.Sleep(12 * time.Second)
+		for _, cid := range warm {
+			set, _, err := r.ask(cid, ProvidersOptions{})
+			if err != nil || set.Source != SourceStale {
+				t.Errorf("%+v, %v", set, err)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		if len(warm) < 90 {
+			t.Errorf("%d of 100 were warm", len(warm))
+		}
+		open := 0
+		for _, p := range r.e.Peers() {
+			if p.Breaker == "open" {
+				open++
+			}
+		}
+		_, _, err := r.ask(digest("cold"), ProvidersOptions{})
+		if b, ok := errors.AsType[*BreakerOpenError](err); open != 3 || !ok || b.RetryAfter <= 0 || b.RetryAfter > 10*time.Second {
+			t.Errorf("%d breakers open, cold: %v", open, err)
+		}
+		if r.e.anyPeer() == nil {
+			t.Error("the probe says that a peer may be asked")
+		}
+		for _, o := range peers {
+			o.dead.Store(false)
+		}
+		time.Sleep(25 * time.Second) // cooldown, and the probes of the prefetcher
+		synctest.Wait()
+		for _, p := range r.e.Peers() {
+			if p.Breaker != "closed" {
+				t.Errorf("%+v", p)
+			}
+		}
+		if set, _, err := r.ask(warm[0], ProvidersOptions{}); err != nil || set.Source != SourcePeer {
+			t.Errorf("alive again: %+v, %v", set, err)
+		}
+	})
+}

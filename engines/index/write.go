@@ -1,0 +1,222 @@
+package index
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+	"ronbox/engines"
+	"ronbox/store"
+)
+
+// note is the audit row of a mutation.
+func note(event string, by engines.Actor, corrID string) store.Event {
+	n := store.Event{Event: event, Decision: "allow", CorrID: corrID, CapID: by.CapID, Principal: by.Principal}
+	if by.UID != nil {
+		n.UID = strconv.FormatUint(uint64(*by.UID), 10)
+	}
+	return n
+}
+
+// committed publishes a synced command: who reads one of its keys from now on sees it. It runs in the committer and does not wait.
+func (e *Engine) committed(commit uint64, kind, key string, touched ...string) {
+	for _, text := range touched {
+		e.fences.bump(text)
+	}
+	e.synced.Store(commit)
+	e.events.Publish(Event{Kind: kind, Key: key, At: e.now()})
+}
+
+// PutName has key stand for manifest and answers once that is on the disk; created reports whether the key was not there. The bytes of the
+// manifest need not be here. It does not wait for room: a full lane is flow.ErrBusy. A version that stands for another manifest is a
+// *ConflictError.
+func (e *Engine) PutName(ctx context.Context, by engines.Actor, key Key, manifest b3.Digest, corrID string) (named Named, created bool, err error) {
+	if key.IsZero() {
+		return Named{}, false, &KeyError{"must not be empty"}
+	}
+	if manifest.IsZero() {
+		return Named{}, false, &RecordError{"manifest", "must not be zero"}
+	}
+	done, err := store.TryCommit(ctx, e.store, store.Work, PutName{key, manifest, note("index.name_put", by, corrID)}, func(d Written) {
+		e.committed(d.commit, eventPut, key.text, key.text)
+	})
+	return done.Named, done.Created, err
+}
+
+// DeleteName takes key away, for good if it is a version. ErrNotFound: it is not there.
+func (e *Engine) DeleteName(ctx context.Context, by engines.Actor, key Key, corrID string) error {
+	_, err := store.TryCommit(ctx, e.store, store.Work, DeleteName{key, note("index.name_deleted", by, corrID)}, func(d Written) {
+		e.committed(d.commit, eventDeleted, key.text, key.text)
+	})
+	return err
+}
+
+// Name reads what key stands for in this node's file. ErrNotFound: nothing.
+func (e *Engine) Name(ctx context.Context, key Key) (Named, error) {
+	row, err := e.readName(ctx, key)
+	if err == nil && row.Deleted {
+		err = ErrNotFound
+	}
+	return row.named(key), err
+}
+
+// Names lists the keys of this node's file that begin with prefix, after the key after, in byte order, at most limit.
+func (e *Engine) Names(ctx context.Context, prefix, after string, limit int) (out []Named, err error) {
+	from := max(prefix, after)
+	if from == "" {
+		from = "\x00"
+	}
+	err = e.store.View(ctx, func(r store.Reader) error {
+		for text, row := range names.From(r, from) {
+			if len(out) == limit || !strings.HasPrefix(text, prefix) {
+				return nil
+			}
+			if !row.Deleted && text != after {
+				out = append(out, row.named(Key{text}))
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Announce makes providers known, at most MaxAnnouncements, and answers once they are on the disk. What is wrong with one of them stands in
+// its Announced and keeps the others from nothing.
+func (e *Engine) Announce(ctx context.Context, by engines.Actor, list []Announcement, corrID string) ([]Announced, error) {
+	if len(list) < 1 || len(list) > MaxAnnouncements {
+		return nil, &RecordError{"providers", fmt.Sprintf("must be 1 to %d", MaxAnnouncements)}
+	}
+	out := make([]Announced, len(list))
+	return out, flow.Fan(ctx, len(list), func(ctx context.Context, i int) error { // one group of commands, as a rule
+		raw, r, err := e.accept(&list[i])
+		out[i] = Announced{CID: r.CID, Peer: r.Peer, ExpiresMS: r.ExpiresMS()}
+		if err == nil {
+			key, _ := r.Peer.Key()
+			cmd := Announce{r.CID, [32]byte(key), raw, r.AtMS, r.ExpiresMS(), note("index.announced", by, corrID)}
+			_, err = store.Commit(ctx, e.store, store.Work, cmd, func(commit uint64) {
+				e.committed(commit, eventAnnounced, r.CID.String(), cidText(r.CID))
+			})
+		}
+		if _, wrong := errors.AsType[*RecordError](err); wrong {
+			out[i].Err, err = err, nil
+		}
+		return err
+	})
+}
+
+// accept verifies a signed record, or signs one for this node.
+func (e *Engine) accept(a *Announcement) (raw []byte, r ProviderRecord, err error) {
+	now := e.now()
+	if a.Record != nil {
+		r, err = ParseProviderRecord(a.Record, now)
+		return a.Record, r, err
+	}
+	r = ProviderRecord{CID: a.CID, Addrs: plainAddrs(a.Addrs), Region: a.Region, AtMS: now.UnixMilli(), TTLSec: int64(a.TTL / time.Second)}
+	if a.TTL == 0 {
+		r.TTLSec = int64(DefaultTTL / time.Second)
+	}
+	raw, err = r.Sign(e.key, now)
+	return raw, r, err
+}
+
+// Withdraw takes the record of peer for cid away; "" is this node. ErrNotFound: there is none.
+func (e *Engine) Withdraw(ctx context.Context, by engines.Actor, cid b3.Digest, peer PeerID, corrID string) error {
+	if peer == "" {
+		peer = e.id
+	}
+	key, ok := peer.Key()
+	if !ok {
+		return &RecordError{"peer", "must be the id of an Ed25519 key"}
+	}
+	cmd := Withdraw{CID: cid, Peer: [32]byte(key), Note: note("index.withdrawn", by, corrID)}
+	_, err := store.TryCommit(ctx, e.store, store.Work, cmd, func(commit uint64) {
+		e.committed(commit, eventWithdrawn, cid.String(), cidText(cid))
+	})
+	return err
+}
+
+// Identity is this node's id and public key, under which it signs.
+func (e *Engine) Identity() (PeerID, ed25519.PublicKey) {
+	return e.id, e.key.Public().(ed25519.PublicKey)
+}
+
+// readName reads the row of key, a deleted one too. What a power cut could still take back it waits for.
+func (e *Engine) readName(ctx context.Context, key Key) (row nameRow, err error) {
+	err = e.store.View(ctx, func(r store.Reader) error {
+		var known bool
+		if row, known = names.Get(r, key.text); !known {
+			return ErrNotFound
+		}
+		return nil
+	})
+	if err != nil {
+		return row, err
+	}
+	return row, e.waitSynced(ctx, row.Commit)
+}
+
+// readProviders reads the records for cid that have not expired.
+func (e *Engine) readProviders(ctx context.Context, cid b3.Digest) (out []Provider, err error) {
+	last, now := uint64(0), e.now().UnixMilli()
+	err = e.store.View(ctx, func(r store.Reader) error {
+		ofCID(r, cid, func(_ provKey, row provRow) {
+			if row.ExpiresMS > now {
+				last = max(last, row.Commit)
+				var record ProviderRecord
+				if _, bad := unsealed(row.Raw, &record); bad != nil {
+					err = bad
+				}
+				out = append(out, signedProvider(row.Raw, &record))
+			}
+		})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, e.waitSynced(ctx, last)
+}
+
+// waitSynced waits until the command with this stamp is on the disk: a view shows it a little earlier.
+func (e *Engine) waitSynced(ctx context.Context, commit uint64) error {
+	for {
+		at, moved := e.synced.Load()
+		if commit <= at {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// purgeExpired removes expired records from the file, a few at a time, if there are any.
+func (e *Engine) purgeExpired(ctx context.Context) error {
+	due := false
+	err := e.store.View(ctx, func(r store.Reader) error {
+		for range provEnds.Range(r, endKey{}, endKey{second: uint64(e.now().Unix()) + 1}) {
+			due = true
+			break
+		}
+		return nil
+	})
+	if err != nil || !due {
+		return err
+	}
+	_, err = store.TryCommit(ctx, e.store, store.Bulk, Purge{maxPurge}, func(p Purged) {
+		touched := make([]string, len(p.CIDs))
+		for i, cid := range p.CIDs {
+			touched[i] = cidText(cid)
+		}
+		e.committed(p.commit, eventExpired, "", touched...)
+	})
+	return err
+}

@@ -1,0 +1,250 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+	"ronbox/engines"
+	"ronbox/engines/registry/export"
+	"ronbox/engines/registry/record"
+	"ronbox/engines/registry/rverify"
+	"ronbox/store"
+)
+
+// Bounds of one job of a catch-up.
+const (
+	replayRecords = 256
+	replayBytes   = 1 << 20 // beyond which no further version is added
+)
+
+// ErrSource is returned when what a log is to catch up from does not hold, or is not of this log.
+var ErrSource = errors.New("not a sound copy of this log")
+
+// CaughtUp says what a catch-up has brought.
+type CaughtUp struct {
+	From    uint64 `json:"from" doc:"version before"`
+	To      uint64 `json:"to" doc:"version after"`
+	Records uint64 `json:"records" doc:"audit records brought"`
+}
+
+// CatchUp brings the versions and records that this file has lost from another copy of its log, which is verified first, from
+// genesis on. It ends a rollback when the high-water mark is reached; it is ErrConflict where there is none.
+func (e *Engine) CatchUp(ctx context.Context, actor engines.Actor, src rverify.LogReader, corrID string) (out CaughtUp, err error) {
+	if e.guard.Load() == nil {
+		return out, fmt.Errorf("catch up: %w: nothing is missing", ErrConflict)
+	}
+	st := e.current.Load()
+	out.From, out.To = st.view.Head.Version, st.view.Head.Version
+	if err := e.checkSource(ctx, st, src); err != nil {
+		return out, fmt.Errorf("catch up: %w", err)
+	}
+	last, _, err := src.AuditHead()
+	if err != nil {
+		return out, fmt.Errorf("catch up: %w: %w", ErrSource, err)
+	}
+	for at := st.audit.Seq; at < last; at = e.current.Load().audit.Seq {
+		steps, err := nextSteps(src, at, last)
+		if err != nil {
+			return out, fmt.Errorf("catch up: %w: %w", ErrSource, err)
+		}
+		for i := range steps {
+			if steps[i].payload != nil {
+				steps[i].packed = e.codec.pack(steps[i].payload.Bytes())
+			}
+		}
+		if _, err := e.submit(ctx, e.approvals, replayReq{steps: steps}, actor, corrID); err != nil {
+			return out, err
+		}
+		out.To, out.Records = e.Head().Head.Version, out.Records+uint64(len(steps))
+	}
+	if _, found, err := e.checkMark(ctx, e.Head(), e.latest.Load() != nil); err != nil {
+		return out, err
+	} else if found != nil && found.Reason != RollbackNoMark {
+		e.trip(found)
+		return out, found.err()
+	}
+	return out, e.adopt(ctx, actor, corrID)
+}
+
+// CatchUpFrom is CatchUp from a path on this disk: a database file that no node holds, such as a snapshot, or the directory of
+// an export.
+func (e *Engine) CatchUpFrom(ctx context.Context, actor engines.Actor, path, corrID string) (out CaughtUp, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return out, fmt.Errorf("%w: %w", ErrSource, err)
+	}
+	if info.IsDir() {
+		src, err := export.Open(path)
+		if err != nil {
+			return out, fmt.Errorf("%w: %w", ErrSource, err)
+		}
+		return e.CatchUp(ctx, actor, src, corrID)
+	}
+	r, err := store.OpenReader(path)
+	if err != nil {
+		return out, fmt.Errorf("%w: %w", ErrSource, err)
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	err = r.View(ctx, func(rd store.Reader) error {
+		out, err = e.CatchUp(ctx, actor, NewLog(rd), corrID)
+		return err
+	})
+	return out, err
+}
+
+// checkSource verifies the copy, and that this log is its beginning.
+func (e *Engine) checkSource(ctx context.Context, st *state, src rverify.LogReader) error {
+	h, err := src.Horizon()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrSource, err)
+	}
+	if h != nil && st.view.Head.Version < h.Min {
+		return fmt.Errorf("%w: it is pruned up to version %d, and this log ends with %d: take a copy from before that", ErrSource, h.Min-1, st.view.Head.Version)
+	}
+	report, err := rverify.Verify(ctx, src, rverify.Options{Genesis: st.view.genesis, Fan: flow.Fan, Jobs: cap(e.slots)})
+	if err != nil {
+		return err
+	}
+	if report.Problem != nil {
+		return fmt.Errorf("%w: %w", ErrSource, report.Problem)
+	}
+	own := st.view.Head
+	if report.Head.Version < own.Version {
+		return fmt.Errorf("%w: it holds %d versions, this log %d", ErrSource, report.Head.Version, own.Version)
+	}
+	if own.Version > 0 {
+		if raw, err := src.Entry(own.Version); err != nil || b3.Sum(raw) != own.Hash {
+			return fmt.Errorf("%w: its version %d is another one", ErrSource, own.Version)
+		}
+	}
+	if st.audit.Seq == 0 {
+		return nil
+	}
+	for _, raw := range src.Audit(st.audit.Seq, st.audit.Seq) {
+		if b3.Sum(raw) == st.audit.B3 {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: its audit record %d is another one", ErrSource, st.audit.Seq)
+}
+
+// replayStep is an audit record, and the version that it tells of, if any.
+type replayStep struct {
+	raw     []byte
+	rec     *record.Audit
+	entry   *record.Artifact
+	payload *record.Payload
+	packed  []byte
+}
+
+// nextSteps reads what comes behind an audit record, as much as one job takes.
+func nextSteps(src rverify.LogReader, after, last uint64) (steps []replayStep, err error) {
+	size := 0
+	for _, raw := range src.Audit(after+1, min(last, after+replayRecords)) {
+		s := replayStep{raw: append([]byte(nil), raw...)}
+		if s.rec, err = record.ParseAudit(s.raw); err != nil {
+			return nil, err
+		}
+		if s.rec.Commits() {
+			if s.entry, s.payload, err = readVersion(src, s.rec.Version); err != nil {
+				return nil, err
+			}
+			size += len(s.payload.Bytes())
+		}
+		steps = append(steps, s)
+		if size > replayBytes {
+			break
+		}
+	}
+	if len(steps) == 0 {
+		return nil, rverify.ErrMissing
+	}
+	return steps, nil
+}
+
+func readVersion(src rverify.LogReader, v uint64) (*record.Artifact, *record.Payload, error) {
+	raw, err := src.Entry(v)
+	if err != nil {
+		return nil, nil, err
+	}
+	entry, err := record.ParseEntry(raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	if raw, err = src.Payload(v); err != nil {
+		return nil, nil, err
+	}
+	payload, err := record.ParsePayload(raw)
+	return entry, payload, err
+}
+
+// replayReq brings verified steps of another copy of the log.
+type replayReq struct{ steps []replayStep }
+
+func (replayReq) name() string { return "replay" }
+
+func (replayReq) describe(*record.Audit) {}
+
+// decide appends the records as they are; each version is checked against the one before it once more.
+func (r replayReq) decide(p *plan, j *job) (answer, error) {
+	for i := range r.steps {
+		s := &r.steps[i]
+		if s.rec.Seq != p.next.audit.Seq+1 || s.rec.Prev != p.next.audit.B3 {
+			return answer{}, record.ErrChainMismatch
+		}
+		op := Op{Do: OpReject, Audit: s.raw}
+		if s.entry != nil {
+			if err := p.replay(j, s, &op); err != nil {
+				return answer{}, err
+			}
+		}
+		p.next.audit = AuditRef{Seq: s.rec.Seq, B3: b3.Sum(s.raw)}
+		p.ops, p.of, p.recs = append(p.ops, op), append(p.of, j), append(p.recs, *s.rec)
+		p.size += op.size()
+	}
+	return answer{}, nil
+}
+
+// replay moves the speculative HEAD to the version of a step.
+func (p *plan) replay(j *job, s *replayStep, op *Op) error {
+	head := p.next.view
+	items, err := p.e.itemsAfter(s.payload, head.base())
+	if err != nil {
+		return err
+	}
+	id, err := parseID(s.entry.ProposalID)
+	if err != nil {
+		return err
+	}
+	at, err := time.Parse(time.RFC3339, s.entry.CommittedAt)
+	if err != nil {
+		return err
+	}
+	v := version{id: id, payload: s.payload, packed: s.packed, approvals: s.entry.Approvals, items: items, signers: s.payload.SignersAfter(head.Signers)}
+	c := &CommitOp{
+		Version: s.entry.Version, Hash: s.entry.Hash(), PayloadB3: s.payload.B3(), PrevHash: head.Head.PayloadB3, CommittedAt: s.entry.CommittedAt,
+		AtMS: at.UnixMilli(), Entry: s.entry.Bytes(), Packed: s.packed,
+	}
+	if s.payload.SignerSet != nil {
+		c.Set = v.signers.Bytes()
+	}
+	c.Epoch = v.signers.Epoch
+	op.Do, op.ID, op.Commit = OpReplay, id, c
+	p.drop(id)
+	p.advance(j, v, c)
+	return nil
+}
+
+// drop forgets a live proposal that has become a version elsewhere.
+func (p *plan) drop(id ulid.ULID) {
+	if prop := p.next.live[id]; prop != nil {
+		p.next.remove(prop)
+	}
+}

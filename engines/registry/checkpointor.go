@@ -1,0 +1,374 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"ronbox/appliance/flow"
+	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/logtree"
+	"ronbox/store"
+)
+
+// checkpointEvery is how often the checkpointor looks whether HEAD has moved.
+const checkpointEvery = time.Second
+
+// maxCheckpoints bounds the requests for a checkpoint that wait.
+const maxCheckpoints = 8
+
+// Checkpoint is a signed checkpoint, and whether it is kept for ever.
+type Checkpoint struct {
+	checkpoint.Signed
+	Archived bool
+}
+
+// PutCheckpoint keeps a signed checkpoint: as the latest, and archived for ever.
+type PutCheckpoint struct {
+	Size    uint64 `cbor:"1,keyasint"`
+	Note    []byte `cbor:"2,keyasint"`
+	Archive bool   `cbor:"3,keyasint,omitempty"`
+}
+
+// Kind names the command in journals.
+func (PutCheckpoint) Kind() string { return "registry.put_checkpoint/1" }
+
+// Apply refuses a checkpoint beyond HEAD.
+func (c PutCheckpoint) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
+	if head, _ := metaHead.Get(r, keyHead); c.Size > head.Version {
+		return struct{}{}, &GuardError{Op: -1, Guard: "size"}
+	}
+	metaRaw.Put(w, keyCheckpoint, c.Note)
+	if c.Archive {
+		checkpoints.Put(w, c.Size, c.Note)
+	}
+	return struct{}{}, nil
+}
+
+// checkpointor is one life of the checkpointor task.
+type checkpointor struct {
+	e          *Engine
+	archived   uint64 // size of the last archived checkpoint
+	archivedAt time.Time
+	failed     string // the last fault told of
+	set        setGauge
+	prunedAt   time.Time // when the pruner was last told
+}
+
+// setGauge says when the next set is kept.
+type setGauge struct {
+	version uint64 // of the last kept set
+	log     int64  // bytes of the log then
+	bytes   int64  // of that set, stored
+}
+
+// runCheckpointor keeps the log under checkpoints, and has witnesses asked beside that: a slow one holds up no checkpoint.
+func (e *Engine) runCheckpointor(ctx context.Context) error {
+	asking, stop := context.WithCancel(ctx)
+	defer stop()
+	return flow.Fan(ctx, 2, func(ctx context.Context, leg int) error {
+		if leg == 1 {
+			e.askWitnesses(asking)
+			return nil
+		}
+		defer stop() // who drains waits for no witness
+		return e.keepCheckpoints(ctx)
+	})
+}
+
+// keepCheckpoints signs HEAD within a second of its move, archives by time and by count, keeps sets for old reads, and covers
+// the entries of a log that is older than its tree.
+func (e *Engine) keepCheckpoints(ctx context.Context) error {
+	defer e.checkpointTick.Stop()
+	sub := e.committed.Subscribe(taskCheckpointor) // closed at the end of the pipeline
+	defer sub.Close()
+	c := &checkpointor{e: e, prunedAt: e.now()}
+	if err := c.resume(ctx); err != nil {
+		return err
+	}
+	tick, asked := e.checkpointTick.C(), e.checkpointCmd.C()
+	for !sub.Closed() {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-sub.Ready():
+			for _, _, ok := sub.Next(); ok; _, _, ok = sub.Next() {
+			}
+			if last := e.latest.Load(); last == nil || e.now().Sub(last.At) > checkpointEvery {
+				c.report(c.tick(ctx)) // an idle log is covered at once, a busy one every second
+			} else if e.Head().Head.Version-c.set.version >= minSetGap && e.ready() == nil {
+				c.report(c.keepSet(ctx))
+			}
+		case <-tick:
+			c.report(c.tick(ctx))
+		case r, ok := <-asked:
+			if !ok {
+				asked = nil
+				continue
+			}
+			if r.Claim() {
+				c.answer(ctx, r)
+			}
+		}
+	}
+	c.report(c.tick(ctx)) // drained: a node that stops in order leaves nothing uncovered
+	return nil
+}
+
+// resume finds where the archive and the kept sets end.
+func (c *checkpointor) resume(ctx context.Context) error {
+	return c.e.view(ctx, func(r store.Reader) error {
+		if size, _, known := checkpoints.Last(r); known {
+			c.archived = size
+		}
+		if last := c.e.latest.Load(); last != nil && last.Size == c.archived {
+			c.archivedAt = last.At
+		}
+		if at, head, _ := keptSet(r, c.e.Head().Head.Version); at > 0 {
+			c.set = setGauge{version: at, bytes: head.Bytes}
+		}
+		return nil
+	})
+}
+
+// report tells of a fault once, and of its end.
+func (c *checkpointor) report(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	c.e.board.Set(service, keyCheckpointor, err)
+	if text != "" && text != c.failed {
+		c.e.log.Warn("checkpoint.refused", "reason", text)
+	}
+	c.failed = text
+}
+
+// tick does what is due.
+func (c *checkpointor) tick(ctx context.Context) error {
+	e := c.e
+	if e.store.Info().Restored || e.guard.Load() != nil || e.chainError.Load() != nil || e.Head().Head.Version == 0 {
+		return nil
+	}
+	if err := e.growTree(ctx); err != nil {
+		return err
+	}
+	if err := c.keepSet(ctx); err != nil {
+		return err
+	}
+	head, last, cfg := e.Head().Head.Version, e.latest.Load(), e.live()
+	now, every := e.now(), cfg.Storage.CheckpointInterval.D()
+	archive := head > c.archived && (now.Sub(c.archivedAt) >= every || head-c.archived >= uint64(cfg.Checkpoint.EveryVersions))
+	if !archive && now.Sub(c.prunedAt) >= every {
+		c.prune()
+	}
+	if last != nil && last.Size == head && now.Sub(last.At) < every && !archive {
+		return nil
+	}
+	_, err := c.sign(ctx, archive)
+	if errors.Is(err, errNoLogKey) {
+		return nil // a log whose signers admit no key of this node has no checkpoints
+	}
+	return err
+}
+
+// keepSet keeps the items of HEAD when the versions since the last kept set weigh more than it.
+func (c *checkpointor) keepSet(ctx context.Context) error {
+	head, log := c.e.Head(), c.e.tree.Load().Bytes
+	if c.set.log == 0 || c.set.log > log {
+		c.set.log = log // of this boot: what came before has been weighed, or is once more
+	}
+	gap := head.Head.Version - c.set.version
+	if gap < minSetGap || gap < maxSetGap && c.set.version > 0 && log-c.set.log < c.set.bytes {
+		return nil
+	}
+	n, err := c.e.keepSet(ctx, head.Head.Version, head.Items)
+	if err == nil {
+		c.set = setGauge{version: head.Head.Version, log: log, bytes: n}
+	}
+	return err
+}
+
+// errNoLogKey is returned where the node has no log key, or the signers do not admit it.
+var errNoLogKey = errors.New("the signer set in force names no log key of this node")
+
+// sign makes the checkpoint of HEAD. Its order is fixed: HEAD is durable, the tree extends the last checkpoint and the mark,
+// sign, move the mark, keep the checkpoint, publish it. A crash between any two leaves the mark at or above what was shown.
+func (c *checkpointor) sign(ctx context.Context, archive bool) (made Checkpoint, err error) {
+	e := c.e
+	head := e.Head()
+	key, err := e.logKey()
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	if !slices.Contains(head.Signers.LogKeys, key.VKey) || key.Name != head.Origin {
+		return Checkpoint{}, errNoLogKey
+	}
+	ctx, span := e.span(ctx, "checkpoint", "")
+	span.about("", head.Head.Version, head.Head.PayloadB3)
+	defer func() { span.end(err) }()
+	next := checkpoint.Tree{Origin: head.Origin, Size: head.Head.Version}
+	if next.Root, err = e.root(ctx, next.Size); err != nil {
+		return Checkpoint{}, err
+	}
+	if err := c.extends(ctx, head, next); err != nil {
+		return Checkpoint{}, err
+	}
+	signed, err := key.Sign(next, e.now())
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	if last := e.latest.Load(); last != nil && last.Tree == next {
+		signed.Note = append(signed.Note, last.Witnessed()...)
+	}
+	if e.mark.Path != "" {
+		if err := e.mark.Write(signed); err != nil {
+			return Checkpoint{}, err
+		}
+	}
+	put := PutCheckpoint{Size: next.Size, Note: signed.Note, Archive: archive}
+	if _, err := store.Commit(ctx, e.store, store.Work, put, func(struct{}) { e.publishCheckpoint(&signed) }); err != nil {
+		return Checkpoint{}, fmt.Errorf("keep the checkpoint of %d: %w", next.Size, err)
+	}
+	if archive {
+		c.archived, c.archivedAt = next.Size, e.now()
+		c.prune()
+		e.archived.Store(&signed)
+	}
+	e.log.Debug("checkpoint.signed", "version", next.Size, "root", next.Root.String(), "archived", archive)
+	e.checkpointed.Store(Checkpoint{signed, archive})
+	return Checkpoint{signed, archive}, nil
+}
+
+// prune tells the pruner of the last archived checkpoint. One that has cycles in hand skips this one.
+func (c *checkpointor) prune() {
+	c.prunedAt = c.e.now()
+	if c.archived == 0 || c.e.live().Retention.Policy == RetainAll {
+		return
+	}
+	if err := c.e.retentionCmd.TrySend(c.archived); errors.Is(err, flow.ErrBusy) {
+		c.e.m.pruneSkipped[skipQueueFull](1)
+		c.e.log.Warn("retention.skipped", "reason", skipQueueFull)
+	}
+}
+
+// extends checks the tree against the last checkpoint and the mark. One that does not extend them is never signed.
+func (c *checkpointor) extends(ctx context.Context, head *HeadView, next checkpoint.Tree) error {
+	last := c.e.latest.Load()
+	if last != nil {
+		err := c.e.withTree(ctx, func(t logtree.Reader) error { return t.Extends(last.Size, last.Root, next.Size, next.Root) })
+		if err != nil {
+			c.e.trip(&Rollback{Reason: RollbackFork, Mark: last.Tree, Detail: "the log does not extend the last checkpoint: " + err.Error()})
+			return err
+		}
+	}
+	_, found, err := c.e.checkMark(ctx, head, last != nil)
+	if err == nil && found != nil {
+		c.e.trip(found)
+		err = found.err()
+	}
+	return err
+}
+
+// publishCheckpoint lets readers see a synced checkpoint. It runs in the committer and must not wait.
+func (e *Engine) publishCheckpoint(s *checkpoint.Signed) {
+	e.latest.Store(s)
+	e.current.Store(e.current.Load().bounded(0, s.Size))
+}
+
+// bounded is s with a head that names the checkpoint, and the first version that is kept unless it was later already.
+func (s *state) bounded(first, size uint64) *state {
+	if first = max(first, s.view.MinVersion); s.view.CheckpointSize == size && s.view.MinVersion == first {
+		return s
+	}
+	next, view := *s, *s.view
+	view.MinVersion, view.CheckpointSize = first, size
+	next.view = newHeadView(view)
+	return &next
+}
+
+// logKey reads the node's log key, once.
+func (e *Engine) logKey() (*checkpoint.Key, error) {
+	if k := e.key.Load(); k != nil {
+		return k, nil
+	}
+	if e.keyFile == "" {
+		return nil, errNoLogKey
+	}
+	k, err := checkpoint.ReadKey(e.keyFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errNoLogKey
+	}
+	if err == nil {
+		e.key.Store(k)
+	}
+	return k, err
+}
+
+// answer makes a checkpoint that was asked for, and archives it.
+func (c *checkpointor) answer(ctx context.Context, r *flow.Reply[Checkpoint]) {
+	err := c.e.ready()
+	if err == nil {
+		err = c.e.growTree(ctx)
+	}
+	var made Checkpoint
+	if err == nil {
+		made, err = c.sign(ctx, true)
+	}
+	if err != nil {
+		r.Fail(err)
+		return
+	}
+	r.Answer(made)
+}
+
+// CheckpointNow signs and archives HEAD, whatever the cadence. Errors: flow.ErrBusy, *NotReadyError, ErrConflict where the
+// signers admit no log key of this node.
+func (e *Engine) CheckpointNow(ctx context.Context) (Checkpoint, error) {
+	if e.Head().Head.Version == 0 {
+		return Checkpoint{}, &NotReadyError{Cause: CauseNoGenesis}
+	}
+	r := flow.NewReply[Checkpoint]()
+	if err := e.checkpointCmd.TrySend(r); err != nil {
+		return Checkpoint{}, fmt.Errorf("checkpoint: %w", err)
+	}
+	made, err := r.Wait(ctx)
+	if errors.Is(err, errNoLogKey) {
+		err = fmt.Errorf("checkpoint: %w: %w", ErrConflict, err)
+	}
+	return made, err
+}
+
+// loadCheckpoint reads the latest checkpoint back and checks it: signed by a log key, and true of the tree.
+func (e *Engine) loadCheckpoint(ctx context.Context, head *HeadView) error {
+	var raw []byte
+	err := e.view(ctx, func(r store.Reader) error {
+		raw, _ = metaRaw.Get(r, keyCheckpoint)
+		return nil
+	})
+	if err != nil || raw == nil {
+		return err
+	}
+	keys, err := e.logKeys(ctx)
+	if err != nil {
+		return err
+	}
+	s, err := keys.Open(raw)
+	if err != nil {
+		return fmt.Errorf("%w: stored checkpoint: %w", store.ErrCorrupt, err)
+	}
+	var root tlog.Hash
+	if s.Size <= head.Head.Version {
+		root, err = e.root(ctx, s.Size)
+	}
+	if err != nil || root != s.Root {
+		return fmt.Errorf("%w: stored checkpoint of %d versions does not fit the log: root %s, signed %s (%v)", store.ErrCorrupt, s.Size, root, s.Root, err)
+	}
+	e.latest.Store(&s)
+	return nil
+}

@@ -1,0 +1,224 @@
+package registry
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/logtree"
+	"ronbox/store"
+)
+
+// newLogRig is a rig whose node has a log key that its signers admit.
+func newLogRig(t testing.TB, change ...func(*Config)) (*rig, signers) {
+	t.Helper()
+	r, s := newRig(t, change...), newSigners(1, 1)
+	r.stop()
+	skey, vkey, err := note.GenerateKey(bytes.NewReader(bytes.Repeat([]byte{7}, 64)), testOrigin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.keyFile = filepath.Join(filepath.Dir(r.path), "log.key")
+	if err := os.WriteFile(r.keyFile, []byte(skey+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.logKeys = []string{vkey}
+	r.open()
+	return r.start(), s
+}
+
+// cover puts HEAD under an archived checkpoint.
+func (r *rig) cover() *checkpoint.Signed {
+	r.t.Helper()
+	if _, err := r.e.CheckpointNow(r.ctx()); err != nil {
+		r.t.Fatal(err)
+	}
+	return r.e.latest.Load()
+}
+
+// covered waits until HEAD is under a checkpoint that nobody asked for.
+func (r *rig) covered() *checkpoint.Signed {
+	r.t.Helper()
+	r.waitFor("a checkpoint over HEAD", func() bool {
+		s := r.e.latest.Load()
+		return s != nil && s.Size == r.e.Head().Head.Version
+	})
+	return r.e.latest.Load()
+}
+
+// HEAD is covered without being asked, by a note that others can open, under the root of its entries; the mark says the same.
+func TestCheckpointsFollowHEAD(t *testing.T) {
+	r, s := newLogRig(t)
+	r.genesis(s)
+	first := r.covered()
+	r.commitDeltas(s, 5)
+	last := r.covered()
+	if first.Size != 1 && first.Size > last.Size || r.e.Head().CheckpointSize != 6 {
+		t.Errorf("sizes %d and %d, HEAD says %d", first.Size, last.Size, r.e.Head().CheckpointSize)
+	}
+	v, err := note.NewVerifier(s.logKeys[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := note.Open(last.Note, note.VerifierList(v))
+	if err != nil || n.Text != last.Text() {
+		t.Errorf("the note: %v", err)
+	}
+	var hashes []tlog.Hash
+	reader := tlog.HashReaderFunc(func(at []int64) (out []tlog.Hash, err error) {
+		for _, i := range at {
+			out = append(out, hashes[i])
+		}
+		return out, nil
+	})
+	for v := uint64(1); v <= 6; v++ {
+		entry, err := r.e.EntryBytes(r.ctx(), v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored, err := tlog.StoredHashes(int64(v-1), entry, reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hashes = append(hashes, stored...)
+	}
+	if root, err := tlog.TreeHash(6, reader); err != nil || root != last.Root {
+		t.Errorf("root %s, the entries give %s, %v", last.Root, root, err)
+	}
+	if raw, err := r.e.mark.Read(); err != nil || !bytes.Equal(raw, last.Note) {
+		t.Errorf("the mark: %v", err)
+	}
+	r.stop()
+	r.open()
+	if got := r.e.latest.Load(); got == nil || got.Size != 6 || r.e.Head().CheckpointSize != 6 {
+		t.Errorf("after a start: %+v", got)
+	}
+}
+
+func TestCheckpointNow(t *testing.T) {
+	r, s := newLogRig(t)
+	if _, err := r.e.CheckpointNow(r.ctx()); err == nil {
+		t.Error("a checkpoint of an empty log")
+	}
+	r.genesis(s)
+	made, err := r.e.CheckpointNow(r.ctx())
+	if err != nil || !made.Archived || made.Size != 1 {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	var archived []uint64
+	err = r.e.view(r.ctx(), func(rd store.Reader) error {
+		for size := range checkpoints.All(rd) {
+			archived = append(archived, size)
+		}
+		return nil
+	})
+	if err != nil || len(archived) != 1 || archived[0] != 1 {
+		t.Errorf("archived: %v, %v", archived, err)
+	}
+	other := newRig(t).start()
+	other.genesis(newSigners(1, 1))
+	if _, err := other.e.CheckpointNow(other.ctx()); !errors.Is(err, ErrConflict) {
+		t.Errorf("without a log key: %v", err)
+	}
+}
+
+// An idle log is signed again after the interval: the time moves, the tree does not.
+func TestIdleLogIsSignedAgain(t *testing.T) {
+	r, s := newLogRig(t)
+	r.genesis(s)
+	first := r.cover()
+	r.advance(r.cfg.Storage.CheckpointInterval.D() + time.Second)
+	r.waitFor("a later signature", func() bool { return r.e.latest.Load().At.After(first.At) })
+	if again := r.e.latest.Load(); again.Tree != first.Tree {
+		t.Errorf("another tree: %+v", again.Tree)
+	}
+}
+
+// A log from before its tree is covered at once, by the tree that it would have had.
+func TestTreeOfAnOlderLog(t *testing.T) {
+	r, s := newLogRig(t)
+	r.genesis(s)
+	r.commitDeltas(s, 9)
+	want := r.cover()
+	size := r.e.tree.Load().Bytes
+	if _, err := store.Commit(r.ctx(), r.store, store.Work, forgetTree{}); err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	if err := r.e.mark.Remove(); err != nil { // such a log has none
+		t.Fatal(err)
+	}
+	r.open()
+	if row := r.e.tree.Load(); row.Size != 0 {
+		t.Fatalf("the tree was not taken away: %+v", row)
+	}
+	r.start()
+	r.commitNext(s, 11)
+	r.waitFor("the tree to grow", func() bool { return r.e.tree.Load().Size == 11 })
+	if root, err := r.e.root(r.ctx(), want.Size); err != nil || root != want.Root {
+		t.Errorf("root of %d: %s, %v, want %s", want.Size, root, err, want.Root)
+	}
+	if got := r.e.tree.Load().Bytes; got <= size {
+		t.Errorf("%d bytes of log, %d before one more version", got, size)
+	}
+}
+
+// forgetTree makes the file one that was written before there was a tree.
+type forgetTree struct{}
+
+func (forgetTree) Kind() string { return "registry.test_forget_tree/1" }
+
+func (forgetTree) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
+	for at := range tiles.All(r) {
+		tiles.Delete(w, at)
+	}
+	metaTree.Delete(w, keyTree)
+	metaRaw.Delete(w, keyCheckpoint)
+	for size := range checkpoints.All(r) {
+		checkpoints.Delete(w, size)
+	}
+	return struct{}{}, nil
+}
+
+// commitNext commits one version.
+func (r *rig) commitNext(s signers, version uint64) {
+	r.t.Helper()
+	p := r.propose(version, "later")
+	r.approve(p, s.keys...)
+	r.commit(p)
+}
+
+// A stored checkpoint that is not true of the log keeps it from opening.
+func TestForgedStoredCheckpoint(t *testing.T) {
+	r, s := newLogRig(t)
+	r.genesis(s)
+	r.cover()
+	key, err := checkpoint.ReadKey(r.keyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged, err := key.Sign(checkpoint.Tree{Origin: testOrigin, Size: 1, Root: logtree.Leaf([]byte("x"))}, r.now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Commit(r.ctx(), r.store, store.Work, PutCheckpoint{Size: 1, Note: forged.Note}); err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	r.wire()
+	if err := errors.Join(r.store.Open(r.ctx()), r.store.Prepare(r.ctx())); err != nil {
+		t.Fatal(err)
+	}
+	r.sup.Start(r.store.Tasks()...)
+	r.stopped = false
+	if err := r.e.Recover(r.ctx()); !errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("recover: %v", err)
+	}
+}

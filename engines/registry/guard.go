@@ -1,0 +1,226 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines"
+	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/logtree"
+	"ronbox/engines/registry/record"
+	"ronbox/store"
+)
+
+// Reasons of a Rollback.
+const (
+	RollbackRestored = "restored"          // the file was lifted from a snapshot: versions may exist that it lacks
+	RollbackOlder    = "older"             // the high-water mark is of a longer log
+	RollbackFork     = "fork"              // the mark has another root for a size that the log has reached
+	RollbackNoMark   = "mark_missing"      // the log has signed checkpoints, but their mark is gone
+	RollbackBadMark  = "mark_unreadable"   // the mark is there and is no statement of this log
+	rollbackAdopted  = "forkguard.adopted" // event of the audit chain
+)
+
+// Rollback says why the log must not be extended: a version signed on top of it might be the second one of its number. Reads
+// go on. Catching up ends it, or an operator who adopts the log as it is.
+type Rollback struct {
+	Reason string
+	Detail string
+	Mark   checkpoint.Tree // zero when there is no readable mark
+}
+
+// HighWater is what is known of the high-water mark.
+type HighWater struct {
+	Path     string    `json:"path,omitzero" doc:"of the mark; absent: the node keeps none"`
+	MarkSize uint64    `json:"mark_size"` // 0 for none
+	MarkRoot string    `json:"mark_root,omitzero"`
+	MarkAt   string    `json:"mark_at,omitzero" format:"time"`
+	Version  uint64    `json:"version" doc:"of HEAD"`
+	Hash     b3.Digest `json:"hash" format:"b3"`
+	Rollback bool      `json:"rollback" doc:"true: nothing is signed or committed"`
+	Reason   string    `json:"reason,omitzero" enum:"restored|older|fork|mark_missing|mark_unreadable"`
+	Detail   string    `json:"detail,omitzero"`
+
+	Retention RetentionPlan `json:"retention" doc:"what the next cycle of retention would remove"`
+}
+
+// checkGuard looks for signs that the file is not the newest of its log.
+func (e *Engine) checkGuard(ctx context.Context, head *HeadView) (*Rollback, error) {
+	info := e.store.Info()
+	var adopted []byte
+	var signed bool
+	err := e.view(ctx, func(r store.Reader) error {
+		adopted, _ = metaRaw.Get(r, keyAdopted)
+		_, signed = metaRaw.Get(r, keyCheckpoint)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	mark, found, err := e.checkMark(ctx, head, signed)
+	if err != nil || found != nil && found.Reason != RollbackNoMark {
+		return found, err
+	}
+	if info.RestoredFrom != "" && string(adopted) != info.Incarnation && head.Head.Version > 0 {
+		return &Rollback{Reason: RollbackRestored, Mark: mark, Detail: fmt.Sprintf(
+			"the file was restored from a snapshot of incarnation %s, which may have committed more than version %d", info.RestoredFrom, head.Head.Version)}, nil
+	}
+	return found, nil
+}
+
+// checkMark holds the log against the high-water file.
+func (e *Engine) checkMark(ctx context.Context, head *HeadView, signed bool) (mark checkpoint.Tree, found *Rollback, err error) {
+	if e.mark.Path == "" {
+		return mark, nil, nil
+	}
+	raw, err := e.mark.Read()
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !signed:
+		return mark, nil, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return mark, &Rollback{Reason: RollbackNoMark, Detail: "the log has signed checkpoints, but " + e.mark.Path + " is missing"}, nil
+	case err != nil:
+		return mark, &Rollback{Reason: RollbackBadMark, Detail: err.Error()}, nil
+	}
+	keys, err := e.logKeys(ctx)
+	if err != nil {
+		return mark, nil, err
+	}
+	s, err := keys.Open(raw)
+	if err != nil {
+		return mark, &Rollback{Reason: RollbackBadMark, Detail: e.mark.Path + ": " + err.Error()}, nil
+	}
+	mark = s.Tree
+	if mark.Size > min(head.Head.Version, e.tree.Load().Size) {
+		return mark, &Rollback{Reason: RollbackOlder, Mark: mark, Detail: fmt.Sprintf(
+			"%s names a log of %d versions, the file has %d", e.mark.Path, mark.Size, head.Head.Version)}, nil
+	}
+	root, err := e.root(ctx, mark.Size)
+	if errors.Is(err, logtree.ErrTile) {
+		return mark, nil, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+	}
+	if err == nil && root != mark.Root {
+		found = &Rollback{Reason: RollbackFork, Mark: mark, Detail: fmt.Sprintf(
+			"%s names root %s for %d versions, the file has %s: two logs under one name", e.mark.Path, mark.Root, mark.Size, root)}
+	}
+	return mark, found, err
+}
+
+// logKeys are the log keys of all signer sets so far: what an earlier one signed stays signed.
+func (e *Engine) logKeys(ctx context.Context) (checkpoint.Keys, error) {
+	var vkeys []string
+	err := e.view(ctx, func(r store.Reader) error {
+		for epoch, installed := range epochs.All(r) {
+			set, err := record.ParseSignerSet(installed.set)
+			if err != nil {
+				return fmt.Errorf("signer set of epoch %d, installed by version %d: %w", epoch, installed.version, err)
+			}
+			vkeys = append(vkeys, set.LogKeys...)
+		}
+		return nil
+	})
+	if err != nil {
+		return checkpoint.Keys{}, err
+	}
+	return checkpoint.NewKeys(vkeys)
+}
+
+// trip stops all writes and signatures.
+func (e *Engine) trip(why *Rollback) {
+	e.guard.Store(why)
+	e.m.forkGuard(1)
+	e.log.Error("forkguard.tripped", "reason", why.Reason, "detail", why.Detail)
+	e.board.Set(service, keyForkGuard, why.err())
+}
+
+func (e *Engine) untrip() {
+	e.guard.Store(nil)
+	e.m.forkGuard(0)
+	e.board.Set(service, keyForkGuard, nil)
+}
+
+func (r *Rollback) err() error {
+	if r == nil {
+		return nil
+	}
+	return &NotReadyError{Cause: CauseRollback, Detail: r.Detail}
+}
+
+// HighWater shows the mark, and whether the log may be extended.
+func (e *Engine) HighWater(ctx context.Context) (HighWater, error) {
+	head := e.Head().Head
+	out := HighWater{Path: e.mark.Path, Version: head.Version, Hash: head.Hash}
+	if why := e.guard.Load(); why != nil {
+		out.Rollback, out.Reason, out.Detail = true, why.Reason, why.Detail
+	}
+	var err error
+	if out.Retention, err = e.Retention(ctx); err != nil || out.Path == "" {
+		return out, err
+	}
+	raw, err := e.mark.Read()
+	if err != nil {
+		return out, nil // Rollback says so, where it matters
+	}
+	keys, err := e.logKeys(ctx)
+	if err != nil {
+		return out, err
+	}
+	if s, err := keys.Open(raw); err == nil && s.Size > 0 {
+		out.MarkSize, out.MarkRoot = s.Size, s.Root.String()
+		if !s.At.IsZero() {
+			out.MarkAt = record.FormatTime(s.At)
+		}
+	}
+	return out, nil
+}
+
+// Adopt takes the log of this file for the newest, on an operator's word: writes and signatures go on from it. It is chained
+// in the audit log. Where nothing stands in the way it is ErrConflict.
+func (e *Engine) Adopt(ctx context.Context, actor engines.Actor, corrID string) error {
+	if e.guard.Load() == nil {
+		return fmt.Errorf("adopt: %w: nothing stands in the way of writes", ErrConflict)
+	}
+	return e.adopt(ctx, actor, corrID)
+}
+
+func (e *Engine) adopt(ctx context.Context, actor engines.Actor, corrID string) error {
+	if _, err := e.submit(ctx, e.approvals, adoptReq{incarnation: e.store.Info().Incarnation}, actor, corrID); err != nil {
+		return err
+	}
+	if e.mark.Path != "" {
+		if err := e.mark.Remove(); err != nil {
+			return err // the guard stays: the next boot would find the old mark
+		}
+	}
+	e.latest.Store(nil) // as the file has it: what comes next is the first checkpoint of the adopted log
+	e.untrip()
+	if _, err := e.CheckpointNow(ctx); err != nil && !errors.Is(err, ErrConflict) { // the next tick makes it up
+		e.log.Warn("checkpoint.refused", "reason", err.Error())
+	}
+	return nil
+}
+
+// adoptReq ends a rollback.
+type adoptReq struct{ incarnation string }
+
+func (adoptReq) name() string { return "adopt" }
+
+func (r adoptReq) describe(rec *record.Audit) {}
+
+func (r adoptReq) decide(p *plan, j *job) (answer, error) {
+	p.add(j, Op{Do: OpAdopt, Adopt: r.incarnation}, j.audit(rollbackAdopted))
+	p.sweepOrphans() // a replay leaves them: its records must follow one another
+	return answer{}, nil
+}
+
+// passesGuard reports whether a request is one that ends a rollback.
+func passesGuard(r request) bool {
+	switch r.(type) {
+	case adoptReq, replayReq:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,274 @@
+package registry
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/logtree"
+	"ronbox/store"
+)
+
+// restored is a rig on a restored copy of r's file, which r must have stopped with; its key comes along, its mark too if
+// withMark.
+func (r *rig) restored(withMark bool) *rig {
+	r.t.Helper()
+	dir := r.t.TempDir()
+	c := &rig{t: r.t, path: filepath.Join(dir, "ronbox.db"), cfg: r.cfg, keyFile: filepath.Join(dir, "log.key")}
+	if _, err := store.Restore(r.ctx(), r.path, c.path, store.RestoreOptions{Now: time.Now(), By: store.Event{Event: "db.restore", Decision: "accept", Reason: "test"}}, nil); err != nil {
+		r.t.Fatal(err)
+	}
+	copyFile(r.t, r.keyFile, c.keyFile)
+	if withMark {
+		copyFile(r.t, r.markFile(), c.markFile())
+	}
+	c.open()
+	r.t.Cleanup(c.stop)
+	return c.start()
+}
+
+func copyFile(t testing.TB, from, to string) {
+	t.Helper()
+	raw, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, raw, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// snapshot copies r's file as it is now, and goes on.
+func (r *rig) snapshot() *rig {
+	r.t.Helper()
+	r.stop()
+	old := &rig{t: r.t, path: filepath.Join(r.t.TempDir(), "old.db"), cfg: r.cfg, keyFile: r.keyFile}
+	copyFile(r.t, r.path, old.path)
+	r.open()
+	r.start()
+	return old
+}
+
+func (r *rig) wantGuard(reason string) {
+	r.t.Helper()
+	why := r.e.guard.Load()
+	if why == nil || why.Reason != reason {
+		r.t.Fatalf("guard: %+v, want %s", why, reason)
+	}
+	var down *NotReadyError
+	_, err := r.e.Propose(r.ctx(), alice, delta(r.e.Head().Head.Version+1, "on-top"), "", "")
+	if !errors.As(err, &down) || down.Cause != CauseRollback {
+		r.t.Errorf("propose: %v", err)
+	}
+	if n := r.metric("registry_fork_guard"); n != 1 {
+		r.t.Errorf("registry_fork_guard = %v", n)
+	}
+}
+
+func (r *rig) accept() {
+	r.t.Helper()
+	if err := r.store.AcceptRestore(r.ctx(), store.Event{Event: "db.accept_restore", Decision: "accept", Reason: "test"}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// A restored copy signs and commits nothing, accepted or not, with the mark and without, over a restart, until it is adopted.
+func TestRestoredCopyDoesNotFork(t *testing.T) {
+	for _, withMark := range []bool{false, true} {
+		r, s := newLogRig(t)
+		r.genesis(s)
+		r.commitDeltas(s, 4)
+		r.cover()
+		old := r.snapshot()
+		r.commitNext(s, 6)
+		newest := r.cover()
+		copyFile(t, r.markFile(), old.markFile())
+		c := old.restored(withMark)
+		want := RollbackRestored
+		if withMark {
+			want = RollbackOlder
+		}
+		if _, err := c.e.Propose(c.ctx(), alice, delta(6, "early"), "", ""); !errors.Is(err, store.ErrRestored) {
+			t.Errorf("before it is accepted: %v", err)
+		}
+		c.accept()
+		c.wantGuard(want)
+		c.stop()
+		c.open()
+		c.start()
+		c.wantGuard(want)
+		c.advance(time.Hour) // the checkpointor would sign again
+		if got := c.e.latest.Load(); got != nil && got.Size > 5 {
+			t.Errorf("a checkpoint of %d", got.Size)
+		}
+		if _, err := c.e.CheckpointNow(c.ctx()); err == nil {
+			t.Error("a checkpoint on demand")
+		}
+		if _, err := c.e.Version(c.ctx(), 5, true); err != nil {
+			t.Errorf("a read: %v", err)
+		}
+		if err := c.e.Adopt(c.ctx(), alice, "corr-adopt"); err != nil {
+			t.Fatal(err)
+		}
+		if rec := c.lastAudit(); rec.Event != rollbackAdopted || rec.CorrID != "corr-adopt" {
+			t.Errorf("audited as %+v", rec)
+		}
+		c.commitNext(s, 6)
+		c.cover()
+		c.stop()
+		c.open()
+		if why := c.e.guard.Load(); why != nil {
+			t.Errorf("after a start: %+v", why)
+		}
+		if err := c.e.Adopt(c.ctx(), alice, ""); !errors.Is(err, ErrConflict) {
+			t.Errorf("nothing to adopt: %v", err)
+		}
+		if root, err := c.e.root(c.ctx(), 6); err != nil || root == newest.Root {
+			t.Errorf("the adopted log has the other one's root: %v", err)
+		}
+	}
+}
+
+// A restored copy that is given the versions it lacks is the log again: same entries, same audit chain, same root.
+func TestCatchUp(t *testing.T) {
+	r, s := newLogRig(t)
+	r.genesis(s, "a")
+	r.commitDeltas(s, 3)
+	open := r.propose(5, "pending") // at the time of the snapshot
+	old := r.snapshot()
+	r.approve(open, s.keys...)
+	r.commit(open)
+	if _, err := r.e.Commit(r.ctx(), alice, open.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	r.commitNext(s, 6)
+	if err := r.e.Withdraw(r.ctx(), alice, r.propose(7, "gone").ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	newest := r.cover()
+	r.stop()
+	copyFile(t, r.markFile(), old.markFile())
+	c := old.restored(true)
+	c.accept()
+	c.wantGuard(RollbackOlder)
+	src, err := store.OpenReader(r.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = src.Close() }()
+	var done CaughtUp
+	err = src.View(c.ctx(), func(rd store.Reader) error {
+		done, err = c.e.CatchUp(c.ctx(), alice, NewLog(rd), "corr-catchup")
+		return err
+	})
+	if err != nil || done.From != 4 || done.To != 6 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	if root, err := c.e.root(c.ctx(), 6); err != nil || root != newest.Root {
+		t.Errorf("root %s, %v, want %s", root, err, newest.Root)
+	}
+	if got, err := c.e.Proposal(c.ctx(), open.ID); err != nil || got.State != StateCommitted || got.Version != 5 {
+		t.Errorf("the proposal that became a version: %+v, %v", got, err)
+	}
+	c.commitNext(s, 7)
+	c.cover()
+	if rep := c.verifyFile(); !rep.OK {
+		t.Errorf("the log: %v", rep.Problem)
+	}
+	c.stop()
+	c.open()
+	if why := c.e.guard.Load(); why != nil || c.e.Head().Head.Version != 7 {
+		t.Errorf("after a start: %+v, HEAD %d", why, c.e.Head().Head.Version)
+	}
+}
+
+// What is not this log, or ends before it, or is damaged, brings nothing.
+func TestCatchUpRefusals(t *testing.T) {
+	r, s := newLogRig(t)
+	r.genesis(s)
+	r.commitDeltas(s, 3)
+	short := r.snapshot()
+	r.commitNext(s, 5)
+	r.cover()
+	other, os := newLogRig(t)
+	other.genesis(os, "else")
+	other.commitDeltas(os, 7)
+	other.stop()
+	use := func(path string, c *rig) error {
+		t.Helper()
+		src, err := store.OpenReader(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = src.Close() }()
+		return src.View(c.ctx(), func(rd store.Reader) error {
+			_, err := c.e.CatchUp(c.ctx(), alice, NewLog(rd), "")
+			return err
+		})
+	}
+	if err := r.e.Adopt(r.ctx(), alice, ""); !errors.Is(err, ErrConflict) {
+		t.Errorf("nothing is missing: %v", err)
+	}
+	r.stop()
+	c := r.restored(true)
+	c.accept()
+	head := c.e.Head().Head
+	for _, path := range []string{short.path, other.path} {
+		if err := use(path, c); !errors.Is(err, ErrSource) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if c.e.Head().Head != head || c.e.guard.Load() == nil {
+		t.Error("a refused source has changed the log")
+	}
+}
+
+// A mark of another root for a size that was reached says that there are two logs.
+func TestForkedMark(t *testing.T) {
+	r, s := newLogRig(t)
+	r.genesis(s)
+	r.commitDeltas(s, 2)
+	r.cover()
+	r.stop()
+	key, err := checkpoint.ReadKey(r.keyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mark := checkpoint.HighWater{Path: r.markFile()}
+	for _, tt := range []struct {
+		tree   checkpoint.Tree
+		reason string
+	}{
+		{checkpoint.Tree{Origin: testOrigin, Size: 2, Root: logtree.Leaf([]byte("x"))}, RollbackFork},
+		{checkpoint.Tree{Origin: testOrigin, Size: 9, Root: logtree.Leaf([]byte("x"))}, RollbackOlder},
+	} {
+		signed, err := key.Sign(tt.tree, r.now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := mark.Write(signed); err != nil {
+			t.Fatal(err)
+		}
+		r.open()
+		r.start()
+		r.wantGuard(tt.reason)
+		r.stop()
+	}
+	for text, reason := range map[string]string{"junk": RollbackBadMark, "": RollbackNoMark} {
+		if err := mark.Remove(); err != nil {
+			t.Fatal(err)
+		}
+		if text != "" {
+			if err := os.WriteFile(mark.Path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.open()
+		r.start()
+		r.wantGuard(reason)
+		r.stop()
+	}
+}

@@ -1,0 +1,89 @@
+package registry
+
+import (
+	"errors"
+	"testing"
+
+	"ronbox/engines/registry/rverify"
+	"ronbox/store"
+)
+
+// A boot verifies what lies behind the latest checkpoint, however long the log is, and from genesis without one.
+func TestBootIsBounded(t *testing.T) {
+	r, s := newLogRig(t)
+	r.genesis(s)
+	r.commitDeltas(s, 100)
+	r.cover()
+	from, err := r.e.covered(r.ctx())
+	if err != nil || from.Head.Version != 101 || from.Head != r.e.Head().Head || from.Items.Root() != r.e.Head().Items.Root() {
+		t.Fatalf("covered: %+v, %v", from.Head, err)
+	}
+	whole, versions, err := r.e.verifyFrom(r.ctx(), rverify.State{})
+	if err != nil || versions != 101 {
+		t.Fatalf("from genesis: %d versions, %v", versions, err)
+	}
+	end, versions, err := r.e.verifyFrom(r.ctx(), from)
+	if err != nil || versions != 0 || end.Head != whole.Head || end.AuditSeq != whole.AuditSeq || end.AuditB3 != whole.AuditB3 {
+		t.Errorf("from the checkpoint: %d versions, %v", versions, err)
+	}
+	other := newRig(t).start()
+	other.genesis(newSigners(1, 1))
+	if from, err := other.e.covered(other.ctx()); err != nil || from.Head.Version != 0 {
+		t.Errorf("without a checkpoint: %+v, %v", from.Head, err)
+	}
+}
+
+// setRow writes one raw row.
+type setRow struct {
+	bucket     *store.Bucket
+	key, value []byte
+}
+
+func (setRow) Kind() string { return "registry.test_set_row/1" }
+
+func (c setRow) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
+	w.Put(c.bucket, c.key, c.value)
+	return struct{}{}, nil
+}
+
+// What the checkpoint vouches for is checked at boot: another entry, tile or signer set under it keeps the log from opening.
+func TestBootChecksTheCheckpoint(t *testing.T) {
+	for doc, change := range map[string]func(r *rig) setRow{
+		"the entry": func(r *rig) setRow {
+			raw, err := r.e.EntryBytes(r.ctx(), 3)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return setRow{bEntry, store.U64().Append(nil, 4), raw}
+		},
+		"the payload": func(r *rig) setRow {
+			raw, err := r.e.PayloadBytes(r.ctx(), 3)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return setRow{bPayload, store.U64().Append(nil, 4), r.e.codec.pack(raw)}
+		},
+		"a tile": func(r *rig) setRow {
+			return setRow{bTile, make([]byte, 9), make([]byte, 4*32)}
+		},
+	} {
+		r, s := newLogRig(t)
+		r.genesis(s)
+		r.commitDeltas(s, 3)
+		r.cover()
+		if _, err := store.Commit(r.ctx(), r.store, store.Work, change(r)); err != nil {
+			t.Fatal(err)
+		}
+		r.stop()
+		r.wire()
+		if err := errors.Join(r.store.Open(r.ctx()), r.store.Prepare(r.ctx())); err != nil {
+			t.Fatal(err)
+		}
+		r.sup.Start(r.store.Tasks()...)
+		r.stopped = false
+		if err := r.e.Recover(r.ctx()); !errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("%s: %v", doc, err)
+		}
+		r.stop()
+	}
+}

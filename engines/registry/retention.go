@@ -1,0 +1,211 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sort"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/record"
+	"ronbox/store"
+)
+
+// Policies of retention.
+const (
+	RetainAll     = "none"     // nothing is ever deleted
+	RetainByAge   = "by-age"   // segments whose last version is older than max_age go
+	RetainByCount = "by-count" // what is not among the newest max_count versions goes
+)
+
+// segmentVersions is how many versions a segment of the log holds: as many as a tile, so that an export leaves out whole files.
+const segmentVersions = 256
+
+// Reasons for which a cycle of retention is skipped.
+const (
+	skipQueueFull    = "queue_full"
+	skipNotReady     = "not_ready"     // the registry takes no writes
+	skipNoKey        = "no_key"        // the signers admit no log key of this node, which would sign the statement
+	skipNoCheckpoint = "no_checkpoint" // the last archived checkpoint is not there, or is not signed by a log key in force
+	keepPolicy       = "policy_none"
+	keepNotDue       = "not_due" // the policy or the checkpoint reaches to no further segment
+)
+
+// RetentionPlan is what the next cycle of retention would remove, and if nothing, why.
+type RetentionPlan struct {
+	Policy     string `json:"policy" enum:"none|by-age|by-count"`
+	MinVersion uint64 `json:"min_version" doc:"oldest version that is kept whole; 0 before genesis"`
+	Next       uint64 `json:"next_min_version" doc:"the same after the next cycle"`
+	Versions   uint64 `json:"versions" doc:"that would go: of those between, all but genesis and changes of signers"`
+	Checkpoint uint64 `json:"checkpoint,omitzero" doc:"size of the archived checkpoint that covers them"`
+	Reason     string `json:"reason,omitzero" enum:"policy_none|not_due|not_ready|no_key|no_checkpoint" doc:"why nothing goes"`
+}
+
+// Retention says what the next cycle would remove.
+func (e *Engine) Retention(ctx context.Context) (RetentionPlan, error) {
+	p, _, err := e.planRetention(ctx)
+	return p, err
+}
+
+// planRetention gives the plan, and the checkpoint that it rests on.
+func (e *Engine) planRetention(ctx context.Context) (p RetentionPlan, over checkpoint.Signed, err error) {
+	cfg, head := e.live().Retention, e.Head()
+	p = RetentionPlan{Policy: cfg.Policy, MinVersion: head.MinVersion, Next: head.MinVersion}
+	if cfg.Policy == RetainAll {
+		p.Reason = keepPolicy
+		return p, over, nil
+	}
+	if over, p.Reason, err = e.coverOf(ctx, head); err != nil || p.Reason != "" {
+		return p, over, err
+	}
+	p.Checkpoint = over.Size
+	end := min(over.Size-1, less(head.Head.Version, e.segment)) // the last version that may go
+	if cfg.Policy == RetainByCount {
+		end = min(end, less(head.Head.Version, uint64(cfg.MaxCount)))
+	}
+	segments := end / e.segment
+	if cfg.Policy == RetainByAge {
+		if segments, err = e.olderSegments(ctx, (head.MinVersion-1)/e.segment, segments, e.now().Add(-cfg.MaxAge.D())); err != nil {
+			return p, over, err
+		}
+	}
+	if next := segments*e.segment + 1; next > p.MinVersion {
+		p.Next = next
+		return p, over, e.countGoing(ctx, &p)
+	}
+	p.Reason = keepNotDue
+	return p, over, nil
+}
+
+// less is a - b, 0 at the least.
+func less(a, b uint64) uint64 { return a - min(a, b) }
+
+// coverOf gives the last archived checkpoint, which a log key in force must have signed and the tree must bear out, or the reason to keep
+// everything.
+func (e *Engine) coverOf(ctx context.Context, head *HeadView) (over checkpoint.Signed, reason string, err error) {
+	if e.store.Info().Restored || e.ready() != nil || head.Head.Version == 0 {
+		return over, skipNotReady, nil
+	}
+	key, err := e.logKey()
+	if err != nil || !slices.Contains(head.Signers.LogKeys, key.VKey) || key.Name != head.Origin {
+		return over, skipNoKey, nil
+	}
+	var note []byte
+	err = e.view(ctx, func(r store.Reader) error {
+		_, note, _ = checkpoints.Last(r)
+		return nil
+	})
+	if err != nil {
+		return over, "", err
+	}
+	keys, err := checkpoint.NewKeys(head.Signers.LogKeys)
+	if err != nil {
+		return over, "", err
+	}
+	if over, err = keys.Open(note); err != nil || over.Origin != head.Origin || over.Size > head.Head.Version {
+		return over, skipNoCheckpoint, nil
+	}
+	if root, err := e.root(ctx, over.Size); err != nil || root != over.Root {
+		return over, skipNoCheckpoint, err
+	}
+	return over, "", nil
+}
+
+// olderSegments is how many of the first segments end with a version from before a time: times never run back from version to version.
+func (e *Engine) olderSegments(ctx context.Context, from, to uint64, over time.Time) (n uint64, err error) {
+	if to <= from {
+		return from, nil
+	}
+	more := sort.Search(int(to-from), func(i int) bool {
+		var entry *record.Artifact
+		raw, readErr := e.EntryBytes(ctx, (from+uint64(i)+1)*e.segment)
+		if readErr == nil {
+			entry, readErr = record.ParseEntry(raw)
+		}
+		if readErr != nil {
+			err = readErr
+			return true
+		}
+		at, timeErr := record.ParseTime(entry.CommittedAt)
+		return timeErr != nil || !at.Before(over)
+	})
+	return from + uint64(more), err
+}
+
+// countGoing counts the versions of a plan that go.
+func (e *Engine) countGoing(ctx context.Context, p *RetentionPlan) error {
+	return e.view(ctx, func(r store.Reader) error {
+		p.Versions = p.Next - p.MinVersion
+		for v := range keptVersions(r) {
+			if v >= p.MinVersion && v < p.Next {
+				p.Versions--
+			}
+		}
+		return nil
+	})
+}
+
+// keptVersions are genesis and the versions that changed the signers: trust walks over them, so that they stay.
+func keptVersions(r store.Reader) map[uint64]bool {
+	kept := map[uint64]bool{}
+	for _, set := range epochs.All(r) {
+		kept[set.version] = true
+	}
+	return kept
+}
+
+// statement says what retention is about to do, with the items of the first version that stays in the file and read back from there.
+func (e *Engine) statement(ctx context.Context, p RetentionPlan, over checkpoint.Signed) (said checkpoint.Retention, audit uint64, err error) {
+	last, err := e.entryAt(ctx, p.Next-1)
+	if err != nil {
+		return said, 0, err
+	}
+	top, err := e.entryAt(ctx, over.Size)
+	if err != nil {
+		return said, 0, err
+	}
+	payload, err := e.payloadAt(ctx, p.Next)
+	if err != nil {
+		return said, 0, err
+	}
+	items, err := e.kept(ctx, p.Next)
+	if err == nil {
+		err = payload.CheckItems(items)
+	}
+	if err != nil {
+		return said, 0, fmt.Errorf("kept items of version %d: %w", p.Next, err)
+	}
+	return checkpoint.Retention{
+		Tree: over.Tree, Head: top.Hash(), Min: p.Next, ItemsRoot: payload.ItemsRoot, Snapshot: b3.Sum(items.Snapshot()),
+	}, last.AuditSeq + 1, nil
+}
+
+func (e *Engine) entryAt(ctx context.Context, v uint64) (*record.Artifact, error) {
+	raw, err := e.EntryBytes(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	return record.ParseEntry(raw)
+}
+
+// kept reads the kept items of a version, which it keeps first if they are not.
+func (e *Engine) kept(ctx context.Context, v uint64) (record.Items, error) {
+	f, err := e.nearest(ctx, v)
+	if err != nil || f.version == v {
+		return f.base, err
+	}
+	items, err := e.materialise(ctx, v)
+	if err != nil {
+		return items, err
+	}
+	if _, err := e.keepSet(ctx, v, items); err != nil {
+		return items, err
+	}
+	f, err = e.nearest(ctx, v)
+	if err == nil && f.version != v {
+		err = store.ErrCorrupt
+	}
+	return f.base, err
+}

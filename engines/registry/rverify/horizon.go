@@ -1,0 +1,133 @@
+package rverify
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/record"
+)
+
+// Horizon is where a pruned log begins. From version Min and audit record Audit on it is whole; of what lies before, it has genesis and
+// the versions that changed the signers, so that trust still walks from genesis.
+type Horizon struct {
+	Min   uint64
+	Audit uint64                       // the record of the commit of version Min-1
+	Note  []byte                       // the statement that was signed before anything was deleted
+	Items func() (record.Items, error) // of version Min
+}
+
+// statement is what the node signed of a horizon: by a log key, of this log and of this place.
+func (h *Horizon) statement(r LogReader) (said checkpoint.Retention, p *Problem) {
+	keys, p := keysOf(r)
+	if p != nil {
+		return said, p
+	}
+	text, err := keys.OpenText(h.Note)
+	if err == nil {
+		said, err = checkpoint.ParseRetention(text)
+	}
+	switch {
+	case err != nil:
+		return said, problemf(KindIncomplete, h.Min, "versions before it are gone, and the statement of retention: %v", err)
+	case said.Min != h.Min || said.Size < h.Min:
+		return said, problemf(KindIncomplete, h.Min, "versions before it are gone; the statement of retention is of version %d, under a checkpoint of %d", said.Min, said.Size)
+	}
+	return said, nil
+}
+
+// begin takes the place of version Min: it walks from genesis over the versions that changed the signers, each under the set before it,
+// and takes version Min with the items that its signers have signed. What is gone is vouched for by the tree, which VerifyTree checks.
+func (v *Verifier) begin(ctx context.Context, r LogReader, h *Horizon) error {
+	said, p := h.statement(r)
+	if p != nil {
+		return p
+	}
+	var docs []document
+	for _, raw := range r.Epochs() {
+		if len(raw) >= 8 && binary.BigEndian.Uint64(raw) < h.Min {
+			docs = append(docs, document{version: binary.BigEndian.Uint64(raw)})
+		}
+	}
+	docs = append(docs, document{version: h.Min})
+	var at State
+	for i := range docs {
+		d := &docs[i]
+		if p := d.read(r); p != nil {
+			return p
+		}
+		d.parse()
+		if p := v.linkApart(&at, d); p != nil {
+			return p
+		}
+	}
+	first := &docs[len(docs)-1]
+	if p := takeItems(&at, first, said, h); p != nil {
+		return p
+	}
+	if p := h.takeAudit(&at, r); p != nil {
+		return p
+	}
+	if raw, err := r.Entry(said.Size); err != nil || b3.Sum(raw) != said.Head {
+		return problemf(KindChain, said.Size, "the statement of retention names another entry (%v)", err)
+	}
+	if err := v.o.each(ctx, len(docs), func(i int) { docs[i].checkApprovals(v.o.From) }); err != nil {
+		return err
+	}
+	for i := range docs {
+		if p := docs[i].signatures; p != nil {
+			return p
+		}
+	}
+	v.report = Report{First: h.Min}
+	v.accept(docs, at, []commitment{first.commitment()})
+	return nil
+}
+
+// linkApart holds d against the set in force before it, and believes what it says of the version before it, which may be gone.
+func (v *Verifier) linkApart(at *State, d *document) *Problem {
+	if d.parsing != nil || d.version == 1 {
+		return v.link(at, d)
+	}
+	if at.Signers == nil {
+		return problemf(KindIncomplete, 1, "genesis is missing")
+	}
+	err := d.payload.CheckLinks(record.Base{
+		Origin: at.Origin, Version: d.version - 1, PayloadB3: d.payload.PrevHash, Hash: d.entry.PrevHash, Signers: at.Signers,
+	})
+	if err != nil {
+		return problemf(kindOf(err), d.version, "payload: %v", err)
+	}
+	return d.follow(at, record.Items{})
+}
+
+// takeItems takes the kept items of version Min for those that its signers have signed.
+func takeItems(at *State, d *document, said checkpoint.Retention, h *Horizon) *Problem {
+	items, err := h.Items()
+	if err == nil {
+		err = d.payload.CheckItems(items)
+	}
+	switch {
+	case err != nil:
+		return problemf(KindTree, h.Min, "kept items: %v", err)
+	case said.Origin != at.Origin || said.ItemsRoot != items.Root() || said.Snapshot != b3.Sum(items.Snapshot()):
+		return problemf(KindTree, h.Min, "the statement of retention is of other items, or of another log")
+	}
+	at.Items = items
+	return nil
+}
+
+// takeAudit takes the first audit record that is kept. The entry of version Min vouches for it: it names one that follows from it.
+func (h *Horizon) takeAudit(at *State, r LogReader) *Problem {
+	for seq, raw := range r.Audit(h.Audit, h.Audit) {
+		rec, err := record.ParseAudit(raw)
+		if err != nil || !bytes.Equal(rec.Bytes(), raw) || rec.Seq != seq || !rec.Commits() || rec.Version != h.Min-1 {
+			return problemf(KindChain, h.Min-1, "audit record %d, the first that is kept, is not that of its commit (%v)", h.Audit, err)
+		}
+		at.AuditSeq, at.AuditB3 = seq, rec.B3()
+		return nil
+	}
+	return problemf(KindIncomplete, h.Min-1, "audit record %d: %v", h.Audit, ErrMissing)
+}

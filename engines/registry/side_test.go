@@ -1,0 +1,293 @@
+package registry
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"pgregory.net/rapid"
+
+	"ronbox/engines/registry/rverify"
+	"ronbox/store"
+)
+
+// full is a file with rows in every bucket: versions with small and large payloads, two signer sets, a checkpoint, a kept set, proposals that
+// ended in every way and some that wait.
+func full(t testing.TB) (r *rig, genesis rverify.Options) {
+	t.Helper()
+	r, s := newLogRig(t)
+	r.genesis(s, "a")
+	if err := r.e.Withdraw(r.ctx(), alice, r.propose(2, "early").ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	r.commitDeltas(s, 3)
+	noise := make([]byte, 600)
+	_, _ = rand.Read(noise)
+	large := fmt.Appendf(nil, `{"schema_version":"1.0.0","version":5,"mode":"delta","put":[{"id":"large","kind":"service","meta":{"note":%q}}],"remove":[]}`,
+		hex.EncodeToString(noise))
+	p, err := r.e.Propose(r.ctx(), alice, large, "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rival := r.propose(5, "rival")
+	r.approve(p, s.keys...)
+	r.commit(p)
+	if got := r.stateOf(rival); got != StateStale {
+		t.Fatalf("the rival is %s", got)
+	}
+	if err := r.e.Withdraw(r.ctx(), alice, r.propose(6, "w").ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	late := r.propose(6, "late")
+	r.advance(r.cfg.Proposals.TTL.D())
+	r.waitFor("a proposal to expire", func() bool { return r.stateOf(late) == StateExpired })
+	if _, err := r.e.keepSet(r.ctx(), 5, r.e.Head().Items); err != nil {
+		t.Fatal(err)
+	}
+	r.cover()
+	waits := r.propose(6, "waits")
+	r.approve(waits, s.keys...)
+	if _, err := r.e.Propose(r.ctx(), alice, deltaOn(7, "stacked", waits.PayloadB3), "", ""); err != nil {
+		t.Fatal(err)
+	}
+	return r, rverify.Options{Genesis: r.e.Head().genesis}
+}
+
+// row is a row of a file, and where its bytes lie in it, stale copies included.
+type row struct {
+	bucket     *store.Bucket
+	key, value []byte
+	places     []int
+}
+
+// rows finds the live rows of every bucket in the file.
+func rows(t testing.TB, path string, file []byte, pruned bool) (all []row) {
+	t.Helper()
+	readFile(t, path, func(r store.Reader) error {
+		for _, b := range Buckets() {
+			n := len(all)
+			for k, v := range r.Range(b, nil, nil) {
+				row := row{bucket: b, key: bytes.Clone(k), value: bytes.Clone(v)}
+				pair := append(bytes.Clone(k), v...)
+				for at, i := 0, 0; i >= 0; at += i + 1 {
+					if i = bytes.Index(file[at:], pair); i >= 0 {
+						row.places = append(row.places, at+i)
+					}
+				}
+				if all = append(all, row); len(row.places) == 0 {
+					t.Fatalf("%s %x lies nowhere", b.Name, k)
+				}
+			}
+			if (len(all) == n) != (b == bRet && !pruned) {
+				t.Errorf("%s has %d rows", b.Name, len(all)-n)
+			}
+		}
+		return nil
+	})
+	return all
+}
+
+func readFile(t testing.TB, path string, fn func(store.Reader) error) error {
+	t.Helper()
+	r, err := store.OpenReader(path)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	return r.View(t.Context(), fn)
+}
+
+// decodedLog is all that the tables give of a file.
+func decodedLog(r store.Reader) string {
+	var out bytes.Buffer
+	for _, raw := range payloads.All(r) {
+		canonical, err := newCodec().unpack(raw)
+		fmt.Fprintln(&out, string(canonical), err)
+	}
+	dumpRows(&out, r, metaRaw)
+	dumpRows(&out, r, entries)
+	dumpRows(&out, r, epochs)
+	dumpRows(&out, r, audits)
+	dumpRows(&out, r, props)
+	dumpRows(&out, r, propByB3)
+	dumpRows(&out, r, propExpiry)
+	dumpRows(&out, r, approvals)
+	dumpRows(&out, r, doneOutcome)
+	dumpRows(&out, r, tiles)
+	dumpRows(&out, r, checkpoints)
+	dumpRows(&out, r, setChunks)
+	dumpRows(&out, r, retentions)
+	return out.String()
+}
+
+func dumpRows[K, V any](out *bytes.Buffer, r store.Reader, t store.Table[K, V]) {
+	for k, v := range t.All(r) {
+		fmt.Fprintf(out, "%s %v %v\n", t.Bucket().Name, k, v)
+	}
+}
+
+// A bit that flips in the key or the value of any row of the registry, on the disk, is found by the check of the file, or changes nothing that is
+// read. -rapid.checks 10000 is the measure.
+func TestFlippedBits(t *testing.T) {
+	r, o := full(t)
+	r.stop()
+	flips(t, r, o, false)
+	prunedTo3(r)
+	r.stop()
+	flips(t, r, o, true)
+}
+
+// The time in the outcome of a version that retention keeps is held against its entry: the audit record that had it is gone.
+func TestOutcomeOfAKeptVersion(t *testing.T) {
+	r, o := full(t)
+	prunedTo3(r)
+	r.stop()
+	err := readFile(t, r.path, func(rd store.Reader) error {
+		for id, how := range doneOutcome.All(rd) {
+			if how.Version != 1 {
+				continue
+			}
+			at := bytes.Index(rd.Get(bDone, id[:]), store.U64().Append(nil, uint64(how.AtMS)))
+			for bit := range 64 {
+				f := flipped{Reader: rd, flip: flip{bucket: bDone, key: id[:], bit: 8*at + bit}}
+				if rep, err := Verify(t.Context(), f, o); err != nil || rep.OK {
+					t.Errorf("bit %d of the time flipped unseen, %v", bit, err)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A version that is committed after a restart on a clock set back has ended when its entry says, no earlier.
+func TestOutcomeOnAClockSetBack(t *testing.T) {
+	r, s := newLogRig(t)
+	r.genesis(s)
+	p := r.propose(2, "b")
+	r.approve(p, s.keys...)
+	r.stop()
+	r.advance(-time.Second)
+	r.open()
+	r.start()
+	made := r.commit(p)
+	if got, err := r.e.Proposal(r.ctx(), p.ID); err != nil || got.EndedAt != made.CommittedAt {
+		t.Errorf("ended at %s, committed at %s, %v", got.EndedAt, made.CommittedAt, err)
+	}
+	r.stop()
+	if rep := verifiedFile(t, r.path, r.e.Head().genesis); !rep.OK {
+		t.Error(rep.Problem)
+	}
+}
+
+// The outcome of a proposal that became no version goes with the audit record that tells of it: nothing else vouches for it.
+func TestOutcomesGoWithTheirRecords(t *testing.T) {
+	r, s := newPruneRig(t)
+	r.genesis(s)
+	withdrawn := func(version uint64) Proposed {
+		p := r.propose(version, "withdrawn")
+		if err := r.e.Withdraw(r.ctx(), alice, p.ID, ""); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	early := withdrawn(2)
+	r.commitDeltas(s, 5)
+	late := withdrawn(7)
+	id, err := parseID(early.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	how, known, err := r.e.readOutcome(r.ctx(), id)
+	if err != nil || !known {
+		t.Fatalf("%+v, %v", how, err)
+	}
+	r.retain(RetainByCount, 2)
+	r.cover()
+	r.swept(5)
+	if _, err := r.e.Proposal(r.ctx(), early.ID); !errors.Is(err, ErrNotFound) || r.stateOf(late) != StateWithdrawn {
+		t.Errorf("the early one: %v, the late one is %s", err, r.stateOf(late))
+	}
+	verify := func() rverify.Report {
+		rep := rverify.Report{}
+		err := r.e.view(r.ctx(), func(rd store.Reader) (err error) {
+			rep, err = Verify(r.ctx(), rd, rverify.Options{})
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rep
+	}
+	if rep := verify(); !rep.OK {
+		t.Error(rep.Problem)
+	}
+	if _, err := store.Commit(r.ctx(), r.store, store.Bulk, plant{rows: map[ulid.ULID]doneRow{id: how}}); err != nil {
+		t.Fatal(err)
+	}
+	if verify().OK {
+		t.Error("an outcome that no record tells of passes")
+	}
+}
+
+// prunedTo3 lets a full file keep version 3 and what follows.
+func prunedTo3(r *rig) {
+	r.t.Helper()
+	r.stop()
+	r.segment = 2
+	r.open()
+	r.retain(RetainByCount, 1)
+	if err := (&pruner{e: r.e}).cycle(r.ctx()); err != nil || r.e.Head().MinVersion != 3 {
+		r.t.Fatalf("pruned to version %d, %v", r.e.Head().MinVersion, err)
+	}
+}
+
+func flips(t *testing.T, r *rig, o rverify.Options, pruned bool) {
+	t.Helper()
+	sound, err := os.ReadFile(r.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want string
+	check := func(path string) (rep rverify.Report, got string, err error) {
+		err = readFile(t, path, func(rd store.Reader) (err error) {
+			if rep, err = Verify(t.Context(), rd, o); err == nil && rep.OK {
+				got = decodedLog(rd)
+			}
+			return err
+		})
+		return rep, got, err
+	}
+	rep, want, err := check(r.path)
+	if err != nil || !rep.OK {
+		t.Fatalf("the sound file: %+v, %v", rep.Problem, err)
+	}
+	all, path := rows(t, r.path, sound, pruned), filepath.Join(t.TempDir(), "copy.db")
+	rapid.Check(t, func(rt *rapid.T) {
+		row := rapid.SampledFrom(all).Draw(rt, "row")
+		bit := rapid.IntRange(0, 8*(len(row.key)+len(row.value))-1).Draw(rt, "bit")
+		file := bytes.Clone(sound)
+		for _, at := range row.places {
+			file[at+bit/8] ^= 1 << (bit % 8)
+		}
+		if err := os.WriteFile(path, file, 0o600); err != nil {
+			rt.Fatal(err)
+		}
+		if rep, got, err := check(path); err == nil && rep.OK && got != want {
+			rt.Fatalf("%s %x: bit %d of %d flipped unseen", row.bucket.Name, row.key, bit, 8*(len(row.key)+len(row.value)))
+		}
+	})
+}

@@ -1,0 +1,170 @@
+package registry
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+
+	"ronbox/engines/registry/record"
+	"ronbox/store"
+)
+
+// Bounds of the deltas that a read of an old version replays. A set is kept when the versions since the last kept one weigh
+// more than it, so that kept sets about double the log at most.
+const (
+	minSetGap = 64
+	maxSetGap = 4096
+	setChunk  = 256 << 10 // bytes of one row of a kept set
+)
+
+// setHeader is the first row of a kept set, written with the last of its chunks: without it the set is not there.
+type setHeader struct {
+	Count  int    `cbor:"1,keyasint"`
+	Root   string `cbor:"2,keyasint"`
+	Chunks int    `cbor:"3,keyasint"`
+	Bytes  int64  `cbor:"4,keyasint"` // stored, of all chunks
+}
+
+// setKey orders the rows of kept sets: the version, then 0 for the header and 1… for the chunks.
+type setKey struct {
+	version uint64
+	part    uint16
+}
+
+func setKeys() store.Key[setKey] {
+	return store.Key[setKey]{
+		Append: func(dst []byte, k setKey) []byte {
+			return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint64(dst, k.version), k.part)
+		},
+		Decode: func(b []byte) (setKey, error) {
+			if len(b) != 10 {
+				return setKey{}, errLength
+			}
+			return setKey{binary.BigEndian.Uint64(b), binary.BigEndian.Uint16(b[8:])}, nil
+		},
+	}
+}
+
+// PutSet keeps a part of the items of a version; with the last part the header is written.
+type PutSet struct {
+	Version uint64     `cbor:"1,keyasint"`
+	Part    uint16     `cbor:"2,keyasint"`
+	Packed  []byte     `cbor:"3,keyasint"`
+	Header  *setHeader `cbor:"4,keyasint,omitempty"`
+}
+
+// Kind names the command in journals.
+func (PutSet) Kind() string { return "registry.put_set/1" }
+
+// Size is about the bytes that c writes.
+func (c PutSet) Size() int { return 128 + len(c.Packed) }
+
+// Apply refuses a set of a version that the log does not have.
+func (c PutSet) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
+	if head, _ := metaHead.Get(r, keyHead); c.Version == 0 || c.Version > head.Version {
+		return struct{}{}, &GuardError{Op: -1, Guard: "version"}
+	}
+	setChunks.Put(w, setKey{c.Version, c.Part}, c.Packed)
+	if c.Header != nil {
+		setHeaders.Put(w, setKey{c.Version, 0}, *c.Header)
+	}
+	return struct{}{}, nil
+}
+
+// keepSet stores the items of a version, a command for each chunk. It gives the stored bytes.
+func (e *Engine) keepSet(ctx context.Context, version uint64, items record.Items) (int64, error) {
+	var chunks [][]byte
+	var raw []byte
+	flush := func() {
+		chunks = append(chunks, e.codec.pack(raw))
+		raw = nil
+	}
+	for it := range items.All() {
+		if len(raw) > 0 && len(raw)+4+len(it.Bytes) > setChunk {
+			flush()
+		}
+		raw = it.AppendSnapshot(raw)
+	}
+	flush()
+	head := setHeader{Count: items.Len(), Root: items.Root(), Chunks: len(chunks)}
+	for _, c := range chunks {
+		head.Bytes += int64(len(c))
+	}
+	for i, c := range chunks {
+		put := PutSet{Version: version, Part: uint16(i + 1), Packed: c}
+		if i+1 == len(chunks) {
+			put.Header = &head
+		}
+		if _, err := store.Commit(ctx, e.store, store.Bulk, put); err != nil {
+			return 0, fmt.Errorf("keep the items of version %d: %w", version, err)
+		}
+	}
+	return head.Bytes, nil
+}
+
+// nearest gives the newest place at or below v whose items are known without a replay: a set that was kept, else the
+// empty set before genesis.
+func (e *Engine) nearest(ctx context.Context, v uint64) (fold, error) {
+	var at uint64
+	var head setHeader
+	var chunks [][]byte
+	err := e.view(ctx, func(r store.Reader) error {
+		at, head, chunks = keptSet(r, v)
+		return nil
+	})
+	if err != nil || at == 0 {
+		return newFold(0, record.Items{}), err
+	}
+	items, err := unpackSet(e.codec, head, chunks)
+	if err != nil {
+		return fold{}, fmt.Errorf("kept items of version %d: %w", at, err)
+	}
+	return newFold(at, items), nil
+}
+
+// keptSet reads the newest complete kept set at or below v; version 0 for none.
+func keptSet(r store.Reader, v uint64) (at uint64, head setHeader, chunks [][]byte) {
+	for at = keptBelow(r, v); at > 0; at = keptBelow(r, at-1) {
+		head, known := setHeaders.Get(r, setKey{at, 0})
+		if !known {
+			continue // a crash came between its chunks
+		}
+		for _, raw := range setChunks.Range(r, setKey{at, 1}, setKey{at, uint16(head.Chunks + 1)}) {
+			chunks = append(chunks, raw)
+		}
+		return at, head, chunks
+	}
+	return 0, head, nil
+}
+
+// keptBelow is the newest version at or below v of which any row of a set is there.
+func keptBelow(r store.Reader, v uint64) uint64 {
+	for k := range setChunks.Back(r, setKey{}, setKey{v + 1, 0}) {
+		return k.version
+	}
+	return 0
+}
+
+// unpackSet reads the chunks back and holds them against their header.
+func unpackSet(packs codec, head setHeader, chunks [][]byte) (record.Items, error) {
+	all := make([]record.Item, 0, max(0, min(head.Count, record.MaxItems)))
+	for _, c := range chunks {
+		raw, err := packs.unpack(c)
+		if err != nil {
+			return record.Items{}, err
+		}
+		part, err := record.ParseSnapshot(raw)
+		if err != nil {
+			return record.Items{}, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+		}
+		all = append(all, part...)
+	}
+	items, err := record.NewItems(all)
+	if err != nil {
+		return record.Items{}, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+	}
+	if items.Len() != head.Count || items.Root() != head.Root {
+		return record.Items{}, fmt.Errorf("%w: %d items with root %s, the header says %d with %s", store.ErrCorrupt, items.Len(), items.Root(), head.Count, head.Root)
+	}
+	return items, nil
+}

@@ -1,0 +1,73 @@
+package registry
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"ronbox/appliance/obs"
+)
+
+// Every step of a version has its span, with what it works on and how it went.
+func TestStepsAreTraced(t *testing.T) {
+	var mu sync.Mutex
+	var sent strings.Builder
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		_, _ = io.Copy(&sent, r.Body)
+	}))
+	defer collector.Close()
+	tracer, err := obs.NewTracer(obs.OTelConfig{Exporter: "otlp", Endpoint: collector.URL, SampleReads: 1, SampleWrites: 1}, obs.TracerID{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, s := newLogRig(t)
+	r.stop()
+	r.tracer = tracer
+	r.open()
+	r.start()
+	r.genesis(s, "a")
+	if _, err := r.e.Propose(r.ctx(), alice, delta(20, "far"), "", "corr-far"); err == nil {
+		t.Fatal("a version far ahead was taken")
+	}
+	p := r.propose(2, "b")
+	r.approve(p, s.keys...)
+	c := r.commit(p)
+	r.cover()
+	r.stop()
+	if err := tracer.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	spans := strings.Split(sent.String(), "svc.registry.") // the name stands before the attributes
+	for _, want := range [][]string{
+		{"propose", "corr-far", "rejected", "err.code", "version_skew"},
+		{"propose", "corr-propose", p.ID, "target_version", p.PayloadB3.String(), "accepted"},
+		{"approve", "corr-approve", p.ID, "target_version", p.PayloadB3.String(), "quorum_m", "quorum_n", "accepted"},
+		{"commit", "corr-commit", p.ID, "target_version", p.PayloadB3.String(), "quorum_m", "quorum_n", "accepted"},
+		{"emit_bus", "corr-commit", "target_version", c.PayloadB3.String(), "accepted"},
+		{"checkpoint", "target_version", c.PayloadB3.String(), "accepted"},
+	} {
+		if !hasSpan(spans, want) {
+			t.Errorf("of %d spans none is %q", len(spans)-1, want)
+		}
+	}
+}
+
+func hasSpan(spans, want []string) bool {
+	for _, span := range spans {
+		found := strings.HasPrefix(span, want[0])
+		for _, text := range want {
+			found = found && strings.Contains(span, text)
+		}
+		if found {
+			return true
+		}
+	}
+	return false
+}

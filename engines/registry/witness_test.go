@@ -1,0 +1,329 @@
+package registry
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"ronbox/appliance/unit"
+	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/rverify"
+	"ronbox/store"
+)
+
+// witness is a real one: it cosigns what extends the log that it has seen.
+type witness struct {
+	*httptest.Server
+	name string
+	key  ed25519.PrivateKey
+
+	mu   sync.Mutex
+	size int64 // guarded by mu, as are root and asked
+	root tlog.Hash
+	asks []string // first lines
+}
+
+func newWitness(t *testing.T, name string) *witness {
+	t.Helper()
+	w := &witness{name: name, key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{9}, 32))}
+	w.Server = httptest.NewServer(http.HandlerFunc(w.answer))
+	t.Cleanup(w.Close)
+	return w
+}
+
+func (w *witness) hash() []byte {
+	sum := sha256.Sum256(append([]byte(w.name+"\n\x04"), w.key.Public().(ed25519.PublicKey)...))
+	return sum[:4]
+}
+
+// policy is a signer set's policy of this witness alone.
+func (w *witness) policy() string {
+	key := append([]byte{4}, w.key.Public().(ed25519.PublicKey)...)
+	return fmt.Sprintf("# one\nwitness w %s+%x+%s %s/\nquorum w\n", w.name, w.hash(), base64.StdEncoding.EncodeToString(key), w.URL)
+}
+
+// cosign is the line of the witness for a text.
+func (w *witness) cosign(text string, at time.Time) string {
+	raw := binary.BigEndian.AppendUint64(w.hash(), uint64(at.Unix()))
+	raw = append(raw, ed25519.Sign(w.key, fmt.Appendf(nil, "cosignature/v1\ntime %d\n%s", at.Unix(), text))...)
+	return fmt.Sprintf("— %s %s\n", w.name, base64.StdEncoding.EncodeToString(raw))
+}
+
+func (w *witness) answer(out http.ResponseWriter, q *http.Request) {
+	text, old, proof, err := readAdd(q)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	tree, treeErr := checkpoint.ParseText(text)
+	w.asks = append(w.asks, fmt.Sprintf("old %d of %d", old, tree.Size))
+	switch {
+	case err != nil || treeErr != nil || q.URL.Path != "/add-checkpoint" || q.Method != http.MethodPost:
+		out.WriteHeader(http.StatusBadRequest)
+	case old != w.size:
+		out.Header().Set("Content-Type", "text/x.tlog.size")
+		out.WriteHeader(http.StatusConflict)
+		_, _ = fmt.Fprintf(out, "%d\n", w.size)
+	case old > 0 && old == int64(tree.Size) && tree.Root != w.root,
+		old > 0 && old < int64(tree.Size) && tlog.CheckTree(proof, int64(tree.Size), tree.Root, old, w.root) != nil:
+		out.WriteHeader(http.StatusUnprocessableEntity)
+	default:
+		w.size, w.root = int64(tree.Size), tree.Root
+		_, _ = io.WriteString(out, "— other.example AAAAAAAA\n"+w.cosign(text, time.Now()))
+	}
+}
+
+// readAdd reads the request for a cosignature.
+func readAdd(q *http.Request) (text string, old int64, proof tlog.TreeProof, err error) {
+	raw, err := io.ReadAll(q.Body)
+	head, note, _ := strings.Cut(string(raw), "\n\n")
+	lines := strings.Split(head, "\n")
+	if err == nil {
+		old, err = strconv.ParseInt(strings.TrimPrefix(lines[0], "old "), 10, 64)
+	}
+	for _, l := range lines[1:] {
+		h, bad := tlog.ParseHash(l)
+		if bad != nil {
+			err = bad
+		}
+		proof = append(proof, h)
+	}
+	text, _, _ = strings.Cut(note, "\n\n")
+	return text + "\n", old, proof, err
+}
+
+func (w *witness) asked() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.Join(w.asks, ", ")
+}
+
+// witnessedRig is a log whose signers name a witness.
+func witnessedRig(t *testing.T, policy string) (*rig, signers) {
+	t.Helper()
+	r, s := newLogRig(t, func(c *Config) {
+		c.Witness = WitnessConfig{Enabled: true, Timeout: unit.Duration(200 * time.Millisecond)}
+	})
+	s.policy = policy
+	r.genesis(s)
+	return r, s
+}
+
+// waitWitness waits until a witness was asked with that result.
+func (r *rig) waitWitness(result string) {
+	r.t.Helper()
+	r.waitFor("a witness that has "+result, func() bool { return r.metric("registry_witness_total", "result", result) > 0 })
+}
+
+// cosigned waits until the checkpoint over HEAD has a line of w.
+func (r *rig) cosigned(w *witness) string {
+	r.t.Helper()
+	r.waitFor("a cosignature", func() bool { return strings.Contains(string(r.e.latest.Load().Note), "— "+w.name+" ") })
+	return string(r.e.latest.Load().Note)
+}
+
+// Each archived checkpoint is cosigned, served, kept and exported; the lines are verified with the log, and no bit of them may flip.
+func TestWitnessCosigns(t *testing.T) {
+	w := newWitness(t, "w.example")
+	r, s := witnessedRig(t, w.policy())
+	r.cover()
+	r.cosigned(w)
+	r.commitDeltas(s, 5)
+	r.cover()
+	note := r.cosigned(w)
+	if got := w.asked(); !strings.HasPrefix(got, "old 0 of 1") || !strings.HasSuffix(got, ", old 1 of 6") {
+		t.Errorf("asked: %s", got)
+	}
+	archived, err := r.e.ArchivedCheckpoints(r.ctx(), 0, 2)
+	if err != nil || len(archived) != 2 || string(archived[0]) != note || strings.Count(string(archived[1]), "— w.example ") != 1 {
+		t.Errorf("archived: %q, %v", archived, err)
+	}
+
+	r.advance(r.cfg.Storage.CheckpointInterval.D() + time.Second)
+	r.waitFor("a later signature", func() bool { return !bytes.Equal(r.e.latest.Load().Note, []byte(note)) })
+	if again := r.cosigned(w); strings.Count(again, "— w.example ") != 1 {
+		t.Errorf("signed again: %s", again)
+	}
+	r.stop()
+	r.open()
+	r.start()
+	r.cover() // of the same versions, by a node that has forgotten what the witness has
+	r.waitFor("another cosignature", func() bool { return strings.HasSuffix(w.asked(), ", old 0 of 6, old 6 of 6") })
+	r.waitWitness(witnessCosigned)
+	if note := r.cosigned(w); strings.Count(note, "— w.example ") != 1 {
+		t.Errorf("a second line of one witness: %s", note)
+	}
+	genesis := r.e.Head().genesis
+	r.stop()
+	if rep := verifiedFile(t, r.path, genesis); !rep.OK {
+		t.Error(rep.Problem)
+	}
+	dir := r.exported()
+	shown, err := os.ReadFile(filepath.Join(dir, "checkpoint"))
+	if err != nil || !bytes.Contains(shown, []byte("\n— w.example ")) {
+		t.Errorf("exported: %s, %v", shown, err)
+	}
+	if p := verifyExport(t, dir); p != nil {
+		t.Errorf("the export: %v", p)
+	}
+	err = readFile(t, r.path, func(rd store.Reader) error {
+		raw, _ := checkpoints.Get(rd, 6)
+		for bit := 8 * bytes.Index(raw, []byte("— w.example")); bit < 8*len(raw); bit++ {
+			f := flipped{Reader: rd, flip: flip{bucket: bCP, key: store.U64().Append(nil, 6), bit: bit}}
+			if rep, err := Verify(t.Context(), f, rverify.Options{Genesis: genesis}); err != nil || rep.OK {
+				t.Errorf("bit %d of the cosigned note flipped unseen, %v", bit, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Without the key nobody is asked; a policy that cannot be read is told of, and harms nothing.
+func TestWitnessOff(t *testing.T) {
+	w := newWitness(t, "w.example")
+	r, s := newLogRig(t)
+	s.policy = w.policy()
+	r.genesis(s)
+	r.cover()
+	r.stop()
+	if got := w.asked(); got != "" {
+		t.Errorf("asked: %s", got)
+	}
+	r.cfg.Witness.Enabled = true
+	r.open()
+	r.start()
+	r.cover()
+	r.cosigned(w)
+	bad, s := witnessedRig(t, "witness w\n")
+	bad.cover()
+	bad.commitDeltas(s, 3)
+	bad.cover()
+	bad.stop()
+	if rep := verifiedFile(t, bad.path, bad.e.Head().genesis); !rep.OK {
+		t.Error(rep.Problem)
+	}
+}
+
+// Nothing of a witness that lies, fails or is slow is kept, and commits and checkpoints go on meanwhile.
+func TestWitnessesThatLie(t *testing.T) {
+	conflict := func(size string) func(*witness, string, http.ResponseWriter) {
+		return func(_ *witness, _ string, out http.ResponseWriter) {
+			out.Header().Set("Content-Type", "text/x.tlog.size")
+			out.WriteHeader(http.StatusConflict)
+			_, _ = io.WriteString(out, size)
+		}
+	}
+	says := func(line func(w *witness, text string) string) func(*witness, string, http.ResponseWriter) {
+		return func(w *witness, text string, out http.ResponseWriter) { _, _ = io.WriteString(out, line(w, text)) }
+	}
+	status := func(code int) func(*witness, string, http.ResponseWriter) {
+		return func(_ *witness, _ string, out http.ResponseWriter) { out.WriteHeader(code) }
+	}
+	for _, tt := range []struct {
+		doc, result string
+		answer      func(w *witness, text string, out http.ResponseWriter)
+	}{
+		{"another key", witnessRefused, says(func(w *witness, text string) string {
+			other := &witness{name: w.name, key: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{8}, 32))}
+			return other.cosign(text, time.Now())
+		})},
+		{"a forged signature", witnessRefused, says(func(w *witness, text string) string {
+			raw, _ := base64.StdEncoding.DecodeString(strings.Fields(w.cosign(text, time.Now()))[2])
+			raw[len(raw)-1] ^= 1
+			return "— " + w.name + " " + base64.StdEncoding.EncodeToString(raw) + "\n"
+		})},
+		{"another root", witnessRefused, says(func(w *witness, text string) string {
+			return w.cosign(strings.Replace(text, "\n1\n", "\n2\n", 1), time.Now())
+		})},
+		{"another name", witnessRefused, says(func(w *witness, text string) string {
+			return strings.Replace(w.cosign(text, time.Now()), w.name, "x.example", 1)
+		})},
+		{"of tomorrow", witnessRefused, says(func(w *witness, text string) string { return w.cosign(text, time.Now().Add(24*time.Hour)) })},
+		{"of no time", witnessRefused, says(func(w *witness, text string) string { return w.cosign(text, time.Unix(0, 0)) })},
+		{"of a time before all", witnessRefused, says(func(w *witness, text string) string { return w.cosign(text, time.Unix(-1, 0)) })},
+		{"garbage", witnessRefused, says(func(*witness, string) string { return "— w.example\n\n\x00— — —\n— w.example AAAA\n" })},
+		{"nothing", witnessRefused, says(func(*witness, string) string { return "" })},
+		{"too long", witnessRefused, says(func(w *witness, text string) string {
+			return w.cosign(text, time.Now()) + strings.Repeat("x", maxWitnessAnswer)
+		})},
+		{"a conflict that does not end", witnessRefused, conflict("0\n")},
+		{"a conflict beyond the log", witnessRefused, conflict("1000\n")},
+		{"a conflict of no size", witnessRefused, conflict("-1\n")},
+		{"forbidden", witnessRefused, status(http.StatusForbidden)},
+		{"a redirect", witnessRefused, func(w *witness, _ string, out http.ResponseWriter) {
+			out.Header().Set("Location", w.URL)
+			out.WriteHeader(http.StatusPermanentRedirect)
+		}},
+		{"ill", witnessUnreachable, status(http.StatusInternalServerError)},
+		{"cut off", witnessUnreachable, func(*witness, string, http.ResponseWriter) { panic(http.ErrAbortHandler) }},
+	} {
+		t.Run(tt.doc, func(t *testing.T) {
+			w := newWitness(t, "w.example")
+			w.Config.Handler = http.HandlerFunc(func(out http.ResponseWriter, q *http.Request) {
+				text, _, _, _ := readAdd(q)
+				tt.answer(w, text, out)
+			})
+			r, s := witnessedRig(t, w.policy())
+			r.cover()
+			r.waitWitness(tt.result)
+			unwitnessed(t, r, s)
+		})
+	}
+}
+
+// A witness that does not answer holds up neither commits nor checkpoints nor the end of the node.
+func TestWitnessThatIsSlow(t *testing.T) {
+	w := newWitness(t, "w.example")
+	gone := make(chan struct{}) //rawchan: the end of a test's server
+	w.Config.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-gone })
+	defer close(gone)
+	r, s := witnessedRig(t, w.policy())
+	cfg := r.cfg
+	cfg.Witness.Timeout = unit.Duration(maxWitnessTimeout)
+	r.e.Reload(cfg)
+	r.cover()
+	unwitnessed(t, r, s)
+	cfg.Witness.Timeout = unit.Duration(10 * time.Millisecond)
+	late, _ := witnessedRig(t, w.policy())
+	late.e.Reload(cfg)
+	late.cover()
+	late.waitWitness(witnessUnreachable)
+}
+
+// unwitnessed goes on with the log, which has no line of a witness, and stops.
+func unwitnessed(t *testing.T, r *rig, s signers) {
+	t.Helper()
+	r.commitDeltas(s, 2)
+	r.cover()
+	r.stop()
+	if rep := verifiedFile(t, r.path, r.e.Head().genesis); !rep.OK {
+		t.Error(rep.Problem)
+	}
+	err := readFile(t, r.path, func(rd store.Reader) error {
+		for size, note := range checkpoints.All(rd) {
+			if bytes.Count(note, []byte("\n— ")) != 2 {
+				t.Errorf("of %d versions is kept: %s", size, note)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,267 @@
+package rewarder
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"ronbox/appliance/flow"
+	"ronbox/engines"
+)
+
+// epochs computes n epochs over all tasks, each sharing paid among actors, and gives what every actor is to have.
+func (r *rig) epochs(n, actors int, paid uint64) map[string]engines.Amount {
+	p := policy()
+	r.put(p)
+	for i := range n {
+		epoch := fmt.Sprint("e", i)
+		r.mustCompute(epoch, r.seal(inputOf(epoch, paid), many(actors)), p)
+	}
+	want := map[string]engines.Amount{}
+	out := make([]engines.Amount, actors)
+	total := uint64(0)
+	for i := range out {
+		total += uint64(1 + i%97)
+	}
+	if paid%total != 0 {
+		r.t.Fatalf("%d is no multiple of %d", paid, total)
+	}
+	for i := range out {
+		want[fmt.Sprintf("acct_%07d", i)] = n64(uint64(n) * uint64(1+i%97) * (paid / total))
+	}
+	return want
+}
+
+// scoreOf is the score of many(n).
+func scoreOf(n int) (total uint64) {
+	for i := range n {
+		total += uint64(1 + i%97)
+	}
+	return total
+}
+
+// Half the workers are killed, at any step, again and again: all epochs end paid once, the supervisor has restarted each worker, and nothing leaks.
+func TestWorkersAreKilled(t *testing.T) {
+	t.Parallel()
+	epochs, actors := 16, 600
+	if testing.Short() {
+		epochs = 6
+	}
+	paid := 2 * scoreOf(actors)
+	r := newRig(t, inMemory)
+	var mu sync.Mutex
+	dice, kills := rand.New(rand.NewPCG(5, 6)), 0
+	r.onStep(func(s string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if kills < epochs && slices.Contains([]string{StepStaging, StepSealBefore, StepSealed}, s) && dice.IntN(2) == 0 {
+			kills++
+			panic("killed at " + s)
+		}
+	})
+	r.e.look.Set(20 * time.Millisecond)
+	r.start()
+	want := r.epochs(epochs, actors, paid)
+	repeats := 0
+	for i := range epochs {
+		epoch := fmt.Sprint("e", i)
+		r.eventually(epoch+" is settled", func() bool {
+			run := r.await(epoch, Accepted, Sealed, Settling, Settled, Failed)
+			if run.State == Failed && run.Reason == "panic" { // killed three times: it is asked for again
+				repeats++
+				r.mustCompute(epoch, Input{InputsCID: run.InputsCID}, policy())
+			}
+			return run.State == Settled
+		})
+	}
+	r.paidOnce(want, n64(funded-uint64(epochs)*paid))
+	mu.Lock()
+	defer mu.Unlock()
+	if kills < epochs/2 {
+		t.Errorf("%d kills", kills)
+	}
+	r.eventually("each worker was restarted", func() bool { return int(r.count("service_restarts_total{task=worker}")) == kills })
+	if n := r.count("tasks_spawned_total{kind=worker}"); int(n) < 4 {
+		t.Errorf("%v workers were started", n)
+	}
+	t.Logf("%d kills, %d repeats", kills, repeats)
+}
+
+// A run that is killed each time fails after the third, and its epoch is free.
+func TestKilledThriceFails(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.onStep(func(s string) {
+		if s == StepSealBefore {
+			panic("killed")
+		}
+	})
+	r.e.look.Set(20 * time.Millisecond)
+	r.start()
+	p := policy()
+	r.put(p)
+	in := r.seal(inputOf("e", 1000), usage("a requests 1"))
+	r.mustCompute("e", in, p)
+	if run := r.await("e", Failed); run.Reason != "panic" {
+		t.Errorf("%+v", run)
+	}
+	r.onStep(nil)
+	r.mustCompute("e", in, p)
+	if run := r.await("e", Settled); run.Attempt != 2 || r.balance("a") != "1000" {
+		t.Errorf("%+v, a has %s", run, r.balance("a"))
+	}
+}
+
+// Shutdowns cut runs off wherever they are, in an orderly way or not: after the last start all are paid once.
+func TestShutdownLosesNothing(t *testing.T) {
+	t.Parallel()
+	const epochs, actors = 8, 1100
+	paid := scoreOf(actors)
+	r := newRig(t).start()
+	want := r.epochs(epochs, actors, paid)
+	dice := rand.New(rand.NewPCG(7, 8))
+	for range 5 {
+		var steps atomic.Int64
+		stopAt, reached := dice.Int64N(12), make(chan struct{})
+		r.onStep(func(string) {
+			if steps.Add(1) == stopAt+1 {
+				close(reached)
+			}
+		})
+		select {
+		case <-reached:
+		case <-time.After(time.Second): // all is done
+		}
+		r.onStep(nil)
+		r.stopWithin(time.Duration(dice.IntN(2)) * 20 * time.Millisecond)
+		r.open()
+		r.start()
+	}
+	for i := range epochs {
+		epoch := fmt.Sprint("e", i)
+		r.await(epoch, Settled)
+		r.eventually("files of "+epoch, func() bool {
+			run, err := r.e.Epoch(r.ctx(), DefaultTenant, epoch)
+			return err == nil && run.Artifact == ArtifactDone
+		})
+	}
+	r.paidOnce(want, n64(funded-epochs*paid))
+}
+
+// A writer that is stuck is aborted at the end of the drain; what it and its queue had is counted, and written after the next start. So is a
+// worker in the middle of a run.
+func TestAbortIsCounted(t *testing.T) {
+	r := newRig(t, func(r *rig) { r.cfg.Concurrency.ComputeWorkers = 1 })
+	stuck, release := make(chan string, 64), make(chan struct{})
+	r.onStep(func(s string) {
+		if s == StepArtifactTemp || s == StepStaging && len(stuck) == 1 {
+			stuck <- s
+			<-release
+		}
+	})
+	r.start()
+	p := policy()
+	r.put(p)
+	for _, epoch := range []string{"e0", "e1"} { // e1 stages once the writer is stuck with e0
+		r.mustCompute(epoch, r.seal(inputOf(epoch, 1000), usage("a requests 1")), p)
+		r.eventually("a task is stuck", func() bool { return len(stuck) > 0 })
+	}
+	r.eventually("both are stuck", func() bool { return len(stuck) == 2 })
+	r.sup.Start(flow.Task{Service: service, Name: "witness", Run: func(ctx context.Context) error { // is aborted with them, once the drain is over
+		<-ctx.Done()
+		close(release)
+		return nil
+	}})
+	if aborted := r.stopWithin(10 * time.Millisecond); aborted < 3 {
+		t.Errorf("%d tasks were aborted", aborted)
+	}
+	if writers, workers := r.count("tasks_aborted_total{kind=artifact_writer}"), r.count("tasks_aborted_total{kind=worker}"); writers != 1 || workers != 1 {
+		t.Errorf("%v writers, %v workers", writers, workers)
+	}
+	if lost, canceled := r.count("dropped_results_total"), r.count("tasks_canceled_total{kind=worker}"); lost != 1 || canceled != 1 {
+		t.Errorf("%v results dropped, %v computations cancelled", lost, canceled)
+	}
+	r.onStep(nil)
+	r.open()
+	r.start()
+	for _, epoch := range []string{"e0", "e1"} {
+		r.await(epoch, Settled)
+		r.eventually("files of "+epoch, func() bool {
+			run, err := r.e.Epoch(r.ctx(), DefaultTenant, epoch)
+			return err == nil && run.Artifact == ArtifactDone
+		})
+	}
+	if got := r.balance("a"); got != "2000" {
+		t.Errorf("a has %s", got)
+	}
+}
+
+// One commitment, whatever the number of workers and whichever of them has it.
+func TestWorkersAgree(t *testing.T) {
+	t.Parallel()
+	var first []string
+	for _, workers := range []int{1, 2, 4} {
+		r := newRig(t, inMemory, vector, func(r *rig) { r.cfg.Concurrency.ComputeWorkers = workers }).start()
+		p := policy()
+		r.put(p)
+		var all []string
+		for i := range 6 {
+			epoch := fmt.Sprint("e", i)
+			r.mustCompute(epoch, r.seal(inputOf(epoch, 100_003), many(300*i+1)), p)
+		}
+		for i := range 6 {
+			all = append(all, r.await(fmt.Sprint("e", i), Sealed, Settling, Settled).Commitment.String())
+		}
+		if first == nil {
+			first = all
+		}
+		if !slices.Equal(all, first) {
+			t.Errorf("%d workers: %v, want %v", workers, all, first)
+		}
+		r.stop()
+	}
+}
+
+func TestQuarantineNamesNewEpochsOnly(t *testing.T) {
+	r := newRig(t)
+	for i := range maxEpochs + 3 {
+		r.e.m.quarantine(fmt.Sprint("e", i))
+		r.e.m.quarantine(fmt.Sprint("e", i))
+	}
+	if older, gone, newest := r.count("quarantine_total{epoch=older}"), r.count("quarantine_total{epoch=e2}"), r.count("quarantine_total{epoch=e66}"); older != 6 || gone != 0 || newest != 2 {
+		t.Errorf("older %v, e2 %v, e66 %v", older, gone, newest)
+	}
+}
+
+// queue_ok fails while a queue is at 80 %.
+func TestBackpressure(t *testing.T) {
+	r := newRig(t)
+	for n := range queueCap {
+		if bad := r.e.backpressure() != nil; bad != (n >= 410) {
+			t.Fatalf("%d of %d: bad = %v", n, queueCap, bad)
+		}
+		if err := r.e.todo[toPay].TrySend(job{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Files that cannot be written are tried three times; payment does not wait for them.
+func TestUnwritableFolder(t *testing.T) {
+	r := newRig(t, func(r *rig) { r.artifacts = "/dev/null/rewarder" }).start()
+	r.e.tick.Set(20 * time.Millisecond)
+	p := policy()
+	r.put(p)
+	r.mustCompute("e", r.seal(inputOf("e", 1000), usage("a requests 1")), p)
+	r.await("e", Settled)
+	r.eventually("it is given up", func() bool { return r.await("e", Settled).Artifact == ArtifactFailed })
+	r.eventually("readiness says so", func() bool { return r.count("readyz_degraded{cause=artifact}") == 1 })
+	if page, err := r.e.Epochs(r.ctx(), DefaultTenant, "", 5); err != nil || len(page.Epochs) != 1 || r.balance("a") != "1000" {
+		t.Errorf("%+v, %v", page, err)
+	}
+}

@@ -1,0 +1,75 @@
+package rewarder
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"ronbox/appliance/unit"
+	"ronbox/engines/rewarder/record"
+)
+
+// Config is the section [rewarder].
+type Config struct {
+	Enabled       bool              `toml:"enabled" reload:"x"` // false: no tasks and no routes; what the file holds stays
+	EpochDuration unit.Duration     `toml:"epoch_duration" reload:"r"`
+	Concurrency   ConcurrencyConfig `toml:"concurrency" reload:"x"`
+	Shard         ShardConfig       `toml:"shard" reload:"r"`
+	ReadTimeout   unit.Duration     `toml:"read_timeout" reload:"r"` // of one call of the ledger
+	DrainDeadline unit.Duration     `toml:"drain_deadline" reload:"r"`
+	Limits        LimitsConfig      `toml:"limits" reload:"r"`
+	ArtifactDir   string            `toml:"artifact_dir" reload:"x"` // "": rewarder in the data directory
+	TrustKeys     []string          `toml:"policy_trust_keys" reload:"r"`
+	Quorum        int               `toml:"policy_quorum" reload:"r"` // signatures by distinct trusted keys
+}
+
+// ConcurrencyConfig says how much is done side by side.
+type ConcurrencyConfig struct {
+	ComputeWorkers int `toml:"compute_workers"`
+	IOInflight     int `toml:"io_inflight"` // calls of the ledger under way; of them at most 8 settle
+}
+
+// ShardConfig says into how many parts a run is cut. A change counts from the next run on.
+type ShardConfig struct {
+	Shards int `toml:"shards"` // 1 is all there is
+}
+
+// LimitsConfig bounds the requests of the service. The bound of those in flight is above work_req, so that the queue's own refusal is met.
+type LimitsConfig struct {
+	Inflight     int `toml:"inflight"`
+	RPS          int `toml:"rps"`
+	Burst        int `toml:"burst"`
+	PerTenantRPS int `toml:"per_tenant_rps"`
+	ReadRPS      int `toml:"read_rps"` // 0: no bound
+}
+
+// DefaultConfig gives every default.
+func DefaultConfig() Config {
+	return Config{
+		Enabled: true, EpochDuration: unit.Duration(time.Hour), Concurrency: ConcurrencyConfig{ComputeWorkers: 4, IOInflight: 64},
+		Shard: ShardConfig{Shards: 1}, ReadTimeout: unit.Duration(5 * time.Second), DrainDeadline: unit.Duration(3 * time.Second),
+		Limits: LimitsConfig{Inflight: 1024, RPS: 500, Burst: 200, PerTenantRPS: 100}, TrustKeys: []string{}, Quorum: 1,
+	}
+}
+
+// Validate joins every fault of c.
+func (c Config) Validate() error {
+	const most = 1_000_000 // a second: no limit at all
+	errs := []error{
+		unit.Between("epoch_duration", c.EpochDuration, time.Minute, 366*24*time.Hour),
+		unit.Within("concurrency.compute_workers", c.Concurrency.ComputeWorkers, 1, 256),
+		unit.Within("concurrency.io_inflight", c.Concurrency.IOInflight, 1, 4096),
+		unit.Within("shard.shards", c.Shard.Shards, 1, 1),
+		unit.Between("read_timeout", c.ReadTimeout, 10*time.Millisecond, time.Minute),
+		unit.Between("drain_deadline", c.DrainDeadline, time.Second, 5*time.Second),
+		unit.Within("limits.inflight", c.Limits.Inflight, queueCap+1, 65536), unit.Within("limits.rps", c.Limits.RPS, 0, most),
+		unit.Within("limits.burst", c.Limits.Burst, 1, most), unit.Within("limits.per_tenant_rps", c.Limits.PerTenantRPS, 0, most),
+		unit.Within("limits.read_rps", c.Limits.ReadRPS, 0, most), unit.Within("policy_quorum", c.Quorum, 1, max(1, len(c.TrustKeys))),
+	}
+	for i, k := range c.TrustKeys {
+		if err := record.CheckKid(k); err != nil {
+			errs = append(errs, fmt.Errorf("policy_trust_keys: number %d %w", i, err))
+		}
+	}
+	return errors.Join(errs...)
+}

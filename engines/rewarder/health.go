@@ -1,0 +1,100 @@
+package rewarder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"ronbox/appliance/flow"
+	"ronbox/appliance/obs"
+)
+
+// Readiness keys. All are soft: the rest of the node serves on.
+const (
+	keyQueue    = "queue_ok"  // no queue is at 80 %
+	keyLedger   = "ledger_ok" // the breaker is not open
+	keyStore    = "store_ok"  // no run waits for the file, which is full, damaged or restored
+	keyArtifact = "artifact"  // the files of the last run were written
+)
+
+// runHealth sets the readiness keys.
+func (e *Engine) runHealth(ctx context.Context) error {
+	defer e.tick.Stop()
+	for {
+		e.board.Set(service, keyQueue, e.backpressure())
+		e.board.Set(service, keyLedger, causeIf(e.link.isOpen(), "ledger_degraded"))
+		e.board.Set(service, keyStore, e.hands.trouble())
+		e.board.Set(service, keyArtifact, causeIf(e.unwrote.Load(), "the files of a run could not be written"))
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-e.tick.C():
+		}
+	}
+}
+
+func causeIf(bad bool, cause string) error {
+	if bad {
+		return errors.New(cause)
+	}
+	return nil
+}
+
+// backpressure names a queue that is at 80 %.
+func (e *Engine) backpressure() error {
+	for name, n := range map[string]int{"work_req": e.requests.Len(), "work": e.todo[toCompute].Len(), "intents": e.todo[toPay].Len(), "results": e.todo[toWrite].Len()} {
+		if n*10 >= queueCap*8 {
+			return fmt.Errorf("backpressure: %s is at %d of %d", name, n, queueCap)
+		}
+	}
+	return nil
+}
+
+// metrics are the series of the rewarder that flow does not count itself, resolved once.
+type metrics struct {
+	reg      *obs.Metrics
+	canceled func(int)
+	dropped  func(int) // of work
+	lost     func(int) // results
+	late     func(int)
+	older    func(int)
+
+	mu     *flow.Mutex
+	order  []string       // of epochs, the newest last; guarded by mu
+	epochs map[string]int // their runs; guarded by mu
+}
+
+// maxEpochs is how many epochs quarantine_total names; the older ones are summed.
+const maxEpochs = 64
+
+func newMetrics(reg *obs.Metrics, c *flow.Catalog) *metrics {
+	reg.Declare(
+		obs.Family{Name: "dropped_results_total", Type: obs.Counter, Help: "Sealed runs whose files shutdown cut off; the next start writes them."},
+		obs.Family{Name: "quarantine_total", Type: obs.Counter, Labels: []string{"epoch"}, Help: "Quarantined runs; epochs but the newest 64 count as older."},
+	)
+	reg.Counter("busy_rejections_total", service, "endpoint", "compute") // counted with the answer
+	return &metrics{
+		reg: reg, epochs: map[string]int{}, mu: flow.NewMutex(c, service, flow.RankCounters), canceled: reg.Counter("tasks_canceled_total", service, "kind", taskWorker),
+		dropped: reg.Counter("queue_dropped_total", service, "queue", "work"), lost: reg.Counter("dropped_results_total", service),
+		late: reg.Counter("io_timeouts_total", service, "op", "compute"), older: reg.Counter("quarantine_total", service, "epoch", "older"),
+	}
+}
+
+// quarantine counts a run under its epoch, and the oldest epoch as an older one if it has to go.
+func (m *metrics) quarantine(epoch string) {
+	m.mu.Lock()
+	m.epochs[epoch]++
+	gone, n := "", 0
+	if m.epochs[epoch] == 1 {
+		if m.order = append(m.order, epoch); len(m.order) > maxEpochs {
+			gone, m.order = m.order[0], m.order[1:]
+			n = m.epochs[gone]
+			delete(m.epochs, gone)
+		}
+	}
+	m.mu.Unlock()
+	if m.reg.Counter("quarantine_total", service, "epoch", epoch)(1); n > 0 {
+		m.older(n)
+		m.reg.Remove("quarantine_total", service, "epoch", gone)
+	}
+}

@@ -1,0 +1,112 @@
+package record
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines"
+)
+
+// Salt begins every run key. It is public, and another one would key, and pay, every epoch anew.
+const Salt = "svc-rewarder|v1"
+
+// Manifest is the header of a run: what it was made of, and what it gave. No clock and no result of the ledger is in it.
+type Manifest struct {
+	Policy                     *Policy
+	EpochID                    string
+	Accounting, Ledger, Inputs b3.Digest
+	RunKey                     b3.Digest
+	Reason                     string // of a quarantined run
+	Count                      uint64 // allocations
+	Root                       b3.Digest
+	Eligible                   uint64 // actors with a score
+	Score                      engines.Amount
+	Pool, Payout, Residual     engines.Amount
+}
+
+// Bytes is the document.
+func (m *Manifest) Bytes() []byte {
+	status := "ok"
+	if m.Reason != "" {
+		status = "quarantined"
+	}
+	return canonical(nil, object{
+		"alloc": object{"chunk_rows": uint64(ChunkRows), "count": m.Count, "root": m.Root}, "asset": m.Policy.Asset, "calculus": Calculus,
+		"epoch_id": m.EpochID, "funding": m.Policy.funding(), "policy": object{"hash": m.Policy.Hash(), "id": m.Policy.ID}, "reason": m.Reason,
+		"inputs":  object{"accounting_cid": m.Accounting, "inputs_cid": m.Inputs, "ledger_cid": m.Ledger},
+		"run_key": m.RunKey, "salt": Salt, "schema": "ronbox.rw.manifest/1", "status": status, "tenant": m.Policy.Tenant,
+		"totals": object{
+			"eligible": m.Eligible, "payout_minor_units": m.Payout, "pool_minor_units": m.Pool, "residual_minor_units": m.Residual, "score": m.Score,
+		},
+	})
+}
+
+// CutRun cuts a header where run.json has the allocations: behind its first member.
+func CutRun(header []byte) (head, tail []byte) {
+	at := bytes.Index(header, []byte(`,"asset":`))
+	return append(bytes.Clone(header[:at]), `,"allocations":[`...), append([]byte{']'}, header[at:]...)
+}
+
+// RunKey is the idempotency key of a run, over the text forms of what it is made of. Only the salt has a bar.
+func RunKey(epochID string, policy, inputs b3.Digest) b3.Digest {
+	return b3.Sum([]byte(Salt + "|" + epochID + "|" + policy.String() + "|" + inputs.String()))
+}
+
+// Commitment stands for a run: whoever has its header has the root of all allocations.
+func Commitment(header []byte) b3.Digest {
+	return b3.Sum(append([]byte("ronbox.rw.commitment/1\n"), header...))
+}
+
+// intentHex is how much of an intent key's digest fits into an idempotency key.
+const intentHex = 60
+
+// IntentKey names the payment of chunk c for ever.
+func IntentKey(runKey, commitment b3.Digest, c uint32, chunkRoot b3.Digest) string {
+	b := binary.BigEndian.AppendUint32(append(append([]byte("ronbox.rw.intent/1\n"), runKey[:]...), commitment[:]...), c)
+	d := b3.Sum(append(b, chunkRoot[:]...))
+	return "b3:" + hex.EncodeToString(d[:])[:intentHex]
+}
+
+// Allocation is what an actor gets.
+type Allocation struct {
+	Actor  string         `json:"actor"`
+	Amount engines.Amount `json:"amount_minor"`
+	Score  engines.Amount `json:"score"`
+}
+
+// AppendAllocation appends u16 len‖actor‖u128 amount‖u128 score, big-endian: an allocation as it is stored, and the end of a leaf.
+func AppendAllocation(dst, actor []byte, amount, score engines.Amount) []byte {
+	dst = append(binary.BigEndian.AppendUint16(dst, uint16(len(actor))), actor...)
+	for _, a := range [2]engines.Amount{amount, score} {
+		hi, lo := a.Parts()
+		dst = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(dst, hi), lo)
+	}
+	return dst
+}
+
+// CutAllocation reads the first allocation of b; raw are its bytes, nil if b begins with none.
+func CutAllocation(b []byte) (a Allocation, raw, rest []byte) {
+	if len(b) < 2 {
+		return a, nil, nil
+	}
+	n := 2 + int(binary.BigEndian.Uint16(b))
+	if len(b) < n+2*engines.AmountSize {
+		return a, nil, nil
+	}
+	half := func(at int) uint64 { return binary.BigEndian.Uint64(b[n+at:]) }
+	a = Allocation{string(b[2:n]), engines.AmountOf(half(0), half(8)), engines.AmountOf(half(16), half(24))}
+	n += 2 * engines.AmountSize
+	return a, b[:n:n], b[n:]
+}
+
+// AppendLeaf appends the leaf of allocation number index, given as it is stored: run_key‖u64 index‖allocation.
+func AppendLeaf(dst []byte, runKey b3.Digest, index uint64, allocation []byte) []byte {
+	return append(binary.BigEndian.AppendUint64(append(dst, runKey[:]...), index), allocation...)
+}
+
+// AppendJSON appends a as an element of run.json.
+func (a Allocation) AppendJSON(dst []byte) []byte {
+	return canonical(dst, object{"actor": a.Actor, "amount_minor": a.Amount, "score": a.Score})
+}

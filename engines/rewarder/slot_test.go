@@ -1,0 +1,280 @@
+package rewarder
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+	"ronbox/engines/rewarder/record"
+)
+
+// only starts some of the engine's tasks.
+func (r *rig) only(names ...string) *rig {
+	for _, task := range r.e.Tasks() {
+		for _, n := range names {
+			if task.Name == n {
+				r.sup.Start(task)
+			}
+		}
+	}
+	return r
+}
+
+// The slot table: what Compute answers to each state of the epoch.
+func TestSlotTable(t *testing.T) {
+	r := newRig(t).only(taskScheduler)
+	p := policy()
+	r.put(p)
+	in := r.seal(inputOf("e", 1000), usage("a requests 1", "b requests 3"))
+	other := r.seal(inputOf("e", 1001), usage("a requests 1", "b requests 3"))
+
+	first := r.mustCompute("e", in, p)
+	if first.State != Accepted || first.Joined || first.Replayed || first.RunKey != record.RunKey("e", p.Hash(), in.InputsCID) {
+		t.Errorf("an empty slot: %+v", first)
+	}
+	if again := r.mustCompute("e", in, p); !again.Joined || again.Replayed || again.RunKey != first.RunKey {
+		t.Errorf("the same run in flight: %+v", again)
+	}
+	conflict := func(when string) {
+		t.Helper()
+		var c *ConflictError
+		if _, err := r.compute("e", other, p); !errors.As(err, &c) || c.Has != first.RunKey.String() || c.Given == c.Has {
+			t.Errorf("another run %s: %v", when, err)
+		}
+	}
+	conflict("in flight")
+
+	r.only(taskWorker)
+	r.await("e", Sealed)
+	if again := r.mustCompute("e", in, p); !again.Replayed || again.State != Sealed {
+		t.Errorf("the same run, sealed: %+v", again)
+	}
+	conflict("sealed")
+
+	r.only(taskEmitter)
+	run := r.await("e", Settled)
+	if again := r.mustCompute("e", in, p); !again.Replayed || again.State != Settled || again.Commitment != run.Commitment {
+		t.Errorf("the same run, settled: %+v", again)
+	}
+	conflict("settled")
+
+	// The balance has moved, so that the same usage is sealed with another ledger ref: it is the same run.
+	moved := r.seal(inputOf("e", 1000), nil)
+	if moved.InputsCID == in.InputsCID || moved.AccountingCID != in.AccountingCID {
+		t.Fatalf("sealed again: %+v", moved)
+	}
+	if again := r.mustCompute("e", moved, p); !again.Replayed || again.RunKey != first.RunKey {
+		t.Errorf("the same usage and policy: %+v", again)
+	}
+	if got := r.balance("b"); got != "750" {
+		t.Errorf("b has %s", got)
+	}
+}
+
+func TestQuarantinedSlotAnswersSo(t *testing.T) {
+	r := newRig(t).start()
+	p := policy(func(p *record.Policy) { p.Guarantee = n64(600) })
+	r.put(p)
+	in := r.seal(inputOf("e", 1000), usage("a requests 1", "b requests 3"))
+	r.mustCompute("e", in, p)
+	run := r.await("e", Quarantined)
+	if q := run.Quarantine; q.Kind != KindInvariant || q.Reason != "guarantee" || q.Has != "1000" || q.Need != "1200" || run.Transactions != 0 || run.ResidualMinor != "1000" {
+		t.Errorf("%+v of %+v", q, run)
+	}
+	var q *QuarantineError
+	if _, err := r.compute("e", in, p); !errors.As(err, &q) || q.Run.Quarantine.Reason != "guarantee" || q.Run.RunKey != run.RunKey || q.Run.Commitment != run.Commitment {
+		t.Errorf("compute: %v", err)
+	}
+	if _, err := r.e.Emit(r.ctx(), alice, "e"); !errors.As(err, &q) {
+		t.Errorf("emit: %v", err)
+	}
+	if got := r.balance("a"); got != "0" {
+		t.Errorf("a has %s", got)
+	}
+	r.eventually("the quarantine is counted", func() bool { return r.count("quarantine_total{epoch=e}") == 1 }) // after it is seen
+}
+
+// A run whose deadline passes fails, and leaves its epoch to the next one.
+func TestDeadlineFreesTheSlot(t *testing.T) {
+	t.Parallel()
+	r := newRig(t).only(taskScheduler)
+	p := policy()
+	r.put(p)
+	in := r.seal(inputOf("e", 1000), usage("a requests 1"))
+	soon := ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash(), Deadline: r.now().Add(300 * time.Millisecond)}
+	c, err := r.e.Compute(r.ctx(), alice, "e", soon)
+	if err != nil || c.DeadlineAt != instant(soon.Deadline) {
+		t.Fatalf("%+v, %v, want the deadline %v", c.DeadlineAt, err, soon.Deadline)
+	}
+	r.eventually("the deadline passes", func() bool { return r.now().After(soon.Deadline) })
+	r.only(taskWorker)
+	if run := r.await("e", Failed); run.Reason != "timeout" || run.Attempt != 1 {
+		t.Errorf("%+v", run)
+	}
+	r.eventually("the deadline is counted", func() bool { return r.count("io_timeouts_total{op=compute}") == 1 })
+	began := r.now()
+	c = r.mustCompute("e", in, p)
+	end, _ := time.Parse(time.RFC3339Nano, c.DeadlineAt)
+	if half := r.cfg.EpochDuration.D() / 2; end.Before(began.Add(half)) || end.After(r.now().Add(half)) {
+		t.Errorf("deadline %v, begun %v", c.DeadlineAt, began)
+	}
+	r.only(taskEmitter)
+	if run := r.await("e", Settled); run.Attempt != 2 || run.RunKey != c.RunKey {
+		t.Errorf("%+v", run)
+	}
+	soon.Deadline = r.now().Add(-time.Second)
+	if _, err := r.e.Compute(r.ctx(), alice, "late", soon); !errors.Is(err, ErrLate) {
+		t.Errorf("past deadline: %v", err)
+	}
+}
+
+// What does not fit together is refused by name, and nothing is accepted.
+func TestComputeRefusals(t *testing.T) {
+	r := newRig(t).start()
+	p, foreign := policy(), policy(func(p *record.Policy) { p.ID, p.Account = "rev2", "pool:other" })
+	euro := policy(func(p *record.Policy) { p.ID, p.Asset = "rev3", "eur" })
+	for _, p := range []record.Policy{p, foreign, euro} {
+		r.put(p)
+	}
+	in := r.seal(inputOf("e", 1000), usage("a requests 1"))
+	two := inputOf("two", 1000)
+	two.Metrics = []string{"cpu_units", "requests"}
+	unweighed := r.seal(two, usage("a cpu_units 1"))
+	for _, tt := range []struct {
+		name, epoch string
+		want        ComputeRequest
+		field       string
+		is          error
+	}{
+		{"unknown policy", "e", ComputeRequest{in.InputsCID, "rev9", p.Hash(), time.Time{}}, "", ErrNotFound},
+		{"stale hash", "e", ComputeRequest{in.InputsCID, p.ID, foreign.Hash(), time.Time{}}, "policy_hash", nil},
+		{"unknown inputs", "e", ComputeRequest{b3.Sum(nil), p.ID, p.Hash(), time.Time{}}, "", ErrNotFound},
+		{"another epoch", "f", ComputeRequest{in.InputsCID, p.ID, p.Hash(), time.Time{}}, "inputs_cid", nil},
+		{"another account", "e", ComputeRequest{in.InputsCID, foreign.ID, foreign.Hash(), time.Time{}}, "account", nil},
+		{"another asset", "e", ComputeRequest{in.InputsCID, euro.ID, euro.Hash(), time.Time{}}, "asset", nil},
+		{"a metric without weight", "two", ComputeRequest{unweighed.InputsCID, p.ID, p.Hash(), time.Time{}}, "metrics", nil},
+		{"no epoch id", "a/b", ComputeRequest{in.InputsCID, p.ID, p.Hash(), time.Time{}}, "epoch_id", nil},
+	} {
+		_, err := r.e.Compute(r.ctx(), alice, tt.epoch, tt.want)
+		var f *FieldError
+		if errors.As(err, &f) != (tt.field != "") || f != nil && f.Field != tt.field || tt.is != nil && !errors.Is(err, tt.is) {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+	if page, err := r.e.Epochs(r.ctx(), DefaultTenant, "", 10); err != nil || len(page.Epochs) != 0 {
+		t.Errorf("epochs %+v, %v", page, err)
+	}
+	other := alice
+	other.Tenant = "other"
+	if _, err := r.e.Compute(r.ctx(), other, "e", ComputeRequest{in.InputsCID, p.ID, p.Hash(), time.Time{}}); !errors.Is(err, ErrNotFound) {
+		t.Errorf("another tenant: %v", err)
+	}
+	if _, err := r.e.Input(r.ctx(), "other", in.InputsCID); !errors.Is(err, ErrNotFound) {
+		t.Errorf("input of another tenant: %v", err)
+	}
+}
+
+// A full work_req refuses at once, and so does a node that drains.
+func TestIntake(t *testing.T) {
+	r := newRig(t)
+	p := policy()
+	r.put(p)
+	in := r.seal(inputOf("e", 1000), usage("a requests 1"))
+	for range queueCap {
+		if err := r.e.requests.TrySend(&request{reply: flow.NewReply[Run]()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.compute("e", in, p); !errors.Is(err, flow.ErrBusy) {
+		t.Errorf("full: %v", err)
+	}
+	if n, depth := r.count("queue_dropped_total{queue=work_req}"), r.count("queue_depth{queue=work_req}"); n != 1 || depth != queueCap {
+		t.Errorf("%v dropped, %v deep", n, depth)
+	}
+	r.catalog.CloseFedBy(service, flow.HTTP)
+	if _, err := r.compute("e", in, p); !errors.Is(err, ErrDraining) {
+		t.Errorf("draining: %v", err)
+	}
+}
+
+// Nobody answers: the caller waits for 2 s and nothing is done.
+func TestComputeAnswersInTime(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	p := policy()
+	r.put(p)
+	in := r.seal(inputOf("e", 1000), usage("a requests 1"))
+	ctx, cancel := context.WithTimeout(r.ctx(), patience)
+	defer cancel()
+	if _, err := r.e.Compute(ctx, alice, "e", ComputeRequest{in.InputsCID, p.ID, p.Hash(), time.Time{}}); !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+		t.Errorf("err = %v", err)
+	}
+	r.start()
+	r.mustCompute("other", r.seal(inputOf("other", 10), usage("a requests 1")), p)
+	if _, err := r.e.Epoch(r.ctx(), DefaultTenant, "e"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("the run that nobody waited for: %v", err)
+	}
+}
+
+// With 512 runs in work the next one waits once, 50 to 150 ms, and is then dropped, counted and told; room in time lets it in.
+func TestWorkRetriesOnceThenDrops(t *testing.T) {
+	t.Parallel()
+	r := newRig(t).only(taskScheduler)
+	p := policy()
+	r.put(p)
+	accepted := 0
+	for ; accepted < queueCap; accepted++ {
+		id := "e" + strings.Repeat("x", accepted%7) + time.Duration(accepted).String()
+		r.mustCompute(id, r.seal(inputOf(id, 1000), usage("a requests 1")), p)
+		if accepted == 3 { // the rest are handles of nothing, which cost less
+			for ; accepted+1 < queueCap; accepted++ {
+				if err := r.e.todo[toCompute].TrySend(job{slot: "none"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	in := r.seal(inputOf("last", 1000), usage("a requests 1"))
+	if _, err := r.compute("last", in, p); !errors.Is(err, flow.ErrBusy) {
+		t.Errorf("full twice: %v", err)
+	}
+	if dropped, retries := r.count("queue_dropped_total{queue=work}"), r.count("backoff_retries_total{op=work}"); dropped != 1 || retries != 1 {
+		t.Errorf("%v dropped after %v retries", dropped, retries)
+	}
+	if _, err := r.e.Epoch(r.ctx(), DefaultTenant, "last"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a run that was dropped: %v", err)
+	}
+	for range 10_000 {
+		if d := roomDelay(0); d < 50*time.Millisecond || d > 150*time.Millisecond {
+			t.Fatalf("delay %v", d)
+		}
+		if d := callDelay(0); d < 100*time.Millisecond || d > 250*time.Millisecond {
+			t.Fatalf("delay of a call %v", d)
+		}
+	}
+	r.only(taskWorker, taskEmitter, taskWriter)
+	r.eventually("room", func() bool {
+		_, err := r.compute("last", in, p)
+		return err == nil
+	})
+	r.await("last", Settled)
+}
+
+func TestEventsLag(t *testing.T) {
+	r := newRig(t)
+	sub := r.e.events.Subscribe("http")
+	defer sub.Close()
+	for range 1024 + 7 {
+		r.e.publish(Run{})
+	}
+	if _, lagged, ok := sub.Next(); !ok || lagged != 7 {
+		t.Errorf("lagged by %d, %v", lagged, ok)
+	}
+	if n := r.count("bus_lagged_total{bus=events}"); n != 7 {
+		t.Errorf("bus_lagged_total = %v", n)
+	}
+}

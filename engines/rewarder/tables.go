@@ -1,0 +1,101 @@
+package rewarder
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines/rewarder/record"
+	"ronbox/store"
+)
+
+// The tables. What is hashed or served is stored raw. Every row has a checksum: one that a disk has changed is an error of the store, not a run.
+var (
+	policies = store.NewTable(&store.Bucket{Name: "rw/policy"}, store.String[string](), store.CBOR[Policy]()).Summed()        // tenant‖0‖id
+	uploads  = store.NewTable(&store.Bucket{Name: "rw/upload"}, store.Array32[b3.Digest](), store.CBOR[Upload]()).Summed()    // id
+	chunks   = store.NewTable(&store.Bucket{Name: "rw/chunk"}, pieceKeys(), store.Raw()).Summed()                             // rows of an upload
+	inputs   = store.NewTable(&store.Bucket{Name: "rw/input"}, store.Array32[b3.Digest](), store.CBOR[Input]()).Summed()      // inputs cid
+	slots    = store.NewTable(&store.Bucket{Name: "rw/epoch"}, store.String[string](), store.CBOR[Run]()).Summed().Alone()    // tenant‖0‖epoch
+	sealed   = store.NewTable(&store.Bucket{Name: "rw/sealed"}, store.Array32[b3.Digest](), store.CBOR[sealedRow]()).Summed() // run key
+	allocs   = store.NewTable(&store.Bucket{Name: "rw/alloc"}, pieceKeys(), store.Raw()).Summed()                             // of a run, 512 a row
+	intents  = store.NewTable(&store.Bucket{Name: "rw/intent"}, pieceKeys(), store.CBOR[Intent]()).Summed()                   // of a run, those that are done
+	todos    = store.NewTable(&store.Bucket{Name: "rw/todo"}, pieceKeys(), store.Raw()).Summed()                              // run key, what is left to do → slot
+)
+
+// Buckets lists the rewarder's buckets.
+func Buckets() []*store.Bucket {
+	return []*store.Bucket{
+		policies.Bucket(), uploads.Bucket(), chunks.Bucket(), inputs.Bucket(), slots.Bucket(), sealed.Bucket(), allocs.Bucket(), intents.Bucket(), todos.Bucket(),
+	}
+}
+
+// sealedRow is what a run has come to, beside its slot.
+type sealedRow struct {
+	Header []byte      `cbor:"1,keyasint"`
+	Roots  []b3.Digest `cbor:"2,keyasint"` // of its chunks
+}
+
+// scoped is a name of a tenant, as a key.
+func scoped(tenant, name string) string { return tenant + "\x00" + name }
+
+// piece is a numbered part of something: a chunk of an upload, a chunk or an intent of a run, what is left to do for it.
+type piece struct {
+	id b3.Digest
+	n  uint32
+}
+
+// What is left to do for a run, which a boot finds again.
+const (
+	toCompute uint32 = iota
+	toPay
+	toWrite // to disk
+)
+
+var (
+	errLength  = errors.New("wrong length")
+	errMissing = errors.New("is missing, or not what was sealed")
+)
+
+func pieceKeys() store.Key[piece] {
+	return store.Key[piece]{
+		Append: func(dst []byte, p piece) []byte { return binary.BigEndian.AppendUint32(append(dst, p.id[:]...), p.n) },
+		Decode: func(b []byte) (piece, error) {
+			if len(b) != b3.Size+4 {
+				return piece{}, errLength
+			}
+			return piece{b3.Digest(b[:b3.Size]), binary.BigEndian.Uint32(b[b3.Size:])}, nil
+		},
+	}
+}
+
+// must reads a row that another one speaks of: without it the file is damaged.
+func must[K, V any](r store.Reader, t store.Table[K, V], key K) V {
+	v, ok := t.Get(r, key)
+	if !ok {
+		panic(&store.RowError{Bucket: t.Bucket().Name, Cause: errMissing})
+	}
+	return v
+}
+
+// readChunk reads the allocations of a chunk of a run with their leaves, which must have the root that was sealed.
+func readChunk(r store.Reader, key b3.Digest, roots []b3.Digest, c uint32) (all []record.Allocation, leaves []b3.Digest) {
+	all, leaves, ok := cutChunk(key, c, must(r, allocs, piece{key, c}))
+	if !ok || int(c) >= len(roots) || record.Root(leaves) != roots[c] {
+		panic(&store.RowError{Bucket: allocs.Bucket().Name, Key: key[:], Cause: errMissing})
+	}
+	return all, leaves
+}
+
+// command is a change of the file, whose values were decided before it was made.
+type command[R any] struct {
+	kind string
+	size int
+	do   func(r store.Reader, w *store.Writes) (R, error)
+}
+
+func (c command[R]) Kind() string { return service + "." + c.kind + "/1" }
+func (c command[R]) Size() int    { return c.size }
+
+func (c command[R]) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (R, error) {
+	return c.do(r, w)
+}

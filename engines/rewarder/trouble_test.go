@@ -1,0 +1,231 @@
+package rewarder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/engines"
+	"ronbox/engines/ledger"
+	ledgerrecord "ronbox/engines/ledger/record"
+	"ronbox/store"
+)
+
+// fillers are rows that fill a file.
+var fillers = store.NewTable(&store.Bucket{Name: "fill"}, store.U64(), store.Raw())
+
+// fill writes rows until the file takes none, each of the length of a small one at the end, and gives what frees it.
+func (r *rig) fill() (free func()) {
+	n := uint64(0)
+	commit := func(lane store.Lane, do func(*store.Writes)) error {
+		_, err := store.Commit(r.ctx(), r.store, lane, command[struct{}]{"fill", 1, func(_ store.Reader, w *store.Writes) (none struct{}, err error) {
+			do(w)
+			return none, nil
+		}})
+		return err
+	}
+	for size := 256 << 10; size >= 256; {
+		err := commit(store.Work, func(w *store.Writes) { fillers.Put(w, n, make([]byte, size)) })
+		switch n++; {
+		case errors.Is(err, store.ErrFull):
+			size /= 4
+		case err != nil:
+			r.t.Error(err)
+			return nil
+		}
+	}
+	return func() {
+		if err := commit(store.Control, func(w *store.Writes) {
+			for i := range n {
+				fillers.Delete(w, i)
+			}
+		}); err != nil {
+			r.t.Error(err)
+		}
+	}
+}
+
+// A run whose next step the file has no room for waits, whichever step it is: readiness says so, and it goes on once there is room.
+func TestRunsWaitForRoom(t *testing.T) {
+	t.Parallel()
+	for _, at := range []string{StepStaging, StepSealBefore, StepSettledChunk, StepArtifactTemp} {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, func(r *rig) {
+				memory := store.DefaultAmnesiaConfig()
+				memory.MaxBytes = 64 << 20 // so much that the pages of the last commits, which a look gives back, do not heal it
+				r.memory, r.before = &memory, func(r *rig) { r.store.Declare(service, fillers.Bucket()) }
+			})
+			r.e.look.Set(20 * time.Millisecond)
+			r.e.tick.Set(20 * time.Millisecond)
+			var free atomic.Pointer[func()]
+			r.onStep(func(s string) {
+				if s == at && free.Load() == nil {
+					f := r.fill()
+					free.Store(&f)
+				}
+			})
+			r.start()
+			p := policy()
+			r.put(p)
+			r.mustCompute("e", r.seal(inputOf("e", 1000), usage("a requests 1", "b requests 3")), p)
+			r.eventually("store_ok fails", func() bool { return free.Load() != nil && r.count("readyz_degraded{cause=store_ok}") == 1 })
+			run, err := r.e.Epoch(r.ctx(), DefaultTenant, "e")
+			if err != nil || run.State == Failed || run.State == Quarantined {
+				t.Errorf("meanwhile: %+v, %v", run, err)
+			}
+			(*free.Load())()
+			r.await("e", Settled)
+			r.eventually("it is ready again", func() bool {
+				run, err := r.e.Epoch(r.ctx(), DefaultTenant, "e")
+				return err == nil && run.Artifact == ArtifactDone && r.count("readyz_degraded{cause=store_ok}") == 0
+			})
+			if a, b := r.balance("a"), r.balance("b"); a != "250" || b != "750" {
+				t.Errorf("a has %s, b %s", a, b)
+			}
+		})
+	}
+}
+
+// Rows that a disk has changed are errors, to callers and to tasks: no task dies of one, nothing is paid by one, and the node is not ready.
+func TestDamagedRows(t *testing.T) {
+	for _, bucket := range Buckets() {
+		t.Run(strings.TrimPrefix(bucket.Name, "rw/"), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t).only(taskScheduler, taskHealth)
+			r.e.look.Set(20 * time.Millisecond)
+			r.e.tick.Set(20 * time.Millisecond)
+			p := policy()
+			r.put(p)
+			in := r.seal(inputOf("e", 1000), many(600))
+			fresh := r.seal(inputOf("fresh", 1000), many(2))
+			r.mustCompute("e", in, p)
+			r.only(taskWorker)
+			r.await("e", Sealed)
+			rows := store.NewTable(bucket, store.Bytes(), store.Raw())
+			damaged, first := map[string]bool{}, true
+			flip := func() {
+				_, err := store.Commit(r.ctx(), r.store, store.Work, command[struct{}]{"damage", 1, func(rd store.Reader, w *store.Writes) (none struct{}, err error) {
+					for key, row := range rows.All(rd) {
+						if row = slices.Clone(row); first || damaged[string(key)] {
+							damaged[string(key)] = true
+							row[len(row)/2] ^= 4
+							rows.Put(w, key, row)
+						}
+					}
+					return none, nil
+				}})
+				if first = false; err != nil {
+					t.Fatal(err)
+				}
+			}
+			flip()
+			for what, call := range map[string]func() error{
+				"epoch":       func() error { _, err := r.e.Epoch(r.ctx(), DefaultTenant, "e"); return err },
+				"epochs":      func() error { _, err := r.e.Epochs(r.ctx(), DefaultTenant, "", 9); return err },
+				"allocations": func() error { _, err := r.e.Allocations(r.ctx(), DefaultTenant, "e", "", 9); return err },
+				"proof":       func() error { _, err := r.e.Proof(r.ctx(), DefaultTenant, "e", "acct_0000007"); return err },
+				"settlement":  func() error { _, err := r.e.Settlement(r.ctx(), DefaultTenant, "e", 0, 9); return err },
+				"policy":      func() error { _, err := r.e.Policy(r.ctx(), DefaultTenant, p.ID); return err },
+				"input":       func() error { _, err := r.e.Input(r.ctx(), DefaultTenant, in.InputsCID); return err },
+				"again":       func() error { _, err := r.compute("e", in, p); return err },
+				"compute":     func() error { _, err := r.compute("fresh", fresh, p); return err },
+			} {
+				if err := call(); err != nil && !errors.Is(err, store.ErrCorrupt) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			r.only(taskEmitter, taskWriter)
+			switch bucket {
+			case uploads.Bucket(), intents.Bucket(), chunks.Bucket(): // what is left to do for the run needs none of them, or nobody but the writer
+				r.await("e", Settled)
+			default:
+				r.eventually("store_ok fails", func() bool { return r.count("readyz_degraded{cause=store_ok}") == 1 })
+				if got := r.balance("acct_0000007"); got != "0" {
+					t.Errorf("an actor has %s meanwhile", got)
+				}
+			}
+			flip() // back
+			r.await("e", Settled)
+			r.eventually("it is ready again", func() bool { return r.count("readyz_degraded{cause=store_ok}") == 0 })
+			for _, task := range []string{taskScheduler, taskWorker, taskEmitter, taskWriter} {
+				if n := r.count(fmt.Sprintf("service_restarts_total{task=%s}", task)); n != 0 {
+					t.Errorf("%s died %v times", task, n)
+				}
+			}
+			if left := r.balance(pool); left != fmt.Sprint(funded-1000) && left != fmt.Sprint(funded-2000) {
+				t.Errorf("%s is left", left)
+			}
+		})
+	}
+}
+
+// between calls f once, before the second chunk of a run is paid.
+type between struct {
+	ledger.Client
+	settles atomic.Int64
+	f       func()
+}
+
+func (b *between) Settle(ctx context.Context, once ledger.Once, ops []ledger.Op) (ledger.Outcome, error) {
+	if b.settles.Add(1) == 2 {
+		b.f()
+	}
+	return b.Client.Settle(ctx, once, ops)
+}
+
+// drain moves n out of the funding account, for something else.
+func (r *rig) drain(n uint64) {
+	a, err := r.model.Account(r.ctx(), pool)
+	if err != nil {
+		r.t.Error(err)
+	}
+	out, err := r.model.Commit(r.ctx(), []ledger.Op{{
+		Code: ledgerrecord.OpTransfer, From: pool, Nonce: a.LastNonce + 1, To: "elsewhere", Asset: asset, Amount: engines.AmountOf(0, n), Idem: "drain",
+		Dedupe: ledger.DedupeKey{Scope: "test", Key: "drain"}, Fingerprint: b3.Sum([]byte("drain")), TTL: time.Hour, Principal: "test",
+	}})
+	if err != nil || out[0].Reject != nil {
+		r.t.Errorf("drain: %v %v", err, out)
+	}
+}
+
+// A pool that shrinks between two chunks pauses the run where it is: what is paid is noted, and after Emit nobody has got anything twice.
+func TestPoolShrinksBetweenChunks(t *testing.T) {
+	t.Parallel()
+	b := &between{}
+	r := newRig(t, func(r *rig) { b.Client, r.ledger = r.model, b })
+	b.f = func() { r.drain(funded - 60_000) } // of what the three chunks need the first has been paid
+	r.start()
+	p := policy()
+	r.put(p)
+	in := r.seal(inputOf("e", 110_000), many(1100))
+	r.mustCompute("e", in, p)
+	run := r.await("e", Quarantined)
+	if q := run.Quarantine; q.Kind != KindEgress || q.Reason != "ledger: insufficient_funds" || run.Acked != 1 || run.Transactions != 3 {
+		t.Errorf("%+v of %+v", q, run)
+	}
+	page, err := r.e.Settlement(r.ctx(), DefaultTenant, "e", 0, 9)
+	if err != nil || len(page.Intents) != 3 || page.Intents[0].Result != IntentAccepted || page.Intents[1].Result != IntentPending {
+		t.Errorf("%+v, %v", page, err)
+	}
+	r.fund(funded)
+	if _, err := r.e.Emit(r.ctx(), alice, "e"); err != nil {
+		t.Fatal(err)
+	}
+	r.await("e", Settled)
+	want := map[string]engines.Amount{}
+	all, err := r.e.Allocations(r.ctx(), DefaultTenant, "e", "", MaxPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range all.Allocations {
+		want[a.Actor] = a.Amount
+	}
+	r.paidOnce(want, n64(funded+60_000-110_000))
+}

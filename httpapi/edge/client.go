@@ -1,0 +1,102 @@
+package edge
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"ronbox/engines/edge"
+	"ronbox/httpapi/client"
+)
+
+// Catalog is the answer of GET /edge/catalog.
+type Catalog struct {
+	Mode  string `json:"mode"` // offline or live
+	Packs []Pack `json:"packs"`
+}
+
+// Pack is one map pack.
+type Pack struct {
+	ID      string `json:"id"`
+	Kind    string `json:"kind"` // pmtiles or mbtiles
+	MinZoom uint8  `json:"min_zoom"`
+	MaxZoom uint8  `json:"max_zoom"`
+	Tiles   uint64 `json:"tiles"` // 0 until they are counted
+	State   string `json:"state"` // verifying, verified, changed or failed
+	ETag    string `json:"etag"`  // of the whole file, without quotes; "" until it is known
+	Fault   string `json:"fault,omitzero"`
+}
+
+// PackOf is a pack as the catalog has it.
+func PackOf(p edge.PackInfo) Pack {
+	return Pack{p.ID, string(p.Kind), p.MinZoom, p.MaxZoom, p.Tiles, string(p.State), strings.Trim(p.ETag(), `"`), p.Fault}
+}
+
+// TileJSON is the answer of GET /edge/tiles/:pack.json, version 3.0.0 of the format.
+type TileJSON struct {
+	TileJSON     string         `json:"tilejson"`
+	Tiles        []string       `json:"tiles"`
+	Name         string         `json:"name,omitzero"`
+	Description  string         `json:"description,omitzero"`
+	Attribution  string         `json:"attribution,omitzero"` // of the pack: may hold HTML
+	Format       string         `json:"format"`
+	MinZoom      uint8          `json:"minzoom"`
+	MaxZoom      uint8          `json:"maxzoom"`
+	Bounds       [4]float64     `json:"bounds"` // west, south, east, north
+	Center       [3]float64     `json:"center"` // longitude, latitude, zoom
+	VectorLayers jsontext.Value `json:"vector_layers,omitzero"`
+}
+
+// TileJSONOf is the TileJSON of a pack that is served below base.
+func TileJSONOf(p edge.PackInfo, base string) TileJSON {
+	return TileJSON{
+		TileJSON: "3.0.0", Name: p.Name, Description: p.Description, Attribution: p.Attribution, Format: string(p.Format),
+		MinZoom: p.MinZoom, MaxZoom: p.MaxZoom, Bounds: p.Bounds, Center: p.Center, VectorLayers: jsontext.Value(p.VectorLayers),
+		Tiles: []string{base + tilesPath + p.ID + "/{z}/{x}/{y}." + string(p.Format) + "?v=" + p.Version},
+	}
+}
+
+// Fill is the body of POST /edge/fills.
+type Fill struct {
+	URL     string `json:"url"`
+	Expect  string `json:"expect,omitzero"`  // b3:… of the bytes; others are refused
+	Refresh bool   `json:"refresh,omitzero"` // fetch it although it is stored
+}
+
+// Object is what is stored for a URL, and the answer of POST /edge/fills.
+type Object struct {
+	URL  string `json:"url"`
+	Path string `json:"path"` // that it is served under
+	B3   string `json:"b3"`
+	Size int64  `json:"size"`
+	Type string `json:"type"`
+	New  bool   `json:"new,omitzero"` // by this fill; else it was there
+}
+
+// Client calls the routes of the edge.
+type Client struct{ *client.Client }
+
+// NewClient gives the calls of the edge over c.
+func NewClient(c *client.Client) Client { return Client{c} }
+
+// Catalog reads the packs.
+func (c Client) Catalog(ctx context.Context) (Catalog, error) {
+	return client.Ask[Catalog](ctx, c.Client, client.Call{Path: prefix + "catalog"})
+}
+
+// EdgeBytes reads an asset, a tile, a page or one of its files, by its escaped path below /edge/.
+func (c Client) EdgeBytes(ctx context.Context, path string) ([]byte, error) {
+	return client.Ask[[]byte](ctx, c.Client, client.Call{Path: prefix + path, Limit: 64 << 20})
+}
+
+// Fill has the node fetch a URL, and waits for it.
+func (c Client) Fill(ctx context.Context, f Fill) (Object, error) {
+	return client.Ask[Object](ctx, c.Client, client.Call{Method: http.MethodPost, Path: prefix + "fills", Body: f})
+}
+
+// Rescan has the node take up what has changed in its folder of packs.
+func (c Client) Rescan(ctx context.Context) (Catalog, error) {
+	return client.Ask[Catalog](ctx, c.Client, client.Call{Method: http.MethodPost, Path: adminPath + "rescan"})
+}

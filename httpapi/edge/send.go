@@ -1,0 +1,175 @@
+package edge
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"ronbox/engines/edge"
+	"ronbox/httpapi"
+)
+
+// content is what an answer is made of: bytes that are in memory, or a file.
+type content struct {
+	etag   string // strong, quoted
+	kind   string // Content-Type
+	cache  string // Cache-Control
+	coding string // Content-Encoding; "": none
+	bytes  []byte
+	file   io.ReadSeeker // instead of bytes; an *os.File is sent by the kernel where it can be
+	size   int64
+	whole  bool // ranges are not served
+}
+
+// answer is the part of httpapi.Request that content is sent through.
+type answer interface {
+	Set(name, value string)
+	WriteHeader(status int)
+	io.Writer
+	io.ReaderFrom
+}
+
+// errShort is a file that ends before its size: the answer is cut, and its connection.
+var errShort = errors.New("the file ends before its size")
+
+// send answers r with the part of x that it asks for.
+func send(w answer, r *http.Request, x content) error {
+	method, unit := r.Method, "bytes"
+	if x.whole {
+		method, unit = http.MethodHead, "none" // a HEAD has no ranges
+	}
+	p := decide(method, r.Header, x.etag, x.size)
+	w.Set("Etag", x.etag)
+	w.Set("Accept-Ranges", unit)
+	switch p.status {
+	case http.StatusPreconditionFailed:
+		return errPrecondition
+	case http.StatusRequestedRangeNotSatisfiable:
+		w.Set("Content-Range", p.contentRange(x.size))
+		return errRange
+	}
+	w.Set("Cache-Control", x.cache)
+	if p.status == http.StatusNotModified {
+		w.WriteHeader(p.status)
+		return nil
+	}
+	w.Set("Content-Type", x.kind)
+	w.Set("Content-Length", strconv.FormatInt(p.length, 10))
+	if x.coding != "" {
+		w.Set("Content-Encoding", x.coding)
+	}
+	if p.status == http.StatusPartialContent {
+		w.Set("Content-Range", p.contentRange(x.size))
+	}
+	if r.Method == http.MethodHead || p.length == 0 {
+		w.WriteHeader(p.status)
+		return nil
+	}
+	return x.write(w, p)
+}
+
+// write sends the bytes of p. A client that leaves is no fault.
+func (x *content) write(w answer, p part) error {
+	if x.file == nil {
+		w.WriteHeader(p.status)
+		_, _ = w.Write(x.bytes[p.first : p.first+p.length]) // the client has left, or reads it
+		return nil
+	}
+	if p.first > 0 {
+		if _, err := x.file.Seek(p.first, io.SeekStart); err != nil {
+			return err
+		}
+	}
+	w.WriteHeader(p.status)
+	if n, err := w.ReadFrom(&io.LimitedReader{R: x.file, N: p.length}); err == nil && n < p.length {
+		return errShort
+	}
+	return nil
+}
+
+// accepts are the codings to which a request gives a weight. If it says nothing that is identity alone: scripts that say nothing seldom decode.
+func accepts(r *http.Request) func(edge.Coding) bool {
+	return func(c edge.Coding) bool { return httpapi.Weight(r.Header["Accept-Encoding"], string(c)) > 0 }
+}
+
+// part is what of some content a request gets: a status of 200, 206, 304, 412 or 416, and the bytes of the first two.
+type part struct {
+	status        int
+	first, length int64
+}
+
+// decide applies the conditions of a request to content of a strong tag and a size, in the order of RFC 9110, section 13.2.2. There is no date of
+// change, so that conditions by date are ignored, and one in If-Range never holds. A HEAD has no ranges.
+func decide(method string, h http.Header, etag string, size int64) part {
+	if has, given := httpapi.Matches(h["If-Match"], etag, false); given && !has {
+		return part{status: http.StatusPreconditionFailed}
+	}
+	if has, _ := httpapi.Matches(h["If-None-Match"], etag, true); has {
+		return part{status: http.StatusNotModified}
+	}
+	whole := part{http.StatusOK, 0, size}
+	lines, within := h["Range"], h["If-Range"]
+	if method != http.MethodGet || len(lines) == 0 || len(within) > 0 && (len(within) > 1 || within[0] != etag) {
+		return whole
+	}
+	if len(lines) > 1 {
+		return part{status: http.StatusRequestedRangeNotSatisfiable}
+	}
+	return ranged(lines[0], whole)
+}
+
+// ranged is the one range that a Range header asks for of the whole. One of another unit is ignored, as is one of nothing; more than one, and what
+// is not written as RFC 9110 has it, is refused: half an answer to a misunderstood question is worse than none.
+func ranged(header string, whole part) part {
+	refused := part{status: http.StatusRequestedRangeNotSatisfiable}
+	unit, list, has := strings.Cut(header, "=")
+	if !strings.EqualFold(unit, "bytes") {
+		return whole
+	}
+	var spec string
+	for one := range strings.SplitSeq(list, ",") {
+		if one = strings.Trim(one, " \t"); one == "" {
+			continue
+		}
+		if spec != "" {
+			return refused
+		}
+		spec = one
+	}
+	low, high, dash := strings.Cut(spec, "-")
+	first, hasFirst := decimal(low)
+	last, hasLast := decimal(high)
+	size := whole.length
+	switch {
+	case !has || !dash || !hasFirst && low != "" || !hasLast && high != "" || !hasFirst && !hasLast:
+		return refused
+	case hasFirst && hasLast && last < first:
+		return refused
+	case size == 0:
+		return whole
+	case !hasFirst && last == 0 || first >= size:
+		return refused
+	case !hasFirst:
+		first, last = max(0, size-last), size-1
+	case !hasLast || last >= size:
+		last = size - 1
+	}
+	return part{http.StatusPartialContent, first, last - first + 1}
+}
+
+// contentRange is the Content-Range of a 206, or of a 416, of content of a size.
+func (p part) contentRange(size int64) string {
+	if p.status == http.StatusPartialContent {
+		return fmt.Sprintf("bytes %d-%d/%d", p.first, p.first+p.length-1, size)
+	}
+	return fmt.Sprint("bytes */", size)
+}
+
+// decimal reads digits alone; a number that is too large for an int64 is the largest one.
+func decimal(s string) (int64, bool) {
+	n, _ := strconv.ParseUint(s, 10, 63)
+	return int64(n), s != "" && strings.Trim(s, "0123456789") == ""
+}

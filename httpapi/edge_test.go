@@ -1,0 +1,171 @@
+package httpapi_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+	"ronbox/engines/edge"
+	"ronbox/httpapi"
+	edgeapi "ronbox/httpapi/edge"
+)
+
+// fakeEdge has one object and one pack; err, when set, is what every call gets.
+type fakeEdge struct {
+	err      error
+	rejected []string
+}
+
+const (
+	fakeAsset = "cdn.example/a.txt"
+	fakePack  = "world"
+)
+
+var fakeBytes = []byte("0123456789")
+
+func (f *fakeEdge) Config() *edge.Config   { c := edge.DefaultConfig(); return &c }
+func (f *fakeEdge) Rejected(reason string) { f.rejected = append(f.rejected, reason) }
+
+func (f *fakeEdge) Asset(_ context.Context, path string) (*edge.Object, error) {
+	if f.err == nil && path != fakeAsset {
+		return nil, edge.ErrNotFound
+	}
+	return &edge.Object{Digest: b3.Sum(fakeBytes), Size: int64(len(fakeBytes)), Type: "text/plain", Bytes: fakeBytes, From: edge.FromHot}, f.err
+}
+
+func fakeStored() edge.Stored {
+	return edge.Stored{URL: "https://" + fakeAsset, Path: fakeAsset, Digest: b3.Sum(fakeBytes), Size: int64(len(fakeBytes)), Type: "text/plain"}
+}
+
+func (f *fakeEdge) Fill(_ context.Context, r edge.FillRequest) (edge.Filled, error) {
+	return edge.Filled{Stored: fakeStored(), New: r.Refresh}, f.err
+}
+
+func (f *fakeEdge) info() edge.PackInfo {
+	return edge.PackInfo{
+		ID: fakePack, Kind: edge.KindPMTiles, State: edge.PackVerified, Size: 10, Digest: b3.Sum(fakeBytes), Version: "0123456789abcdef", MaxZoom: 3, Tiles: 85,
+		Format: "png", Bounds: [4]float64{-180, -85, 180, 85}, Attribution: "<b>us</b>",
+	}
+}
+
+func (f *fakeEdge) List() []edge.PackInfo { return []edge.PackInfo{f.info()} }
+
+func (f *fakeEdge) Info(id string) (edge.PackInfo, error) {
+	if f.err == nil && id != fakePack {
+		return edge.PackInfo{}, edge.ErrNoPack
+	}
+	return f.info(), f.err
+}
+
+func (f *fakeEdge) Tile(_ context.Context, at edge.TileRef, _ func(edge.Coding) bool) (edge.Tile, error) {
+	if at.X == 1 {
+		return edge.Tile{}, edge.ErrNoTile
+	}
+	return edge.Tile{Bytes: fakeBytes, Format: "png", Digest: b3.Sum(fakeBytes), Version: "0123456789abcdef"}, f.err
+}
+
+func (f *fakeEdge) Rescan(context.Context) ([]edge.PackInfo, error) { return f.List(), f.err }
+
+func edgeCalls(ctx context.Context, c *apiClient) map[string]func() error {
+	get := func(path string) func() error { return func() error { return only(c.EdgeBytes(ctx, path)) } }
+	return map[string]func() error{
+		"catalog": func() error { return only(c.Catalog(ctx)) },
+		"tilejson": func() error {
+			raw, err := c.EdgeBytes(ctx, "tiles/world.json")
+			if err == nil && !strings.Contains(string(raw), `"http://ronbox.socket/edge/tiles/world/{z}/{x}/{y}.png?v=0123456789abcdef"`) {
+				err = errors.New("tiles are elsewhere: " + string(raw))
+			}
+			return err
+		},
+		"asset":   get("assets/" + fakeAsset),
+		"tile":    get("tiles/world/1/0/0.png"),
+		"no tile": get("tiles/world/1/1/0.png"),
+		"page":    get("preview/world"),
+		"static":  get("static/preview.js"),
+		"fill":    func() error { return only(c.Fill(ctx, edgeapi.Fill{URL: "https://" + fakeAsset})) },
+		"rescan":  func() error { return only(c.Rescan(ctx)) },
+	}
+}
+
+// edgeCases is each refusal of the edge, and the seed's word for it in edge_rejects_total.
+func edgeCases() []problemCase {
+	fill := func(r edge.Reason, status int, retry bool) problemCase {
+		return problemCase{&edge.FillError{Reason: r, URL: "https://" + fakeAsset, Tries: 2, Status: 404}, status, string(r), "edge_" + string(r), retry}
+	}
+	return []problemCase{
+		fill(edge.NotAllowed, 403, false), fill(edge.UpstreamNotFound, 404, false), fill(edge.ETagInvalid, 424, false), fill(edge.DigestMismatch, 424, false),
+		fill(edge.NotCacheable, 424, false), fill(edge.ObjectCap, 424, false), fill(edge.Upstream4xx, 424, false), fill(edge.Upstream5xx, 502, true),
+		fill(edge.UpstreamConnect, 502, true), fill(edge.UpstreamTruncated, 502, true), fill(edge.RedirectLoop, 502, false), fill(edge.Timeout, 503, true),
+		fill(edge.UpstreamUnavailable, 503, true), fill(edge.UpstreamUnframed, 502, false),
+		{&edge.PathError{Path: "a", Reason: "has a dotted segment"}, 400, "bad_path", "edge_bad_path", false},
+		{edge.ErrBadTile, 400, "bad_tile", "edge_bad_tile", false},
+		{edge.ErrNotFound, 404, "not_found", "edge_not_found", false},
+		{edge.ErrNoPack, 404, "not_found", "edge_not_found", false},
+		{edge.ErrNoRaw, 404, "not_found", "edge_not_found", false},
+		{edge.ErrOutside, 404, "not_found", "edge_not_found", false},
+		{edge.ErrOffline, 403, "not_allowed", "edge_not_allowed", false},
+		{edge.ErrCoding, 406, "not_acceptable", "edge_not_acceptable", false},
+		{&edge.RateError{Wait: time.Second}, 429, "rate_limit", "edge_rate_limit", true},
+		{flow.ErrBusy, 429, "busy", "edge_busy", true},
+		{edge.ErrAmnesia, 503, "amnesia", "edge_amnesia", false},
+		{edge.ErrFull, 503, "cas_full", "edge_cas_full", true},
+		{edge.ErrCorrupt, 503, "corrupt", "edge_corrupt", true},
+		{errors.Join(edge.ErrCorrupt, flow.ErrBusy), 503, "corrupt", "edge_corrupt", true},
+		{edge.ErrPackPending, 503, "pack_verifying", "edge_pack_verifying", true},
+		{edge.ErrPackFailed, 503, "pack_failed", "edge_pack_failed", true},
+		{context.DeadlineExceeded, 503, "timeout", "edge_timeout", true},
+		{flow.ErrClosed, 503, "draining", "edge_draining", true},
+		{flow.ErrCanceled, 503, "canceled", "edge_canceled", true},
+	}
+}
+
+// Each refusal of the edge has its status, its words and, where another try may help, how long to wait.
+func TestEdgeRefusals(t *testing.T) {
+	r := newRig(t)
+	r.undescribed = true
+	for _, tt := range edgeCases() {
+		r.edge.err = tt.err
+		w := r.do(http.MethodGet, "/edge/assets/"+fakeAsset, "", nil)
+		p := problemIn(t, w.Body.String())
+		if w.Code != tt.status || p.Reason != tt.reason || p.Code != tt.code || p.Retryable != tt.retry {
+			t.Errorf("%v: %d %s %s %t, want %d %s %s %t", tt.err, w.Code, p.Reason, p.Code, p.Retryable, tt.status, tt.reason, tt.code, tt.retry)
+		}
+		if wait := w.Header().Get("Retry-After"); (wait != "") != (tt.status == 429 || tt.status >= 500 && tt.retry || tt.status == 503) {
+			t.Errorf("%v: Retry-After %q", tt.err, wait)
+		}
+	}
+}
+
+// The seed's words count what the frame refuses too.
+func TestEdgeHearsOfEveryRefusal(t *testing.T) {
+	r := newRig(t, func(c *httpapi.Settings, _ *deps) { c.Server.MaxBody = 2048 })
+	zeros := gzipped(t, strings.Repeat("0", 1<<20))
+	for _, tt := range []struct {
+		method, target, body string
+		header               map[string]string
+		status               int
+		word                 string
+	}{
+		{"GET", "/edge/assets/" + fakeAsset, "", map[string]string{"Range": "bytes=9-2"}, 416, "invalid_range"},
+		{"GET", "/edge/tiles/world/1/0/2.png", "", nil, 400, "bad_tile"},
+		{"GET", "/edge/tiles/world/1/00/0.png", "", nil, 400, "bad_tile"},
+		{"GET", "/edge/tiles/world/1/0/0.jpg", "", nil, 400, "bad_ext"},
+		{"GET", "/edge/tiles/world/1/0%2f0.png", "", nil, 400, "bad_path"},
+		{"GET", "/edge/assets/" + fakeAsset, "x", nil, 400, "malformed"},
+		{"POST", "/edge/fills", `{"url":"` + strings.Repeat("x", 4096) + `"}`, map[string]string{"Content-Type": "application/json"}, 413, "body_cap"},
+		{"POST", "/edge/fills", zeros, map[string]string{"Content-Type": "application/json", "Content-Encoding": "gzip"}, 400, "decompress_cap"},
+	} {
+		r.edge.rejected = nil
+		if tt.method == "POST" {
+			tt.header["Authorization"] = writer["Authorization"]
+		}
+		if w := r.do(tt.method, tt.target, tt.body, tt.header); w.Code != tt.status || len(r.edge.rejected) != 1 || r.edge.rejected[0] != tt.word {
+			t.Errorf("%s %s: %d, counted as %q, want %d as %s\n%s", tt.method, tt.target, w.Code, r.edge.rejected, tt.status, tt.word, w.Body)
+		}
+	}
+}

@@ -1,0 +1,260 @@
+package front
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// checkEvery is how often, at most, a handshake checks whether the files have changed.
+const checkEvery = 10 * time.Second
+
+// certs holds the current certificate. A handshake reads a pointer; the first one after checkEvery also checks the files.
+type certs struct {
+	log     hclog.Logger
+	current atomic.Pointer[keyPair] // nil while TLS is off
+	born    time.Time
+	checked atomic.Int64              // nanoseconds since born: a clock that is set back must not end the checks
+	warned  atomic.Pointer[fileStamp] // of the files that were last logged as unusable
+}
+
+func newCerts(log hclog.Logger) *certs { return &certs{log: log, born: time.Now()} }
+
+// keyPair is a certificate with its key, and the files it was read from.
+type keyPair struct {
+	cert  *tls.Certificate
+	from  TLSConfig
+	files fileStamp
+}
+
+// fileStamp differs once a file or its permissions have changed.
+type fileStamp [2]struct {
+	inode, size, seconds, nanos int64
+}
+
+// config returns what a generation answers handshakes with. Go's own choice of curves begins with X25519MLKEM768.
+func (c *certs) config() *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"}, GetCertificate: c.certificate}
+}
+
+// certificate returns the certificate of a handshake.
+func (c *certs) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	now := int64(time.Since(c.born))
+	if last := c.checked.Load(); now-last >= int64(checkEvery) && c.checked.CompareAndSwap(last, now) {
+		c.checkFiles()
+	}
+	if p := c.current.Load(); p != nil {
+		return p.cert, nil
+	}
+	return nil, errors.New("no certificate")
+}
+
+// checkFiles reads the files again if they have changed. The current certificate stays when they cannot be used, which is
+// logged once; they are tried again.
+func (c *certs) checkFiles() {
+	was := c.current.Load()
+	if was == nil {
+		return
+	}
+	files := stampOf(was.from)
+	if files == was.files {
+		return
+	}
+	next, err := readPair(was.from)
+	if err != nil {
+		if warned := c.warned.Swap(&files); warned == nil || *warned != files {
+			c.log.Warn("tls.certificate_kept", "error", err.Error())
+		}
+		return
+	}
+	if c.current.CompareAndSwap(was, next) {
+		c.log.Info("tls.certificate_loaded", "cert_path", next.from.CertPath, "not_after", next.cert.Leaf.NotAfter)
+	}
+}
+
+// set makes p the current certificate, nil for none.
+func (c *certs) set(p *keyPair) {
+	c.current.Store(p)
+	c.checked.Store(int64(time.Since(c.born)))
+}
+
+// ErrCertificate is every failure to read the certificate and its key.
+var ErrCertificate = errors.New("no usable certificate")
+
+// certError is ErrCertificate in the words of its cause.
+type certError struct{ error }
+
+func (e certError) Unwrap() error { return e.error }
+
+func (e certError) Is(target error) bool { return target == ErrCertificate }
+
+// readPair reads a certificate and its key. Dates are not checked: a node whose clock is wrong must start.
+func readPair(from TLSConfig) (*keyPair, error) {
+	files := stampOf(from) // before reading, so that a change meanwhile is seen later
+	cert, err := os.ReadFile(from.CertPath)
+	if err != nil {
+		return nil, certError{fmt.Errorf("tls.cert_path: %w", err)}
+	}
+	key, err := readKey(from.KeyPath)
+	if err != nil {
+		return nil, certError{fmt.Errorf("tls.key_path: %w", err)}
+	}
+	defer clear(key)
+	both, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, certError{fmt.Errorf("tls.cert_path %s with tls.key_path %s: %w", from.CertPath, from.KeyPath, err)}
+	}
+	return &keyPair{cert: &both, from: from, files: files}, nil
+}
+
+// readKey reads a file that is closed to group and others.
+func readKey(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); !ok || !closedKey(info.Mode(), st.Uid) {
+		return nil, fmt.Errorf("%s has mode %04o: close it to group and others (chmod 600); only root's may be read by its group (chmod 640)",
+			path, info.Mode().Perm())
+	}
+	return io.ReadAll(io.LimitReader(f, maxKey))
+}
+
+// closedKey reports whether a file of that owner is closed to group and others. A file of root may be read by the
+// group that root gave it, since a node that is not root has no other way to a key that it shares.
+func closedKey(mode fs.FileMode, uid uint32) bool {
+	open := mode.Perm() & 0o077
+	return open == 0 || uid == 0 && open == 0o040
+}
+
+// maxKey is far above the PEM of any key.
+const maxKey = 1 << 20
+
+func stampOf(c TLSConfig) (s fileStamp) {
+	for i, path := range []string{c.CertPath, c.KeyPath} {
+		info, err := os.Stat(path)
+		if err != nil {
+			continue
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok {
+			s[i].inode, s[i].size, s[i].seconds, s[i].nanos = int64(st.Ino), st.Size, int64(st.Ctim.Sec), int64(st.Ctim.Nsec)
+		}
+	}
+	return s
+}
+
+// tlsConn is a TLS connection on the way to net/http, which takes it for a plain one: so that the answers of net/http
+// itself pass Write, like everywhere, and a failed handshake is the front's to count.
+type tlsConn struct {
+	netConn
+	tls    *tls.Conn
+	failed atomic.Bool // the handshake did
+}
+
+func newTLSConn(c *net.TCPConn, state *conn) *tlsConn {
+	secure := tls.Server(&wireConn{Conn: c, conn: state}, state.g.tls)
+	return &tlsConn{netConn: netConn{Conn: secure, conn: state}, tls: secure}
+}
+
+// wireConn is the connection under TLS. Its bytes have been looked at once TLS wants more: a whole request has been noted
+// by then.
+type wireConn struct {
+	net.Conn
+	conn *conn
+	got  atomic.Int64
+}
+
+func (c *wireConn) Read(b []byte) (int, error) {
+	c.conn.examined.Store(c.got.Load())
+	n, err := c.Conn.Read(b)
+	c.got.Add(int64(n))
+	return n, err
+}
+
+func (c *wireConn) Write(b []byte) (int, error) { return c.conn.send(c.Conn, b) }
+
+// ConnectionState is what net/http asks for before it reads the first byte, on the connection's own goroutine: there the
+// handshake takes place, within the time for headers.
+func (c *tlsConn) ConnectionState() tls.ConnectionState {
+	_ = c.raw.SetDeadline(time.Now().Add(c.g.settings.header))
+	if err := c.tls.Handshake(); err != nil {
+		c.failed.Store(true)
+		c.handshakeFailed(err)
+	}
+	_ = c.raw.SetDeadline(time.Time{})
+	return c.tls.ConnectionState()
+}
+
+// handshakeFailed counts a failure, unless the client just left, and answers a client that takes the port for one of plain
+// HTTP.
+func (c *tlsConn) handshakeFailed(err error) {
+	if errors.Is(err, io.EOF) {
+		return
+	}
+	c.e.f.handshakes(1)
+	c.e.f.o.Log.Debug("tls.handshake_failed", "peer_addr", c.peer.String(), "error", err.Error())
+	var record tls.RecordHeaderError
+	switch {
+	case isTimeout(err):
+		_ = c.endRead(err)
+	case errors.As(err, &record) && record.Conn != nil && looksLikeHTTP(record.RecordHeader):
+		c.phase.Store(phaseOver)
+		_ = c.raw.SetWriteDeadline(time.Now().Add(refusalWithin))
+		_, _ = c.raw.Write(c.e.f.refusal(http.StatusBadRequest, reasonMalformed, "this port speaks TLS: use https"))
+	}
+}
+
+func isTimeout(err error) bool {
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
+}
+
+// looksLikeHTTP reports whether the first bytes, which should have been a record, begin a request.
+func looksLikeHTTP(header [5]byte) bool {
+	switch string(header[:]) {
+	case "GET /", "HEAD ", "POST ", "PUT /", "OPTIO", "DELET", "PATCH":
+		return true
+	}
+	return false
+}
+
+// Read returns nothing after a failed handshake: net/http then closes without a word.
+func (c *tlsConn) Read(b []byte) (int, error) {
+	if c.failed.Load() {
+		return 0, io.EOF
+	}
+	if n := c.head.take(b); n > 0 {
+		return n, nil
+	}
+	n, err := c.Conn.Read(b)
+	c.noteRead(b[:n])
+	if some := c.head.give(b[:n]); some < n {
+		return some, nil
+	}
+	return n, c.endRead(err)
+}
+
+// Close ends the TLS session in words, unless that would have to be waited for: by a client that never spoke TLS, or one
+// that reads nothing.
+func (c *tlsConn) Close() error {
+	defer c.release()
+	if c.failed.Load() || c.g.cut.Load() || !c.writable() {
+		return c.raw.Close()
+	}
+	return c.Conn.Close()
+}

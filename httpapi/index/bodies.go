@@ -1,0 +1,121 @@
+package index
+
+// Resolved is the body of GET /resolve/{key}.
+type Resolved struct {
+	Key      string `json:"key" doc:"as it is kept: a name in lower case, an id as b3:<hex>"`
+	Manifest string `json:"manifest" format:"b3"`
+	Source   string `json:"source" enum:"local|cache|peer|stale" doc:"stale: no peer answered, and this is what was known before"`
+	Age      int64  `json:"freshness_s" doc:"seconds since the answer was read from the file or heard from a peer"`
+	ETag     string `json:"etag"`
+	Record   []byte `json:"record,omitempty" doc:"signed by the node that published the name; only for a node that asks for itself alone"`
+}
+
+// Providers is the body of GET /providers/{cid}.
+type Providers struct {
+	CID       string     `json:"cid" format:"b3"`
+	Providers []Provider `json:"providers" doc:"best first"`
+	Source    string     `json:"source" enum:"local|cache|peer|stale" doc:"stale: no peer answered, and this is what was known before"`
+}
+
+// Provider is one who serves the content.
+type Provider struct {
+	Peer      string   `json:"peer" doc:"libp2p id"`
+	Addrs     []string `json:"addrs" doc:"multiaddrs"`
+	Region    string   `json:"region,omitzero"`
+	Verified  bool     `json:"verified" doc:"its own signature was checked"`
+	ExpiresMS int64    `json:"expires_ms" doc:"Unix time in milliseconds"`
+}
+
+// NamePut is the body of PUT /index/names/{key}.
+type NamePut struct {
+	Manifest string `json:"manifest" format:"b3"`
+}
+
+// NameRow is one row of the table of names.
+type NameRow struct {
+	Key       string `json:"key"`
+	Manifest  string `json:"manifest" format:"b3"`
+	Seq       uint64 `json:"seq" doc:"one more with each change of the name, removals too"`
+	UpdatedMS int64  `json:"updated_ms" doc:"Unix time in milliseconds"`
+}
+
+// NameList is the body of GET /index/names: by key.
+type NameList struct {
+	Names []NameRow `json:"names"`
+	Next  string    `json:"next,omitzero" doc:"?after= of the next page"`
+}
+
+// Announce is the body of POST /index/providers.
+type Announce struct {
+	Providers []Announcement `json:"providers" doc:"at most 100"`
+}
+
+// Announcement is a record that its provider has signed, or what this node is to sign for itself.
+type Announcement struct {
+	CID    string   `json:"cid,omitzero" doc:"b3:<hex> or the text of a CID"`
+	Addrs  []string `json:"addrs,omitempty" doc:"1 to 16 multiaddrs under which this node serves it"`
+	TTL    uint64   `json:"ttl_s,omitzero" doc:"60 to 172800 seconds; 0: a day"`
+	Region string   `json:"region,omitzero"`
+	Record []byte   `json:"record,omitempty" doc:"instead of all others: a signed record"`
+}
+
+// AnnounceResults answers Announce, one result for each record in their order.
+type AnnounceResults struct {
+	Results []AnnounceResult `json:"results"`
+}
+
+// AnnounceResult says what became of one record.
+type AnnounceResult struct {
+	CID       string `json:"cid,omitzero"`
+	Peer      string `json:"peer,omitzero"`
+	Accepted  bool   `json:"accepted"`
+	Reason    string `json:"reason,omitzero" doc:"why it was refused"`
+	ExpiresMS int64  `json:"expires_ms,omitzero" doc:"Unix time in milliseconds"`
+	Record    []byte `json:"record,omitempty" doc:"as it was signed"`
+}
+
+// Reindex is the body of POST /index/reindex.
+type Reindex struct {
+	Keys []string `json:"keys" doc:"1 to 1000"`
+}
+
+// Reindexed answers Reindex.
+type Reindexed struct {
+	Queued int `json:"queued"`
+}
+
+// PeerList is the body of GET /index/peers, in the order of the configuration.
+type PeerList struct {
+	Peers []PeerState `json:"peers"`
+}
+
+// PeerState is a node that is asked.
+type PeerState struct {
+	Target       string `json:"target" doc:"host and port"`
+	Region       string `json:"region,omitzero"`
+	State        string `json:"state" enum:"closed|open|half_open" doc:"of its circuit breaker: an open one is not asked"`
+	RetryAfterMS int64  `json:"retry_after_ms,omitzero" doc:"until an open breaker lets a call through"`
+	Asked        uint64 `json:"asked" doc:"calls since the start"`
+	Failed       uint64 `json:"failed" doc:"of these; also those that a later peer overtook"`
+	LastError    string `json:"last_error,omitzero"`
+}
+
+// NodeIdentity is the body of GET /index/identity.
+type NodeIdentity struct {
+	Peer string `json:"peer" doc:"libp2p id of this node"`
+	Key  string `json:"key" doc:"its Ed25519 key in hex: what another node's index.trust names"`
+}
+
+// Routing is the body of GET /routing/v1/providers/{cid}, in the words of the Delegated Routing standard.
+type Routing struct {
+	Providers []PeerRecord `json:"Providers"`
+}
+
+// PeerRecord is a record of the schema peer, with what its provider signed beside it.
+type PeerRecord struct {
+	Schema    string   `json:"Schema"`
+	ID        string   `json:"ID"`
+	Addrs     []string `json:"Addrs"`
+	Protocols []string `json:"Protocols,omitempty"`
+	Ron       []byte   `json:"ron,omitempty" doc:"the signed record, for another ronbox"`
+}

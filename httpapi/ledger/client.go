@@ -1,0 +1,51 @@
+package ledger
+
+import (
+	"context"
+	"net/url"
+	"strconv"
+
+	"ronbox/httpapi/client"
+)
+
+// Client calls the routes of the ledger, and those of the node that every service has.
+type Client struct{ *client.Client }
+
+// NewClient gives the calls of the ledger over c.
+func NewClient(c *client.Client) Client { return Client{c} }
+
+// LedgerHead reads where the ledger ends.
+func (c Client) LedgerHead(ctx context.Context) (LedgerHead, error) {
+	return client.Ask[LedgerHead](ctx, c.Client, client.Call{Path: "/v1/ledger/head"})
+}
+
+// Roots lists batches after since, limit 0 for the node's own page.
+func (c Client) Roots(ctx context.Context, since uint64, limit int) (Roots, error) {
+	q := client.Query{}.Number("since", since).Page("", limit)
+	return client.Ask[Roots](ctx, c.Client, client.Call{Path: "/v1/ledger/roots", Query: q})
+}
+
+// Proof reads the proof that the ledger holds a record, as it was after the batch at, 0 for the newest. The bytes are as they were
+// given: record.Proof reads and checks them.
+func (c Client) Proof(ctx context.Context, id string, at uint64) ([]byte, error) {
+	k := client.Call{Path: "/v1/tx/" + url.PathEscape(id) + "/proof", Query: client.Query{}.Number("at", at)}
+	return client.Ask[[]byte](ctx, c.Client, k)
+}
+
+// Consistency reads the proof that the ledger as of batch to began as that of batch from. The bytes are as they were given:
+// record.Consistency reads and checks them.
+func (c Client) Consistency(ctx context.Context, from, to uint64) ([]byte, error) {
+	q := client.Query{"from": {strconv.FormatUint(from, 10)}, "to": {strconv.FormatUint(to, 10)}}
+	return client.Ask[[]byte](ctx, c.Client, client.Call{Path: "/v1/ledger/consistency", Query: q})
+}
+
+// ExportLedger calls each for every line of the ledger's export, without its end, good until each returns: the records from the
+// first to the last, 0 for the newest; with follow it stays and goes on with what comes. It ends as client.Export does: begin again
+// behind the last batch.
+func (c Client) ExportLedger(ctx context.Context, from, to uint64, follow bool, each func(line []byte) error) error {
+	q := client.Query{}.Number("from_seq", from).Number("to_seq", to)
+	if follow {
+		q.Text("follow", "1")
+	}
+	return c.Export(ctx, client.Call{Path: "/v1/ledger/export", Query: q}, each)
+}

@@ -1,0 +1,202 @@
+package httpapi
+
+import (
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"ronbox/appliance/b3"
+	"ronbox/httpapi/openapi"
+	"ronbox/httpapi/wire"
+)
+
+const patternDocument = "/openapi.json"
+
+// schemaParam is the name of a body.
+func schemaParam() PathParam {
+	return PathParam{
+		Param: openapi.Param{Name: "name", Doc: "of a schema in this document's components", Pattern: NamePattern}, Check: IsName,
+	}
+}
+
+// document describes the table to whoever writes a client. The bytes are made once, when the server is.
+type document struct {
+	*openapi.Document
+	tag string // of the document's bytes
+}
+
+func (s *Server) newDocument(routes []Route) (*document, error) {
+	rows := make([]openapi.Route, len(routes))
+	for i := range routes {
+		rows[i] = s.describe(&routes[i])
+	}
+	d, err := openapi.Build(openapi.Info{
+		Title: "ronbox", Version: s.d.Version, License: "Apache-2.0", Problem: wire.Problem{}, Enums: s.words(),
+		Description: "A node of the RustyOnions network. Every refusal is one problem+json form; every answer carries X-Corr-ID.",
+	}, rows)
+	if err != nil {
+		return nil, err
+	}
+	return &document{Document: d, tag: TagOf(d.JSON())}, nil
+}
+
+// words are the codes and the reasons that refusals may have.
+func (s *Server) words() map[string][]string {
+	codes, reasons := map[string]bool{}, map[string]bool{}
+	add := func(o Outcome) {
+		if o.Reason != "" && o.Code != "" {
+			codes[o.Code], reasons[o.Reason] = true, true
+		}
+	}
+	for _, sv := range s.services {
+		for _, r := range s.rules {
+			add(sv.spell(r).Outcome)
+		}
+		add(sv.spell(internalRule()).Outcome)
+		for _, r := range sv.Errors {
+			add(r.Outcome)
+		}
+		for _, o := range sv.Words {
+			add(o)
+		}
+	}
+	return map[string][]string{"Problem.code": slices.Sorted(maps.Keys(codes)), "Problem.reason": slices.Sorted(maps.Keys(reasons))}
+}
+
+// TagOf is a strong validator of raw.
+func TagOf(raw []byte) string { return `"` + b3.Sum(raw).String() + `"` }
+
+// describe is a route as the document has it.
+func (s *Server) describe(r *Route) openapi.Route {
+	sv := s.services[r.Service]
+	out := openapi.Route{
+		Method: r.Method, Pattern: r.Pattern, Service: r.Service, Scope: r.Scope, Scopes: r.AnyOf, Summary: r.Summary,
+		Socket: r.Socket, Admin: r.Admin, Optional: r.Class == ClassBypass,
+		Path: sv.pathParams(r.Pattern), Query: r.Query, Headers: slices.Concat(r.Headers, requestParams(r)),
+		In: r.In, InOptional: r.Body == OptionJSON, Answers: r.Answers, Problems: sv.problems(r),
+	}
+	switch r.Body {
+	case EitherBody, SizedEither:
+		out.InTypes = []string{TypeCBOR}
+	case StreamBody:
+		out.InMedia = r.Media
+	case NoBody, JSONBody, SizedJSON, OptionJSON:
+	}
+	if sv.TellsRate && countsCaller(r) {
+		out.Answers = slices.Clone(r.Answers)
+		for i := range out.Answers {
+			out.Answers[i].Headers = slices.Concat([]openapi.Param{rateParam()}, out.Answers[i].Headers)
+		}
+	}
+	return out
+}
+
+func rateParam() openapi.Param {
+	return openapi.Param{Name: rateHeader, Doc: "limit, requests that may come at once; remaining, those left now; reset, seconds until all are there again",
+		Pattern: `^limit=\d+, remaining=\d+, reset=\d+$`}
+}
+
+// requestParams are the request headers that the stages of a route read.
+func requestParams(r *Route) []openapi.Param {
+	var out []openapi.Param
+	if guarded(r) && r.Class != ClassStream {
+		out = append(out,
+			openapi.Param{Name: timeoutHeader, Doc: "seconds that the caller waits, fractions allowed"},
+			openapi.Param{Name: deadlineHeader, Doc: "RFC 3339 time until which the caller waits"})
+	}
+	if readsBody(r) {
+		out = append(out, openapi.Param{Name: "Content-Encoding", Doc: "how the body is compressed, once", Enum: []string{"gzip", "zstd"}})
+	}
+	return out
+}
+
+// pathParams are the kinds of values that stand in a pattern.
+func (s *service) pathParams(pattern string) []openapi.Param {
+	var out []openapi.Param
+	for part := range strings.SplitSeq(pattern, "/") {
+		if part == "" || part[0] != ':' && part[0] != '*' {
+			continue
+		}
+		if p, known := s.param(part[1:]); known {
+			p.Required = true
+			out = append(out, p.Param)
+		}
+	}
+	return out
+}
+
+// problems lists every status of refusal that a route can answer: those of the listeners and of its stages, and its own.
+func (s *service) problems(r *Route) []int {
+	out := []int{http.StatusBadRequest, http.StatusTooManyRequests, http.StatusInternalServerError}
+	out = append(out, // of the listeners
+		http.StatusRequestTimeout, http.StatusRequestURITooLong, http.StatusExpectationFailed,
+		http.StatusRequestHeaderFieldsTooLarge, http.StatusNotImplemented)
+	if guarded(r) {
+		out = append(out, http.StatusServiceUnavailable, s.spell(ErrorRule{Outcome: Outcome{Status: http.StatusGatewayTimeout}}).Status)
+	}
+	if protected(r) {
+		out = append(out, http.StatusUnauthorized, http.StatusForbidden)
+	}
+	if r.Admin || strings.ContainsAny(r.Pattern, ":*") {
+		out = append(out, http.StatusNotFound)
+	}
+	if takesBody(r) {
+		out = append(out, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
+	}
+	if r.Body.sized() {
+		out = append(out, http.StatusLengthRequired)
+	}
+	out = append(out, r.Problems...)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// getDocument serves GET /openapi.json.
+func (s *Server) getDocument(c *Request) error {
+	return c.SendTagged(CacheAsk, s.doc.tag, s.doc.JSON())
+}
+
+var errNoSchema = errors.New("no such schema; " + patternDocument + " lists them")
+
+// getSchema serves GET /schema/:name.
+func (s *Server) getSchema(c *Request) error {
+	raw, known := s.doc.Schema(c.Param("name"))
+	if !known {
+		return errNoSchema
+	}
+	return c.SendTagged(CacheAsk, TagOf(raw), raw)
+}
+
+// frontProblem words what the listeners refuse before there is a request.
+func (s *Server) frontProblem(status int, reason, detail string) (http.Header, []byte) {
+	id := newCorrID(s.now())
+	p := &wire.Problem{
+		Type: problemType(serviceNode, reason), Title: http.StatusText(status), Status: status, Detail: detail,
+		Instance: instance(id), Code: frontCode(reason), Reason: reason, Service: serviceNode, CorrID: id,
+	}
+	switch status {
+	case http.StatusRequestTimeout:
+		p.Retryable = true
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		p.Retryable, p.RetryAfter = true, s.retryAfter(s.current.Load(), s.services[serviceNode], WaitBusy, nil)
+	}
+	body, _ := encode(p) // plain strings and numbers only: cannot fail
+	h := http.Header{corrHeader: one(id)}
+	for _, f := range hardHeaders("") {
+		h[f.name] = f.value
+	}
+	problemHeaders(h, p, len(body))
+	return h, body
+}
+
+func frontCode(reason string) string {
+	switch reason {
+	case ReasonStreams:
+		return "Busy"
+	case ReasonTimeout:
+		return "Timeout"
+	}
+	return "Malformed"
+}

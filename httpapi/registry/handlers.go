@@ -1,0 +1,270 @@
+package registry
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"ronbox/engines/registry"
+	"ronbox/httpapi"
+)
+
+const (
+	maxProposalPage = 100
+	maxAuditPage    = 1000
+)
+
+// handlers serve the routes of the registry.
+type handlers struct {
+	reg     Engine
+	encoder *encoder
+}
+
+// answer responds with what the engine gave, which is to be asked for again each time.
+func answer(c *httpapi.Request, v any, err error) error {
+	if err != nil {
+		return err
+	}
+	return c.RespondCached(http.StatusOK, httpapi.CacheAsk, v)
+}
+
+// tagged answers with bytes of the engine as they are, under their hash.
+func tagged(c *httpapi.Request, cache string, raw []byte, err error) error {
+	if err != nil {
+		return err
+	}
+	return c.SendTagged(cache, httpapi.TagOf(raw), raw)
+}
+
+// getHead answers with bytes that were made when HEAD moved.
+func (h handlers) getHead(c *httpapi.Request) error {
+	head := h.reg.Head()
+	return c.SendTagged(httpapi.CacheAsk, head.ETag, head.JSON)
+}
+
+func (h handlers) getVersion(c *httpapi.Request) error {
+	items := c.Query().Get("items")
+	if c.Query().Has("items") && items != "0" && items != "1" {
+		return httpapi.BadQuery("items", "must be 0 or 1")
+	}
+	doc, err := h.reg.Version(c.Context(), c.NumberParam(paramVersion), items != "0")
+	if err != nil {
+		return err
+	}
+	return h.encoder.send(c, httpapi.CacheForever, doc.ETag, doc.JSON)
+}
+
+// getBytes serves the exact payload or log entry of a version.
+func getBytes(read func(ctx context.Context, v uint64) ([]byte, error)) httpapi.Handler {
+	return func(c *httpapi.Request) error {
+		raw, err := read(c.Context(), c.NumberParam(paramVersion))
+		return tagged(c, httpapi.CacheForever, raw, err)
+	}
+}
+
+func (h handlers) getStatus(c *httpapi.Request) error {
+	st, err := h.reg.Status(c.Context(), c.NumberParam(paramVersion))
+	return answer(c, st, err)
+}
+
+func (h handlers) getDiff(c *httpapi.Request) error {
+	from, err := versionOrNone(c, "from")
+	to, errTo := versionOrNone(c, "to")
+	if err := cmp.Or(err, errTo); err != nil {
+		return err
+	}
+	d, err := h.reg.Diff(c.Context(), from, to)
+	return answer(c, d, err)
+}
+
+// versionOrNone is a version, or 0 for the empty set before the first.
+func versionOrNone(c *httpapi.Request, name string) (uint64, error) {
+	if c.Query().Get(name) == "0" {
+		return 0, nil
+	}
+	return c.RequiredNumber(name, httpapi.MaxNumber)
+}
+
+func (h handlers) getProposals(c *httpapi.Request) error {
+	limit, err := c.Number("limit", maxProposalPage, 1, maxProposalPage)
+	if err != nil {
+		return err
+	}
+	cursor := c.Query().Get("cursor")
+	if cursor != "" && !isProposalID(cursor) {
+		return httpapi.BadQuery("cursor", "must be one that this list gave")
+	}
+	l, err := h.reg.Proposals(c.Context(), cursor, int(limit))
+	for i := range l.Proposals {
+		addPayloadURL(&l.Proposals[i])
+	}
+	return answer(c, l, err)
+}
+
+func (h handlers) getProposal(c *httpapi.Request) error {
+	p, err := h.reg.Proposal(c.Context(), c.Param(paramProposal))
+	addPayloadURL(&p)
+	return answer(c, p, err)
+}
+
+// addPayloadURL tells where the payload is to be had: of a proposal that has ended, only a version's is.
+func addPayloadURL(p *Proposal) {
+	if p.State == registry.StateCommitted || p.Kind != "" {
+		p.PayloadURL = payloadURL(p.ID)
+	}
+}
+
+func payloadURL(id string) string { return "/registry/proposals/" + id + "/payload" }
+
+// getProposalPayload answers with the bytes to sign.
+func (h handlers) getProposalPayload(c *httpapi.Request) error {
+	raw, err := h.reg.ProposalPayload(c.Context(), c.Param(paramProposal))
+	return tagged(c, httpapi.CacheAsk, raw, err)
+}
+
+func (h handlers) getSigners(c *httpapi.Request) error {
+	d, err := h.reg.Signers(c.Context(), c.NumberParam(paramEpoch)) // 0: the current set
+	return answer(c, d, err)
+}
+
+func (h handlers) getAudit(c *httpapi.Request) error {
+	from, err := c.Number("from", 1, 1, httpapi.MaxNumber)
+	limit, errLimit := c.Number("limit", maxAuditPage, 1, maxAuditPage)
+	if err := cmp.Or(err, errLimit); err != nil {
+		return err
+	}
+	page, err := h.reg.Audit(c.Context(), from, int(limit))
+	return answer(c, page, err)
+}
+
+func (h handlers) postProposal(c *httpapi.Request) error {
+	var in Propose
+	if err := c.Decode(&in); err != nil {
+		return err
+	}
+	if in.SchemaVersion != SchemaVersion {
+		return httpapi.BadBody("schema_version", "must be "+SchemaVersion)
+	}
+	if err := checkPayload(in.Payload); err != nil {
+		return err
+	}
+	p, err := h.reg.Propose(c.Context(), c.Actor(), in.Payload, in.PayloadB3, c.CorrID())
+	if err != nil {
+		return err
+	}
+	c.MarkReplayed(p.Replayed)
+	p.PayloadURL = payloadURL(p.ID)
+	return c.Respond(http.StatusAccepted, p)
+}
+
+// checkPayload names the member; what is wrong inside it, the engine says.
+func checkPayload(v jsontext.Value) error {
+	switch v.Kind() {
+	case '{':
+		return nil
+	case 0:
+		return httpapi.BadBody("payload", "is missing")
+	}
+	return httpapi.BadBody("payload", "must be an object")
+}
+
+// onProposal makes a handler of one that is about the proposal of the path; what cannot be the id of one names nothing.
+func onProposal(serve func(c *httpapi.Request, id string) error) httpapi.Handler {
+	return func(c *httpapi.Request) error {
+		id := c.Param(paramProposal)
+		if !isProposalID(id) {
+			return registry.ErrNotFound
+		}
+		return serve(c, id)
+	}
+}
+
+func (h handlers) postApproval(c *httpapi.Request, id string) error {
+	var in Approval
+	if err := c.Decode(&in); err != nil {
+		return err
+	}
+	if in.ReceivedAt != "" {
+		return httpapi.BadBody("received_at", "is the node's to fill")
+	}
+	a, err := h.reg.Approve(c.Context(), c.Actor(), id, in, c.CorrID())
+	if err != nil {
+		return err
+	}
+	return c.Respond(http.StatusOK, a)
+}
+
+func (h handlers) postCommit(c *httpapi.Request, id string) error {
+	done, err := h.reg.Commit(c.Context(), c.Actor(), id, c.CorrID())
+	return answerCommitted(c, done, err)
+}
+
+// answerCommitted is 201 where this request made the version, 200 where an earlier one did.
+func answerCommitted(c *httpapi.Request, done registry.Committed, err error) error {
+	if err != nil {
+		return err
+	}
+	status := http.StatusCreated
+	if done.Replayed {
+		status = http.StatusOK
+	}
+	c.MarkReplayed(done.Replayed)
+	return c.Respond(status, done)
+}
+
+func (h handlers) deleteProposal(c *httpapi.Request, id string) error {
+	if err := h.reg.Withdraw(c.Context(), c.Actor(), id, c.CorrID()); err != nil {
+		return err
+	}
+	return c.Empty()
+}
+
+func (h handlers) postGenesis(c *httpapi.Request) error {
+	var in Genesis
+	if err := c.Decode(&in); err != nil {
+		return err
+	}
+	if err := checkPayload(in.Payload); err != nil {
+		return err
+	}
+	done, err := h.reg.Genesis(c.Context(), c.Actor(), in.Payload, in.Approvals, c.CorrID())
+	return answerCommitted(c, done, err)
+}
+
+// getStream follows the registry.
+func (h handlers) getStream(c *httpapi.Request) error { return httpapi.Follow(c, Stream(h.reg)) }
+
+// Stream is the registry's event stream.
+func Stream(reg Events) *httpapi.Source[Update] {
+	return &httpapi.Source[Update]{
+		Event: EventUpdate, Consumer: "sse", Subscribe: reg.Subscribe, Since: reg.Since,
+		Head: func(context.Context) (httpapi.LogHead, error) {
+			at := reg.Head()
+			return httpapi.LogHead{First: at.MinVersion, Last: at.Head.Version, Value: at}, nil
+		},
+		ID:     func(e Update) uint64 { return e.Version },
+		Hello:  hello,
+		Lagged: lagged,
+	}
+}
+
+func hello(at httpapi.LogHead) any {
+	head := headOf(at)
+	return Hello{Incarnation: head.Incarnation, Head: head}
+}
+
+func lagged(m httpapi.Missed, at httpapi.LogHead) any {
+	return Lagged{Missed: m.Count, From: m.From, To: m.To, Head: headOf(at)}
+}
+
+// headOf is the HEAD that stands for where the registry's log is.
+func headOf(at httpapi.LogHead) Head { return at.Value.(*registry.HeadView).Doc() }
+
+// isProposalID reports whether s is "p_" and a ULID.
+func isProposalID(s string) bool {
+	id, ok := strings.CutPrefix(s, "p_")
+	return ok && httpapi.IsULID(id)
+}

@@ -1,0 +1,129 @@
+package registry
+
+import (
+	"cmp"
+	"net/http"
+	"strings"
+
+	"ronbox/engines/registry"
+	"ronbox/engines/registry/logtree"
+	"ronbox/httpapi"
+)
+
+const maxCheckpointPage = 100
+
+// getCheckpoint answers with the note, or with JSON to a client that asks for it.
+func (h handlers) getCheckpoint(c *httpapi.Request) error {
+	s, err := h.reg.LatestCheckpoint()
+	if err != nil {
+		return err
+	}
+	if strings.Contains(c.HTTP().Header.Get("Accept"), "application/json") {
+		return answer(c, checkpointBody(*s), nil)
+	}
+	return send(c, typeNote, httpapi.CacheAsk, s.Note)
+}
+
+// send answers with bytes of a type.
+func send(c *httpapi.Request, kind, cache string, body []byte) error {
+	c.Set("Content-Type", kind)
+	c.Set("Cache-Control", cache)
+	c.WriteHeader(http.StatusOK)
+	_, _ = c.Write(body) // the client has left, or reads it
+	return nil
+}
+
+func (h handlers) getCheckpoints(c *httpapi.Request) error {
+	before, err := c.Number("before", 0, 1, httpapi.MaxNumber)
+	limit, errLimit := c.Number("limit", maxCheckpointPage, 1, maxCheckpointPage)
+	if err := cmp.Or(err, errLimit); err != nil {
+		return err
+	}
+	notes, err := h.reg.ArchivedCheckpoints(c.Context(), before, int(limit))
+	out := CheckpointList{Notes: make([]string, len(notes))}
+	for i, n := range notes {
+		out.Notes[i] = string(n)
+	}
+	return answer(c, out, err)
+}
+
+func (h handlers) getInclusion(c *httpapi.Request) error {
+	v, err := c.RequiredNumber("version", httpapi.MaxNumber)
+	size, errSize := c.Number("size", 0, 1, httpapi.MaxNumber)
+	if err := cmp.Or(err, errSize); err != nil {
+		return err
+	}
+	p, err := h.reg.Inclusion(c.Context(), v, size)
+	return answer(c, p, err)
+}
+
+func (h handlers) getConsistency(c *httpapi.Request) error {
+	from, err := c.RequiredNumber("from", httpapi.MaxNumber)
+	to, errTo := c.Number("to", 0, 1, httpapi.MaxNumber)
+	if err := cmp.Or(err, errTo); err != nil {
+		return err
+	}
+	p, err := h.reg.Consistency(c.Context(), from, to)
+	return answer(c, p, err)
+}
+
+func (h handlers) getItem(c *httpapi.Request) error {
+	if !c.Query().Has("id") {
+		return httpapi.BadQuery("id", "is missing")
+	}
+	p, err := h.reg.ItemProof(c.Context(), c.NumberParam(paramVersion), c.Query().Get("id"))
+	if err != nil {
+		return err
+	}
+	return c.RespondCached(http.StatusOK, httpapi.CacheForever, p)
+}
+
+func (h handlers) getTile(c *httpapi.Request) error {
+	at, width, entries, err := logtree.ParsePath("tile/" + strings.TrimPrefix(c.Param(paramTile), "/"))
+	if err != nil {
+		return registry.ErrNotFound
+	}
+	raw, err := h.reg.Tile(c.Context(), at, width, entries)
+	if err != nil {
+		return err
+	}
+	return send(c, httpapi.TypeBytes, httpapi.CacheForever, raw)
+}
+
+func (h handlers) postCheckpoint(c *httpapi.Request) error {
+	made, err := h.reg.CheckpointNow(c.Context())
+	if err != nil {
+		return err
+	}
+	return c.Respond(http.StatusOK, checkpointBody(made.Signed))
+}
+
+func (h handlers) getHighWater(c *httpapi.Request) error {
+	w, err := h.reg.HighWater(c.Context())
+	if err != nil {
+		return err
+	}
+	return c.Respond(http.StatusOK, w)
+}
+
+func (h handlers) postAdopt(c *httpapi.Request) error {
+	if err := h.reg.Adopt(c.Context(), c.Actor(), c.CorrID()); err != nil {
+		return err
+	}
+	return h.getHighWater(c)
+}
+
+func (h handlers) postCatchUp(c *httpapi.Request) error {
+	var in CatchUp
+	if err := c.Decode(&in); err != nil {
+		return err
+	}
+	if in.From == "" {
+		return httpapi.BadBody("from", "is missing")
+	}
+	done, err := h.reg.CatchUpFrom(c.Context(), c.Actor(), in.From, c.CorrID())
+	if err != nil {
+		return err
+	}
+	return c.Respond(http.StatusOK, done)
+}

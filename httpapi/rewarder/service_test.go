@@ -1,0 +1,72 @@
+package rewarder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"ronbox/engines/rewarder"
+	"ronbox/httpapi"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Every error of the engine has its status and its code, and says what a caller needs to go on.
+func TestErrorsAsAnswers(t *testing.T) {
+	run := rewarder.Run{State: rewarder.Quarantined, Quarantine: &rewarder.Quarantine{Kind: rewarder.KindEgress, Reason: "funds", Has: "1", Need: "2"}}
+	for _, tt := range []struct {
+		err     error
+		status  int
+		code    string
+		retry   bool
+		details httpapi.Details // some of them
+	}{
+		{&rewarder.FieldError{Field: "metrics", Reason: "x"}, http.StatusBadRequest, "BAD_REQUEST", false, httpapi.Details{"field": "metrics"}},
+		{rewarder.ErrNotFound, http.StatusNotFound, "NOT_FOUND", false, nil},
+		{&rewarder.ConflictError{What: "epoch", Has: "a", Given: "b"}, http.StatusConflict, "CONFLICT", false, httpapi.Details{"stands": "a", "given": "b"}},
+		{&rewarder.QuarantineError{Run: run}, http.StatusConflict, "QUARANTINED", false, httpapi.Details{"kind": "egress", "cause": "funds", "has": "1", "need": "2"}},
+		{&rewarder.ConflictError{What: "next part", Has: "1", Given: "3"}, http.StatusConflict, "CONFLICT", false, httpapi.Details{"what": "next part", "stands": "1"}},
+		{rewarder.ErrDraining, http.StatusServiceUnavailable, "DRAINING", true, nil},
+		{rewarder.ErrLate, http.StatusGatewayTimeout, "TIMEOUT", false, httpapi.Details{"outcome": "none"}},
+		{&rewarder.UnavailableError{Peer: "ledger", Cause: context.DeadlineExceeded}, http.StatusServiceUnavailable, "DEPENDENCY_UNAVAILABLE", true, httpapi.Details{"peer": "ledger"}},
+	} {
+		err := fmt.Errorf("what was done: %w", tt.err)
+		all := rules()
+		at := slices.IndexFunc(all, func(r httpapi.ErrorRule) bool { return r.Is(err) })
+		if at < 0 {
+			t.Errorf("%v: no rule knows it", tt.err)
+			continue
+		}
+		r := all[at]
+		if r.Status != tt.status || r.Code != tt.code || r.Retry != tt.retry || r.Title == "" {
+			t.Errorf("%v: %+v, want %d %s", tt.err, r.Outcome, tt.status, tt.code)
+		}
+		for name, want := range tt.details {
+			if got := r.Details(err)[name]; got != want {
+				t.Errorf("%v: details.%s = %v, want %v", tt.err, name, got, want)
+			}
+		}
+	}
+	if slices.ContainsFunc(rules(), func(r httpapi.ErrorRule) bool { return r.Is(errors.New("a bug")) }) {
+		t.Error("a rule knows what no one does")
+	}
+}
+
+// The words of the reasons that services share.
+func TestCodes(t *testing.T) {
+	for reason, want := range map[string]string{
+		httpapi.ReasonUnauth: "UNAUTHENTICATED", httpapi.ReasonForbidden: "UNAUTHORIZED", httpapi.ReasonNotFound: "NOT_FOUND", httpapi.ReasonBusy: "BUSY",
+		httpapi.ReasonInflight: "BUSY", httpapi.ReasonRate: "RATE_LIMITED", httpapi.ReasonTimeout: "TIMEOUT", httpapi.ReasonDraining: "DRAINING",
+		httpapi.ReasonRestored: "DEPENDENCY_UNAVAILABLE", httpapi.ReasonStoreFull: "STORE_FULL", httpapi.ReasonInternal: "INTERNAL",
+		httpapi.ReasonSchema: "BAD_REQUEST", httpapi.ReasonBodyCap: "BAD_REQUEST",
+	} {
+		if got := codeOf(reason); got != want {
+			t.Errorf("%s: %s, want %s", reason, got, want)
+		}
+	}
+}

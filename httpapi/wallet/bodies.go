@@ -1,0 +1,220 @@
+package wallet
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Names of the operations of the wallet, as they stand in a batch and on a receipt.
+const (
+	OpIssue    = "issue"
+	OpTransfer = "transfer"
+	OpBurn     = "burn"
+	OpHold     = "hold"
+	OpCapture  = "capture"
+	OpRelease  = "release"
+)
+
+// Issue is the body of POST /v1/issue.
+type Issue struct {
+	To          string `json:"to" format:"account" example:"bob"`
+	Asset       string `json:"asset" format:"asset"`
+	AmountMinor string `json:"amount_minor" format:"positive"`
+	Nonce       uint64 `json:"nonce" min:"1" doc:"of the asset's issuance account: the last one and 1"`
+	Memo        string `json:"memo,omitzero" doc:"at most 128 bytes, kept for ever"`
+	ValidUntil  string `json:"valid_until,omitzero" format:"instant" doc:"refused from then on"`
+}
+
+// Transfer is the body of POST /v1/transfer.
+type Transfer struct {
+	From        string `json:"from" format:"account"`
+	To          string `json:"to" format:"account" example:"bob"`
+	Asset       string `json:"asset" format:"asset"`
+	AmountMinor string `json:"amount_minor" format:"positive"`
+	Nonce       uint64 `json:"nonce" min:"1" doc:"of the account that pays: the last one and 1"`
+	Memo        string `json:"memo,omitzero" doc:"at most 128 bytes, kept for ever"`
+	ValidUntil  string `json:"valid_until,omitzero" format:"instant" doc:"refused from then on"`
+}
+
+// Burn is the body of POST /v1/burn.
+type Burn struct {
+	From        string `json:"from" format:"account"`
+	Asset       string `json:"asset" format:"asset"`
+	AmountMinor string `json:"amount_minor" format:"positive"`
+	Nonce       uint64 `json:"nonce" min:"1" doc:"of the account that pays: the last one and 1"`
+	Memo        string `json:"memo,omitzero" doc:"at most 128 bytes, kept for ever"`
+	ValidUntil  string `json:"valid_until,omitzero" format:"instant" doc:"refused from then on"`
+}
+
+// Hold is the body of POST /v1/hold.
+type Hold struct {
+	From        string `json:"from" format:"account"`
+	To          string `json:"to" format:"account" doc:"who may capture it" example:"bob"`
+	Asset       string `json:"asset" format:"asset"`
+	AmountMinor string `json:"amount_minor" format:"positive"`
+	Nonce       uint64 `json:"nonce" min:"1" doc:"of the account that pays: the last one and 1"`
+	ExpiresInS  uint64 `json:"expires_in_s" min:"1" max:"2592000" doc:"seconds"`
+	Memo        string `json:"memo,omitzero" doc:"at most 128 bytes, kept for ever"`
+	ValidUntil  string `json:"valid_until,omitzero" format:"instant" doc:"refused from then on"`
+}
+
+// Capture is the body of POST /v1/capture. It ends the hold: what it does not take goes back.
+type Capture struct {
+	Hold        string `json:"hold" format:"txid" doc:"of the hold's receipt"`
+	AmountMinor string `json:"amount_minor,omitzero" format:"positive" doc:"all of it, if absent"`
+}
+
+// Release is the body of POST /v1/release.
+type Release struct {
+	Hold string `json:"hold" format:"txid" doc:"of the hold's receipt"`
+}
+
+// FlagsChange is the body of POST /v1/accounts/flags.
+type FlagsChange struct {
+	Account string   `json:"account" format:"account"`
+	Set     []string `json:"set,omitempty" enum:"frozen|no_debit|no_credit|closed" example:"frozen"`
+	Clear   []string `json:"clear,omitempty" enum:"frozen|no_debit|no_credit|closed"`
+	New     bool     `json:"new,omitzero" doc:"open the account if the ledger has not seen it, instead of refusing with account_unknown"`
+}
+
+// AssetDeclare is the body of POST /v1/assets.
+type AssetDeclare struct {
+	Asset string `json:"asset" format:"asset"`
+}
+
+// Batch is the body of POST /v1/batch, as JSON or CBOR with the same members.
+type Batch struct {
+	Mode string    `json:"mode" enum:"atomic|independent" doc:"all or none, or each for itself"`
+	Ops  []BatchOp `json:"ops" doc:"1 to 4096, done in this order"`
+}
+
+// BatchOp is one operation of a Batch: op, and the members of that operation's own body.
+type BatchOp struct {
+	Op          string `json:"op" enum:"issue|transfer|burn|hold|capture|release" example:"transfer"`
+	From        string `json:"from,omitzero" format:"account" example:"alice"`
+	To          string `json:"to,omitzero" format:"account" example:"bob"`
+	Asset       string `json:"asset,omitzero" format:"asset" example:"ron"`
+	AmountMinor string `json:"amount_minor,omitzero" format:"positive" example:"1200"`
+	Nonce       uint64 `json:"nonce,omitzero" min:"1" example:"1"`
+	ExpiresInS  uint64 `json:"expires_in_s,omitzero" min:"1" max:"2592000"`
+	Hold        string `json:"hold,omitzero" format:"txid"`
+	Memo        string `json:"memo,omitzero"`
+	ValidUntil  string `json:"valid_until,omitzero" format:"instant"`
+}
+
+// BatchAnswer is the answer to Batch. It is one and the same, byte for byte, however often the request is repeated.
+type BatchAnswer struct {
+	Results []BatchResult `json:"results" doc:"in the order of ops"`
+}
+
+// BatchResult is what became of one operation: its receipt, or why it was refused.
+type BatchResult struct {
+	Index   int            `json:"index"`
+	Status  int            `json:"status" doc:"as if the operation had come alone" example:"200"`
+	Receipt jsontext.Value `json:"receipt,omitzero" is:"Receipt" doc:"of an operation that was done"`
+	Error   *BatchError    `json:"error,omitzero"`
+}
+
+// BatchError is the refusal of one operation of a batch.
+type BatchError struct {
+	Code      string `json:"code" enum:"IDEMPOTENCY_CONFLICT|BAD_REQUEST|ACCOUNT_LOCKED|NONCE_CONFLICT|LIMITS_EXCEEDED|HOLD_NOT_FOUND|HOLD_CLOSED|HOLD_EXPIRED|INSUFFICIENT_FUNDS|ABORTED" doc:"more may come"`
+	Reason    string `json:"reason" enum:"idem_conflict|expired|account_locked|asset_unknown|nonce_reused|nonce_gap|limit_op|limit_daily|limit_total|limit_holds|hold_unknown|hold_closed|hold_expired|insufficient_funds|aborted|once_conflict" doc:"more may come"`
+	Retryable bool   `json:"retryable" doc:"false: only another request, under a key of its own, can do the operation; the same one gets this answer for ever, once any operation of it was done. Answers from before this was told say true of nonce_gap"`
+	Detail    string `json:"detail,omitzero" doc:"of nonce_gap: what to do"`
+}
+
+// Receipt says what was done. Its bytes are the same whenever it is given.
+type Receipt struct {
+	TxID        string    `json:"txid" format:"txid"`
+	Op          string    `json:"op" enum:"issue|transfer|burn|hold|capture|release|expire|flags|asset|open|once|batch" example:"transfer"`
+	From        string    `json:"from,omitzero" format:"account" example:"alice"`
+	To          string    `json:"to,omitzero" format:"account" example:"bob"`
+	Asset       string    `json:"asset,omitzero" format:"asset?" example:"ron"`
+	AmountMinor string    `json:"amount_minor,omitzero" format:"amount" example:"1200"`
+	Set         []string  `json:"set,omitempty" enum:"frozen|no_debit|no_credit|closed" doc:"flags, as of clear: those of POST /v1/accounts/flags; the receipt of one made before receipts named them has neither"`
+	Clear       []string  `json:"clear,omitempty" enum:"frozen|no_debit|no_credit|closed"`
+	Nonce       uint64    `json:"nonce,omitzero" min:"1" example:"1"`
+	Idem        string    `json:"idem,omitzero" doc:"the Idempotency-Key of the request"`
+	TS          string    `json:"ts" format:"time"`
+	ReceiptHash string    `json:"receipt_hash" format:"b3" doc:"of txid to ts as canonical JSON"`
+	Hold        string    `json:"hold,omitzero" format:"txid"`
+	Ledger      LedgerRef `json:"ledger"`
+}
+
+// LedgerRef says where in the ledger a receipt's record stands.
+type LedgerRef struct {
+	Seq   uint64 `json:"seq" min:"1"`
+	Batch uint64 `json:"batch" min:"1"`
+	Root  string `json:"root" format:"b3" doc:"of that batch"`
+}
+
+// Balance is the body of GET /v1/balance. An account that nobody has ever paid has 0 of everything.
+type Balance struct {
+	Account     string    `json:"account" format:"account"`
+	Asset       string    `json:"asset" format:"asset"`
+	AmountMinor string    `json:"amount_minor" format:"amount" doc:"what may be spent: posted less held"`
+	PostedMinor string    `json:"posted_minor" format:"amount"`
+	HeldMinor   string    `json:"held_minor" format:"amount"`
+	IssuedMinor string    `json:"issued_minor,omitzero" format:"amount" doc:"of an issuance account, which has no balance: what it has issued"`
+	AsOf        time.Time `json:"as_of" doc:"the ledger's clock when this was read"`
+	AsOfSeq     uint64    `json:"as_of_seq" doc:"all up to this record is in it"`
+	StaleMS     int64     `json:"stale_ms" doc:"how long ago it was read"`
+}
+
+// AppendJSON appends b as the encoder writes it, in a tenth of the time: of all that there is, balances are asked for most.
+func (b *Balance) AppendJSON(dst []byte) []byte {
+	text := func(name, v string) {
+		dst, _ = jsontext.AppendQuote(append(dst, name...), v) // fails for what is not UTF-8 only, which no name here is
+	}
+	text(`{"account":`, b.Account)
+	text(`,"asset":`, b.Asset)
+	text(`,"amount_minor":`, b.AmountMinor)
+	text(`,"posted_minor":`, b.PostedMinor)
+	text(`,"held_minor":`, b.HeldMinor)
+	if b.IssuedMinor != "" {
+		text(`,"issued_minor":`, b.IssuedMinor)
+	}
+	dst = b.AsOf.AppendFormat(append(dst, `,"as_of":"`...), time.RFC3339Nano)
+	dst = strconv.AppendUint(append(dst, `","as_of_seq":`...), b.AsOfSeq, 10)
+	dst = strconv.AppendInt(append(dst, `,"stale_ms":`...), b.StaleMS, 10)
+	return append(dst, '}')
+}
+
+// Account is the body of GET /v1/account.
+type Account struct {
+	Account   string    `json:"account" format:"account"`
+	Known     bool      `json:"known" doc:"whether the ledger has seen it"`
+	Flags     []string  `json:"flags" enum:"frozen|no_debit|no_credit|closed"`
+	LastNonce uint64    `json:"last_nonce" doc:"0 before the first"`
+	NextNonce uint64    `json:"next_nonce" doc:"the one to send next"`
+	OpenedAt  time.Time `json:"opened_at,omitzero"`
+}
+
+// Asset is one entry of AssetList.
+type Asset struct {
+	Asset       string    `json:"asset" format:"asset"`
+	SupplyMinor string    `json:"supply_minor" format:"amount" doc:"issued and not burned"`
+	DeclaredAt  time.Time `json:"declared_at,omitzero"`
+}
+
+// AssetList is the body of GET /v1/assets.
+type AssetList struct {
+	Assets []Asset `json:"assets"`
+}
+
+// HistoryEntry is one line of an account's statement.
+type HistoryEntry struct {
+	Receipt        jsontext.Value `json:"receipt" is:"Receipt"`
+	Memo           string         `json:"memo,omitzero"`
+	Side           string         `json:"side" enum:"debit|credit" doc:"which side of the posting the account is on"`
+	BalanceMinor   string         `json:"balance_minor" format:"amount" doc:"posted balance after it"`
+	AvailableMinor string         `json:"available_minor" format:"amount" doc:"what could be spent after it"`
+}
+
+// History is the body of GET /v1/history.
+type History struct {
+	Entries []HistoryEntry `json:"entries"`
+	Next    string         `json:"next,omitzero" doc:"?cursor= of the next page"`
+}

@@ -1,0 +1,62 @@
+package wallet
+
+import (
+	"sync"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"ronbox/httpapi"
+)
+
+// cborMode takes what JSON takes: text keys, given once, no tags, no null (22) and undefined (23), all of a definite length.
+var cborMode = sync.OnceValues(func() (cbor.DecMode, error) {
+	simple, err := cbor.NewSimpleValueRegistryFromDefaults(cbor.WithRejectedSimpleValue(22), cbor.WithRejectedSimpleValue(23))
+	if err != nil {
+		return nil, err
+	}
+	return cbor.DecOptions{
+		DupMapKey: cbor.DupMapKeyEnforcedAPF, IndefLength: cbor.IndefLengthForbidden, TagsMd: cbor.TagsForbidden, SimpleValues: simple,
+		ExtraReturnErrors: cbor.ExtraDecErrorUnknownField, FieldNameMatching: cbor.FieldNameMatchingCaseSensitive, MaxArrayElements: maxBatchOps,
+	}.DecMode()
+})
+
+// readCBOR reads a batch in CBOR. The library does not tell where in a body a fault is: one that it or the wallet refuses is read again
+// as JSON, which names the member.
+func readCBOR(body []byte) (batch, error) {
+	if b, ok := readSound(body); ok {
+		return b, nil
+	}
+	body, err := httpapi.FromCBOR(body)
+	if err != nil {
+		return batch{}, err
+	}
+	return readBatch(body)
+}
+
+// readSound has the library read a batch, and reports whether there is nothing wrong with it.
+func readSound(body []byte) (b batch, ok bool) {
+	m, err := cborMode()
+	if err != nil {
+		return b, false
+	}
+	var raw struct {
+		Mode mode              `json:"mode"`
+		Ops  []cbor.RawMessage `json:"ops"`
+	}
+	if err := m.Unmarshal(body, &raw); err != nil || len(raw.Ops) == 0 || raw.Mode.check() != nil {
+		return b, false
+	}
+	b = batch{raw.Mode, make(orders, len(raw.Ops))}
+	var one order
+	for i := range raw.Ops {
+		one = newOrder()
+		if err := m.Unmarshal(raw.Ops[i], &one); err != nil {
+			return b, false
+		}
+		var bad *httpapi.BodyError
+		if b.Ops[i], bad = one.validate(0); bad != nil {
+			return b, false
+		}
+	}
+	return b, true
+}

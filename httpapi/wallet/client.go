@@ -1,0 +1,148 @@
+package wallet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"ronbox/httpapi/client"
+	"ronbox/httpapi/ledger"
+)
+
+// Client calls the routes of the wallet, and those of its ledger.
+type Client struct{ ledger.Client }
+
+// NewClient gives the calls of the wallet over c.
+func NewClient(c *client.Client) Client { return Client{ledger.NewClient(c)} }
+
+const (
+	idemHeader = "Idempotency-Key" // a key of the caller's own choosing: the same request under the same key is done once
+	batchBody  = 16 << 20          // an answer of 4096 receipts is some 3 MiB, twice that with the longest names
+)
+
+// Posted is the answer to a write of the wallet.
+type Posted struct {
+	Raw      []byte // the receipt as the node gave it, the same bytes whenever the request is repeated
+	Receipt  Receipt
+	Replayed bool // an earlier request under the same key did it
+}
+
+// BatchPosted is the answer to a batch.
+type BatchPosted struct {
+	Raw      []byte
+	Answer   BatchAnswer
+	Replayed bool
+}
+
+// Issue makes money. Idempotent under its key, as all writes of the wallet are: after any doubt the same call gives the outcome.
+func (c Client) Issue(ctx context.Context, key string, body Issue) (Posted, error) {
+	return c.post(ctx, "issue", key, body)
+}
+
+// Transfer pays.
+func (c Client) Transfer(ctx context.Context, key string, body Transfer) (Posted, error) {
+	return c.post(ctx, "transfer", key, body)
+}
+
+// Burn unmakes money.
+func (c Client) Burn(ctx context.Context, key string, body Burn) (Posted, error) {
+	return c.post(ctx, "burn", key, body)
+}
+
+// Hold sets money aside.
+func (c Client) Hold(ctx context.Context, key string, body Hold) (Posted, error) {
+	return c.post(ctx, "hold", key, body)
+}
+
+// Capture pays out a hold and ends it.
+func (c Client) Capture(ctx context.Context, key string, body Capture) (Posted, error) {
+	return c.post(ctx, "capture", key, body)
+}
+
+// Release gives a hold up.
+func (c Client) Release(ctx context.Context, key string, body Release) (Posted, error) {
+	return c.post(ctx, "release", key, body)
+}
+
+// SetFlags locks an account or opens it again.
+func (c Client) SetFlags(ctx context.Context, key string, body FlagsChange) (Posted, error) {
+	return c.post(ctx, "accounts/flags", key, body)
+}
+
+// DeclareAsset makes an asset known.
+func (c Client) DeclareAsset(ctx context.Context, key string, body AssetDeclare) (Posted, error) {
+	return c.post(ctx, "assets", key, body)
+}
+
+func (c Client) post(ctx context.Context, what, key string, body any) (out Posted, err error) {
+	out.Raw, out.Replayed, err = c.postRaw(ctx, client.Call{Path: "/v1/" + what, Body: body}, key, &out.Receipt)
+	return out, err
+}
+
+// Batch does many operations in one request. That some of them were refused is an answer, not an error.
+func (c Client) Batch(ctx context.Context, key string, body Batch) (out BatchPosted, err error) {
+	out.Raw, out.Replayed, err = c.postRaw(ctx, client.Call{Path: "/v1/batch", Body: body, Limit: batchBody}, key, &out.Answer)
+	return out, err
+}
+
+var errKey = errors.New("idempotency key: must be 1 to 64 of the characters A-Z a-z 0-9 . _ : -")
+
+// postRaw gives the answer's bytes and what they hold. Of an answer that is no receipt nobody knows whose it is: the outcome is
+// unknown. A key of the wrong characters is the node's to refuse, but for one that a header cannot carry.
+func (c Client) postRaw(ctx context.Context, k client.Call, key string, into any) (raw []byte, replayed bool, err error) {
+	if key == "" || strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return nil, false, errKey
+	}
+	k.Method, k.Header, k.Into = http.MethodPost, http.Header{idemHeader: {key}}, &raw
+	h, err := c.Do(ctx, k)
+	if err != nil {
+		return nil, false, err
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return raw, false, fmt.Errorf("%s: %w: the answer is not what this client knows: %w", k, client.ErrUnknown, err)
+	}
+	return raw, h.Get(client.ReplayHeader) == "true", nil
+}
+
+// Balance reads what an account has, in no state before the record minSeq unless that is 0.
+func (c Client) Balance(ctx context.Context, account, asset string, minSeq uint64) (Balance, error) {
+	q := client.Query{"account": {account}, "asset": {asset}}.Number("min_seq", minSeq)
+	return client.Ask[Balance](ctx, c.Client.Client, client.Call{Path: "/v1/balance", Query: q})
+}
+
+// Account reads the flags and the nonce of an account.
+func (c Client) Account(ctx context.Context, account string) (Account, error) {
+	return client.Ask[Account](ctx, c.Client.Client, client.Call{Path: "/v1/account", Query: client.Query{"account": {account}}})
+}
+
+// Assets lists the assets.
+func (c Client) Assets(ctx context.Context) (AssetList, error) {
+	return client.Ask[AssetList](ctx, c.Client.Client, client.Call{Path: "/v1/assets"})
+}
+
+// Tx reads the receipt of what was done, as it was given then.
+func (c Client) Tx(ctx context.Context, id string) ([]byte, error) {
+	return c.Bytes(ctx, "/v1/tx/"+url.PathEscape(id))
+}
+
+// HistoryQuery asks for a page of a statement.
+type HistoryQuery struct {
+	Account, Asset string
+	Cursor         string // of the page before
+	Order          string // "desc" or "asc", "" for the node's own
+	Limit          int    // 0 for the node's own
+	Since, Until   time.Time
+}
+
+// History reads a page of a statement.
+func (c Client) History(ctx context.Context, h HistoryQuery) (History, error) {
+	q := client.Query{"account": {h.Account}, "asset": {h.Asset}}.Page(h.Cursor, h.Limit).Text("order", h.Order).
+		Time("since", h.Since).Time("until", h.Until)
+	return client.Ask[History](ctx, c.Client.Client, client.Call{Path: "/v1/history", Query: q})
+}

@@ -1,0 +1,382 @@
+package wallet
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"ronbox/engines"
+	"ronbox/engines/ledger"
+	"ronbox/engines/ledger/record"
+	"ronbox/engines/wallet"
+	"ronbox/httpapi"
+	ledgerapi "ronbox/httpapi/ledger"
+)
+
+// handlers serve the routes of the wallet.
+type handlers struct{ wal Engine }
+
+const historyPage = 100 // entries, if nobody says how many
+
+// account is the query parameter that names one.
+func accountOf(c *httpapi.Request) (string, error) {
+	return nameOf(c, "account", engines.CheckAccount, wantAccount)
+}
+
+func assetOf(c *httpapi.Request) (string, error) {
+	return nameOf(c, "asset", engines.CheckAsset, wantAsset)
+}
+
+func nameOf(c *httpapi.Request, param string, check func(string) error, want string) (string, error) {
+	if !c.Query().Has(param) {
+		return "", httpapi.BadQuery(param, wantThere)
+	}
+	v := c.Query().Get(param)
+	if check(v) != nil {
+		return "", httpapi.BadQuery(param, want)
+	}
+	return v, nil
+}
+
+// accountAsset are the two that a balance or a statement is of.
+func accountAsset(c *httpapi.Request) (account, asset string, err error) {
+	if account, err = accountOf(c); err == nil {
+		asset, err = assetOf(c)
+	}
+	return account, asset, err
+}
+
+// errNeverThatFar is a wait for a record that a ledger in safe mode does not write.
+var errNeverThatFar = errors.New("min_seq will not be reached")
+
+// getBalance serves GET /v1/balance.
+func (h handlers) getBalance(c *httpapi.Request) error {
+	account, asset, err := accountAsset(c)
+	if err != nil {
+		return err
+	}
+	minSeq, err := c.Number("min_seq", 0, 1, httpapi.MaxNumber)
+	if err != nil {
+		return err
+	}
+	b, err := h.wal.Balance(c.Context(), c.Actor(), account, asset, minSeq)
+	if minSeq > 0 && errors.Is(err, ledger.ErrSafeMode) && !unreadable(err) {
+		return fmt.Errorf("%w: %w", errNeverThatFar, err)
+	}
+	if err != nil {
+		return err
+	}
+	out := Balance{
+		Account: account, Asset: asset, AmountMinor: b.Available.String(), PostedMinor: b.Posted.String(), HeldMinor: b.Held.String(),
+		AsOf: ledgerapi.Instant(b.At), AsOfSeq: b.Seq, StaleMS: b.Stale.Milliseconds(),
+	}
+	if !b.Issued.IsZero() {
+		out.IssuedMinor = b.Issued.String()
+	}
+	return c.Send(http.StatusOK, httpapi.CacheNone, append(out.AppendJSON(make([]byte, 0, balanceSize)), '\n'))
+}
+
+// balanceSize holds a balance of ordinary names and amounts; a longer one grows.
+const balanceSize = 320
+
+// getAccount serves GET /v1/account.
+func (h handlers) getAccount(c *httpapi.Request) error {
+	account, err := accountOf(c)
+	if err != nil {
+		return err
+	}
+	a, err := h.wal.Account(c.Context(), c.Actor(), account)
+	if err != nil {
+		return err
+	}
+	out := Account{
+		Account: account, Known: a.Known, Flags: append([]string{}, a.Flags.Names()...), LastNonce: a.LastNonce, NextNonce: a.NextNonce,
+	}
+	if a.Known {
+		out.OpenedAt = ledgerapi.Instant(a.OpenedAt)
+	}
+	return c.Respond(http.StatusOK, out)
+}
+
+// getAssets serves GET /v1/assets.
+func (h handlers) getAssets(c *httpapi.Request) error {
+	all, err := h.wal.Assets(c.Context(), c.Actor())
+	if err != nil {
+		return err
+	}
+	out := AssetList{Assets: make([]Asset, len(all))}
+	for i, a := range all {
+		out.Assets[i] = Asset{Asset: a.Asset, SupplyMinor: a.Issued.String(), DeclaredAt: ledgerapi.Instant(a.DeclaredAt)}
+	}
+	return c.Respond(http.StatusOK, out)
+}
+
+// getTx serves GET /v1/tx/:txid: the bytes that were the answer when it was done.
+func (h handlers) getTx(c *httpapi.Request) error {
+	body, err := h.wal.Tx(c.Context(), c.Actor(), ledgerapi.TxParam(c))
+	if err != nil {
+		return err
+	}
+	return c.Send(http.StatusOK, httpapi.CacheNone, body)
+}
+
+// getHistory serves GET /v1/history.
+func (h handlers) getHistory(c *httpapi.Request) error {
+	q, err := historyQuery(c)
+	if err != nil {
+		return err
+	}
+	page, err := h.wal.History(c.Context(), c.Actor(), q)
+	if err != nil {
+		return err
+	}
+	out := History{Entries: make([]HistoryEntry, len(page.Entries)), Next: page.Next}
+	for i := range page.Entries {
+		out.Entries[i] = historyEntry(&page.Entries[i])
+	}
+	return c.Respond(http.StatusOK, out)
+}
+
+func historyEntry(e *ledger.Entry) HistoryEntry {
+	side := "credit"
+	if e.Debit {
+		side = "debit"
+	}
+	return HistoryEntry{
+		Receipt: e.Receipt.AppendJSON(nil), Memo: e.Memo, Side: side, BalanceMinor: e.Posted.String(), AvailableMinor: e.Available.String(),
+	}
+}
+
+func historyQuery(c *httpapi.Request) (q ledger.HistoryQuery, err error) {
+	if q.Account, q.Asset, err = accountAsset(c); err != nil {
+		return q, err
+	}
+	limit, err := c.Number("limit", historyPage, 1, ledger.MaxHistory)
+	if err != nil {
+		return q, err
+	}
+	q.Limit, q.Cursor, q.NewestFirst = int(limit), c.Query().Get("cursor"), true
+	switch order := c.Query().Get("order"); {
+	case order == "asc":
+		q.NewestFirst = false
+	case order != "desc" && c.Query().Has("order"):
+		return q, httpapi.BadQuery("order", "must be asc or desc")
+	}
+	if q.Since, err = timeOf(c, "since"); err == nil {
+		q.Until, err = timeOf(c, "until")
+	}
+	return q, err
+}
+
+// time reads an instant in Unix nanoseconds, 0 for none.
+func timeOf(c *httpapi.Request, param string) (int64, error) {
+	if !c.Query().Has(param) {
+		return 0, nil
+	}
+	at, ok := parseInstant(c.Query().Get(param))
+	if !ok {
+		return 0, httpapi.BadQuery(param, wantTime)
+	}
+	return at.UnixNano(), nil
+}
+
+// postOrder serves POST /v1/issue, transfer, burn, hold, capture and release.
+func (h handlers) postOrder(op record.Op) httpapi.Handler {
+	return func(c *httpapi.Request) error {
+		key, err := idempotencyKey(c)
+		if err != nil {
+			return err
+		}
+		order, err := readOrder(c.Body(), op)
+		if err != nil {
+			return err
+		}
+		return h.post(c, key, order)
+	}
+}
+
+// post gives an order that reads well to the wallet, if that takes any.
+func (h handlers) post(c *httpapi.Request, key string, order wallet.Request) error {
+	if err := h.wal.WriteReady(); err != nil {
+		return err
+	}
+	a, err := h.wal.Post(c.Context(), c.Actor(), key, c.CorrID(), order)
+	if err != nil {
+		return refused(c, order, err)
+	}
+	return sendAnswer(c, a)
+}
+
+// refused adds to a refusal by the rules what it is about.
+func refused(c *httpapi.Request, order wallet.Request, err error) error {
+	var r *ledger.Reject
+	if !errors.As(err, &r) {
+		return err
+	}
+	e := &refusedError{order: order, owner: mayDebit(c, order), Reject: r}
+	var at *wallet.IndexError
+	if errors.As(err, &at) {
+		return &wallet.IndexError{Index: at.Index, Err: e}
+	}
+	return e
+}
+
+// mayDebit reports whether the caller may do such an order at all: with the account that gives, or of an issue, the one that gets.
+func mayDebit(c *httpapi.Request, o wallet.Request) bool {
+	account := o.From
+	if o.Op == record.OpIssue {
+		account = o.To
+	}
+	actor := c.Actor()
+	return actor.May(service+"."+o.Op.String()) && actor.Grant.Account(account) == nil && actor.Grant.Asset(o.Asset) == nil
+}
+
+// postBatch serves POST /v1/batch.
+func (h handlers) postBatch(c *httpapi.Request) error {
+	key, err := idempotencyKey(c)
+	if err != nil {
+		return err
+	}
+	read := readBatch
+	if c.MediaType() == httpapi.TypeCBOR {
+		read = readCBOR
+	}
+	b, err := read(c.Body())
+	if err != nil {
+		return err
+	}
+	if err := h.wal.WriteReady(); err != nil {
+		return err
+	}
+	a, err := h.wal.Batch(c.Context(), c.Actor(), key, c.CorrID(), b.Mode == "atomic", b.Ops)
+	if err != nil {
+		return refused(c, b.blamed(err), err)
+	}
+	return sendAnswer(c, a)
+}
+
+// blamed is the operation that err is about, if it says so.
+func (b *batch) blamed(err error) wallet.Request {
+	var at *wallet.IndexError
+	if errors.As(err, &at) && at.Index >= 0 && at.Index < len(b.Ops) {
+		return b.Ops[at.Index]
+	}
+	return wallet.Request{}
+}
+
+// postFlags serves POST /v1/accounts/flags.
+func (h handlers) postFlags(c *httpapi.Request) error {
+	key, err := idempotencyKey(c)
+	if err != nil {
+		return err
+	}
+	var in FlagsChange
+	if err := c.Decode(&in); err != nil {
+		return err
+	}
+	order, err := flagsOrder(in)
+	if err != nil {
+		return err
+	}
+	return h.post(c, key, order)
+}
+
+func flagsOrder(in FlagsChange) (wallet.Request, error) {
+	out := wallet.Request{Op: record.OpFlags, From: in.Account, New: in.New}
+	var err error
+	switch {
+	case engines.CheckAccount(in.Account) != nil:
+		return out, httpapi.BadBody("account", wantAccount)
+	case len(in.Set)+len(in.Clear) == 0:
+		return out, httpapi.BadBody("set", "must name a flag, or clear must")
+	}
+	if out.Set, err = flagSet("set", in.Set); err != nil {
+		return out, err
+	}
+	if out.Clear, err = flagSet("clear", in.Clear); err != nil {
+		return out, err
+	}
+	if out.Set.Has(out.Clear) {
+		return out, httpapi.BadBody("clear", "must not name a flag that set names")
+	}
+	return out, nil
+}
+
+func flagSet(field string, names []string) (set record.Flags, err error) {
+	for i, name := range names {
+		f, err := record.ParseFlags(name)
+		if err != nil || f == 0 {
+			return 0, httpapi.BadBody(field+"."+strconv.Itoa(i), "must be one of frozen, no_debit, no_credit, closed")
+		}
+		set |= f
+	}
+	return set, nil
+}
+
+// postAsset serves POST /v1/assets.
+func (h handlers) postAsset(c *httpapi.Request) error {
+	key, err := idempotencyKey(c)
+	if err != nil {
+		return err
+	}
+	var in AssetDeclare
+	if err := c.Decode(&in); err != nil {
+		return err
+	}
+	if engines.CheckAsset(in.Asset) != nil {
+		return httpapi.BadBody("asset", wantAsset)
+	}
+	if err := h.wal.WriteReady(); err != nil {
+		return err
+	}
+	a, err := h.wal.DeclareAsset(c.Context(), c.Actor(), key, c.CorrID(), in.Asset)
+	if err != nil {
+		return err
+	}
+	return sendAnswer(c, a)
+}
+
+// maxIdemKey is the longest key in characters: room for a ULID, a UUID or a digest in hexadecimal.
+const maxIdemKey = 64
+
+// Hints of what is wrong with a key; none repeats it.
+const (
+	keyMissing = "is missing: choose a new one for every new request, and send the same one whenever that request is repeated"
+	keyGrammar = "must be 1 to 64 of the characters A-Z a-z 0-9 . _ : -"
+)
+
+// idempotencyKey is the key of a request that must have one.
+func idempotencyKey(c *httpapi.Request) (string, error) {
+	v, given, err := c.Single(idemHeader)
+	if err != nil {
+		return "", err
+	}
+	if !given || v == "" {
+		return "", httpapi.BadHeader(idemHeader, keyMissing)
+	}
+	key, ok := parseIdemKey(v)
+	if !ok {
+		return "", httpapi.BadHeader(idemHeader, keyGrammar)
+	}
+	return key, nil
+}
+
+// parseIdemKey takes a key as it is, or as the string of a structured field: in quotes. Both name the same request. None of
+// its characters needs an escape, and it has no parameters.
+func parseIdemKey(v string) (string, bool) {
+	if len(v) >= 2 && v[0] == '"' && v[len(v)-1] == '"' {
+		v = v[1 : len(v)-1]
+	}
+	if v == "" || len(v) > maxIdemKey {
+		return "", false
+	}
+	for i := range len(v) {
+		switch c := v[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == ':', c == '-':
+		default:
+			return "", false
+		}
+	}
+	return v, true
+}

@@ -1,0 +1,83 @@
+package wire
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Names of the events that every stream has.
+const (
+	EventHello    = "hello"
+	EventLagged   = "lagged"
+	EventShutdown = "shutdown"
+)
+
+// Ready is the body of GET /readyz, whatever its status.
+type Ready struct {
+	Ready       bool                    `json:"ready"`
+	WriteReady  bool                    `json:"write_ready"`
+	Degraded    bool                    `json:"degraded"`
+	Missing     []string                `json:"missing" doc:"keys that do not hold: registry.commit_ready"`
+	RetryAfter  int                     `json:"retry_after"`
+	Incarnation string                  `json:"incarnation"`
+	Version     uint64                  `json:"version,omitzero" doc:"version of the registry's HEAD"`
+	HeadB3      string                  `json:"head_b3,omitzero" format:"b3"`
+	Services    map[string]ServiceReady `json:"services"`
+}
+
+// ServiceReady is one service's part of Ready.
+type ServiceReady struct {
+	Ready      bool     `json:"ready"`
+	WriteReady bool     `json:"write_ready"`
+	Missing    []string `json:"missing,omitempty"`
+}
+
+// VersionInfo is the body of GET /version.
+type VersionInfo struct {
+	Version      string            `json:"version"`
+	Commit       string            `json:"commit,omitzero"`
+	Go           string            `json:"go"`
+	Schema       int               `json:"schema" doc:"schema of the database file"`
+	NodeID       string            `json:"node_id"`
+	Incarnation  string            `json:"incarnation"`
+	Services     map[string]string `json:"services" doc:"service to mode: on, off"`
+	Schemas      map[string]string `json:"schemas" doc:"service to version of its wire schema"`
+	Formats      map[string]uint64 `json:"formats,omitempty" doc:"service to format of its tables in the database file, of those that number it"`
+	Deprecations []string          `json:"deprecations"`
+}
+
+// ProblemType is the media type of every refusal.
+const ProblemType = "application/problem+json"
+
+// Problem is the body of every answer with status 400 or above.
+type Problem struct {
+	Type       string         `json:"type" doc:"urn:ronbox:problem:<service>:<reason>" example:"urn:ronbox:problem:wallet:nonce_gap"`
+	Title      string         `json:"title" example:"Nonce is ahead"`
+	Status     int            `json:"status" example:"409"`
+	Detail     string         `json:"detail,omitzero"`
+	Instance   string         `json:"instance,omitzero" doc:"the correlation id as a URN"`
+	Code       string         `json:"code" doc:"the service's own spelling; more may come" example:"NONCE_CONFLICT"`
+	Reason     string         `json:"reason" doc:"lower_snake, one vocabulary for all services; more may come" example:"nonce_gap"`
+	Service    string         `json:"service"`
+	Retryable  bool           `json:"retryable"`
+	CorrID     string         `json:"corr_id,omitzero"`
+	RetryAfter int            `json:"retry_after,omitzero" doc:"seconds until it is worth another try"`
+	Details    map[string]any `json:"details,omitempty"`
+}
+
+// Error says what was refused and why, for people.
+func (p *Problem) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s (%d %s)", p.Title, p.Status, p.Reason)
+	if p.Detail != "" {
+		b.WriteString(": " + p.Detail)
+	}
+	if p.CorrID != "" {
+		b.WriteString(" [" + p.CorrID + "]")
+	}
+	return b.String()
+}
+
+// Unknown reports whether the outcome of the refused request is unknown, so that
+// only the same request repeated can tell.
+func (p *Problem) Unknown() bool { return p.Details["outcome"] == "unknown" }

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Measures the edge beside nginx, Caddy (Debian's packages) and a bare net/http file server, all on loopback, one after the other: warm assets of 4 and 16 KiB, and
+# 64 KiB out of 100 MiB; the memory that 50 downloads of 1 GiB cost; and a tile inside the process. Usage: edge.sh [SECONDS]. It wants wrk, nginx, caddy, openssl and
+# curl. Run it on a machine that does nothing else. RONBOX is the binary, bin/ronbox without it.
+set -euo pipefail
+seconds=${1:-10}
+cd "$(dirname "$0")/../.."
+ronbox=$(realpath "${RONBOX:-bin/ronbox}")
+for tool in wrk nginx caddy openssl curl; do command -v $tool >/dev/null || { echo "missing: apt-get install $tool" >&2; exit 1; }; done
+dir=$(mktemp -d "${TMPDIR:-/tmp}/rp.XXXXXX")
+pids=()
+trap 'kill "${pids[@]}" 2>/dev/null; wait 2>/dev/null; rm -rf "$dir"' EXIT
+port() { local p; while :; do p=$((20000 + RANDOM % 10000)); (exec 3<>/dev/tcp/127.0.0.1/$p) 2>/dev/null || { echo $p; return; }; done; }
+await() { local end=$((SECONDS + 60)); until "$@" >/dev/null 2>&1; do [ $SECONDS -lt $end ] || { echo "not up: $*" >&2; exit 1; }; sleep 0.1; done; }
+
+mkdir "$dir/www" "$dir/nginx"
+for size in 4K 16K 100M; do head -c $size /dev/urandom >"$dir/www/$size"; done
+truncate -s 1G "$dir/www/1G"
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost \
+  -keyout "$dir/key.pem" -out "$dir/cert.pem" 2>/dev/null
+plain=$(port) secure=$(port) caddy=$(port)
+cat >"$dir/nginx.conf" <<END
+$([ "$(id -u)" != 0 ] || echo "user root;") daemon off; worker_processes auto; pid $dir/nginx/pid; error_log $dir/nginx/error.log; events { worker_connections 1024; }
+http { access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000000; open_file_cache max=100; root $dir/www;
+  client_body_temp_path $dir/nginx/a; proxy_temp_path $dir/nginx/b; fastcgi_temp_path $dir/nginx/c; uwsgi_temp_path $dir/nginx/d; scgi_temp_path $dir/nginx/e;
+  server { listen 127.0.0.1:$plain; } server { listen 127.0.0.1:$secure ssl; ssl_certificate $dir/cert.pem; ssl_certificate_key $dir/key.pem; } }
+END
+nginx -p "$dir/nginx" -c "$dir/nginx.conf" -e "$dir/nginx/error.log" & pids+=($!)
+printf '{\n admin off\n auto_https off\n}\nhttp://127.0.0.1:%s {\n root * %s\n file_server\n}\n' "$caddy" "$dir/www" >"$dir/Caddyfile"
+XDG_DATA_HOME=$dir XDG_CONFIG_HOME=$dir caddy run --config "$dir/Caddyfile" --adapter caddyfile 2>/dev/null & pids+=($!)
+"${GO:-go}" build -o "$dir/bare" ./testdata/bench/bare
+"$dir/bare" "$dir/www" >"$dir/bare.addr" & pids+=($!)
+"$ronbox" --data-dir "$dir/d" init -q
+RONBOX_SERVER__BIND=127.0.0.1:0 RONBOX_LOG__LEVEL=off RONBOX_EDGE__MODE=live RONBOX_EDGE__ALLOW=localhost:$secure RONBOX_EDGE__ALLOW_PRIVATE=127.0.0.0/8,::1/128 \
+  RONBOX_EDGE__CA_FILE=$dir/cert.pem RONBOX_EDGE__FILL__MAX_OBJECT_BYTES=2GiB "$ronbox" --data-dir "$dir/d" serve & pids+=($!)
+node=$!
+await curl -sf "http://127.0.0.1:$plain/4K"; await curl -sf "http://127.0.0.1:$caddy/4K"; await "$ronbox" --data-dir "$dir/d" edge packs
+url=$("$ronbox" --data-dir "$dir/d" status --json | sed -n 's/.*"url":"\([^"]*\)".*/\1/p')
+for f in 4K 16K 100M 1G; do "$ronbox" --data-dir "$dir/d" edge fill -q "https://localhost:$secure/$f"; done
+
+declare -A base=([ronbox]="$url/edge/assets/localhost:$secure" [nginx]="http://127.0.0.1:$plain" [caddy]="http://127.0.0.1:$caddy" [bare]="http://$(cat "$dir/bare.addr")")
+rate() { wrk -t1 -c50 -d"${seconds}s" "$@" | awk '/Requests\/sec/ {print $2} /Non-2xx/ {exit 1}'; }
+for row in "4K" "16K" "100M Range: bytes=50000000-50065535"; do
+  read -r file range <<<"$row"
+  declare -A got=()
+  for who in ronbox nginx caddy bare; do got[$who]=$(rate ${range:+-H "$range"} "${base[$who]}/$file"); done
+  awk -v row="$row" -v r="${got[ronbox]}" -v n="${got[nginx]}" -v c="${got[caddy]}" -v b="${got[bare]}" 'BEGIN {
+    printf "%s\tronbox %d/s, nginx %d/s (%.2f x), Caddy %d/s (%.2f x), bare net/http %d/s (%.2f x)\n", row, r, n, r/n, c, r/c, b, r/b }'
+done
+rss() { awk '/VmRSS/ {print int($2 / 1024)}' "/proc/$node/status"; }
+idle=$(rss) most=0
+downloads=()
+for _ in $(seq 50); do curl -s -o /dev/null --limit-rate 100M "${base[ronbox]}/1G" & downloads+=($!); done
+while kill -0 "${downloads[0]}" 2>/dev/null; do now=$(rss); [ "$now" -le $most ] || most=$now; sleep 0.2; done
+wait "${downloads[@]}"
+printf '50 downloads of 1 GiB\t%d MiB of memory beyond the %d MiB of before\n' $((most - idle)) "$idle"
+"${GO:-go}" test ./engines/edge/... -run '^$' -bench 'Tile$' -benchtime "${seconds}00x" | grep '^Benchmark'

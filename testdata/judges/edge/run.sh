@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Serves testdata/packs with a new node, and has programs of others judge it: see judge.mjs. It wants node, npm and Debian's chromium.
+# RONBOX is the binary, bin/ronbox without it. PICTURES names a folder for the pictures of the maps.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+cd "$here/../../.."
+ronbox=$(realpath "${RONBOX:-bin/ronbox}")
+for tool in node npm chromium; do command -v $tool >/dev/null || { echo "missing: apt-get install $tool" >&2; exit 1; }; done
+dir=$(mktemp -d /tmp/rj.XXXXXX)
+pid=
+trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null; wait 2>/dev/null; rm -rf "$dir"' EXIT
+cp "$here"/*.mjs "$here/package.json" "$dir"
+(cd "$dir" && npm install --silent --no-audit --no-fund)
+"$ronbox" --data-dir "$dir/d" init --dev --packs testdata/packs -q
+RONBOX_SERVER__BIND=127.0.0.1:0 RONBOX_LOG__LEVEL=off "$ronbox" --data-dir "$dir/d" serve &
+pid=$!
+end=$((SECONDS + 60))
+until "$ronbox" --data-dir "$dir/d" edge packs --json 2>/dev/null | grep -qv '"state":"verifying"'; do [ $SECONDS -lt $end ] || exit 1; sleep 0.1; done
+url=$("$ronbox" --data-dir "$dir/d" status --json | sed -n 's/.*"url":"\([^"]*\)".*/\1/p')
+node "$dir/judge.mjs" "$url" "${PICTURES:-}"
