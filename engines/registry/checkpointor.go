@@ -275,7 +275,8 @@ func (c *checkpointor) extends(ctx context.Context, head *HeadView, next checkpo
 	return err
 }
 
-// publishCheckpoint lets readers see a synced checkpoint. It runs in the committer and must not wait.
+// publishCheckpoint lets readers see a synced checkpoint, then HEAD name it: who reads its size can have it. It runs in the committer and
+// must not wait.
 func (e *Engine) publishCheckpoint(s *checkpoint.Signed) {
 	e.latest.Store(s)
 	e.current.Store(e.current.Load().bounded(0, s.Size))
