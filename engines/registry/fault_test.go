@@ -93,7 +93,7 @@ func (b blocker) decide(*plan, *job) (answer, error) {
 func TestAbortAnswersAll(t *testing.T) {
 	r := newRig(t).start()
 	r.genesis(newSigners(1, 1))
-	b := newBlocker()
+	b := abortedOnly{newBlocker()}
 	var wg sync.WaitGroup
 	answers := make([]error, 20)
 	wg.Go(func() { _, answers[0] = r.e.submit(r.ctx(), r.e.approvals, b, alice, "") })
@@ -104,15 +104,25 @@ func TestAbortAnswersAll(t *testing.T) {
 		})
 	}
 	r.waitFor("the others to queue", func() bool { return r.e.proposals.Len() == len(answers)-1 })
-	wg.Go(func() { r.sup.Drain(service, 0, 5*time.Second) })
-	r.waitFor("the abort", func() bool { return r.metric("tasks_aborted_total", "kind", taskPipeline) == 1 })
-	close(b.gate)
+	r.sup.Drain(service, 0, patience)
 	wg.Wait()
+	if n := r.metric("tasks_aborted_total", "kind", taskPipeline); n != 1 {
+		t.Errorf("%v aborts are counted", n)
+	}
 	for i, err := range answers {
 		if i > 0 && !errors.Is(err, flow.ErrCanceled) {
 			t.Errorf("%d: %v", i, err)
 		}
 	}
+}
+
+// abortedOnly holds the pipeline until that is aborted.
+type abortedOnly struct{ blocker }
+
+func (b abortedOnly) decide(p *plan, _ *job) (answer, error) {
+	close(b.held)
+	<-p.ctx.Done()
+	return answer{}, nil
 }
 
 // A caller that leaves while its job is queued leaves nothing behind; one that leaves while it is in hand hears unknown.

@@ -20,7 +20,7 @@ func newSmallRig(t *testing.T) *rig {
 	memory := store.DefaultAmnesiaConfig()
 	memory.MaxBytes = 32 << 20
 	r := &rig{t: t, path: filepath.Join(t.TempDir(), "none"), cfg: DefaultConfig(), memory: &memory}
-	r.cfg.Origin, r.cfg.Proposals.MaxPending, r.cfg.Proposals.MaxPerCap = testOrigin, 512, 512
+	r.cfg.Origin, r.cfg.Proposals.MaxPending, r.cfg.Proposals.MaxPerCap, r.cfg.Timeouts = testOrigin, 512, 512, patient
 	r.open()
 	t.Cleanup(r.stop)
 	return r.start()

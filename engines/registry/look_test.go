@@ -9,10 +9,13 @@ import (
 	"ronbox/store"
 )
 
+// patience is how long a test waits for what must happen: a busy machine is slow, a broken one never.
+const patience = 2 * time.Minute
+
 // waitFor polls what another goroutine does in real time.
 func (r *rig) waitFor(what string, ok func() bool) {
 	r.t.Helper()
-	deadline := time.NewTimer(10 * time.Second)
+	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -20,7 +23,7 @@ func (r *rig) waitFor(what string, ok func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			r.t.Fatalf("waited 10 s for %s", what)
+			r.t.Fatalf("waited %s for %s", patience, what)
 		}
 	}
 }

@@ -129,13 +129,14 @@ func TestWithdraw(t *testing.T) {
 func TestExpiryIsExactAndSwept(t *testing.T) {
 	r, s := newRig(t, func(c *Config) { c.Proposals.TTL = 60e9 }).start(), newSigners(1, 1)
 	r.genesis(s)
+	r.freeze()
 	stack := r.stack(2)
 	r.approve(stack[0], s.keys[0])
-	r.advance(time.Minute - time.Second)
+	r.advance(time.Minute - time.Millisecond)
 	if got := r.stateOf(stack[0]); got != StatePending {
 		t.Fatalf("before its time: %s", got)
 	}
-	r.advance(time.Second)
+	r.advance(time.Millisecond)
 	if _, err := r.e.Commit(r.ctx(), alice, stack[0].ID, ""); !errors.Is(err, ErrExpired) {
 		t.Errorf("commit at the last instant: %v", err)
 	}

@@ -36,7 +36,8 @@ func TestReadiness(t *testing.T) {
 		t.Errorf("without a pipeline: %+v", rep)
 	}
 	r.start()
-	r.waitFor("the publisher", func() bool { return r.e.running.Load() })
+	r.waitFor("the pipeline", func() bool { return r.e.running.Load() })
+	r.attached()
 	sample(8)
 	if rep := r.board.Report("", ""); !rep.Ready || !rep.Degraded || !strings.Contains(rep.Causes["registry.genesis"], CauseNoGenesis) {
 		t.Errorf("before genesis: %+v", rep)

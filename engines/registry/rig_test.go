@@ -34,6 +34,7 @@ type rig struct {
 	sup     *flow.Supervisor
 	e       *Engine
 	clock   atomic.Int64 // added to the wall clock, ns
+	frozen  atomic.Int64 // Unix ns at which the wall clock stands; 0: it goes
 	steps   atomic.Int64 // that Recover told of
 	stopped bool
 	memory  *store.AmnesiaConfig // keeps the file in memory
@@ -48,18 +49,20 @@ const testOrigin = "ronbox.local/test"
 // alice proposes and commits in most tests.
 var alice = engines.Actor{CapID: "cap-alice", Principal: "alice"}
 
+// patient are deadlines beyond what a configuration may have: a busy machine is no reason to refuse.
+var patient = TimeoutsConfig{Propose: unit.Duration(patience), Approve: unit.Duration(patience), Commit: unit.Duration(patience)}
+
 func newRig(t testing.TB, change ...func(*Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, path: filepath.Join(t.TempDir(), "ronbox.db"), cfg: DefaultConfig()}
 	r.cfg.Origin = testOrigin
-	longest := unit.Duration(5 * time.Second) // a busy machine is no reason to refuse
-	r.cfg.Timeouts = TimeoutsConfig{Propose: longest, Approve: longest, Commit: longest}
 	for _, f := range change {
 		f(&r.cfg)
 	}
 	if err := r.cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
+	r.cfg.Timeouts = patient
 	id, err := store.NewIdentity(time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +75,16 @@ func newRig(t testing.TB, change ...func(*Config)) *rig {
 	return r
 }
 
-func (r *rig) now() time.Time { return time.Now().Add(time.Duration(r.clock.Load())) }
+func (r *rig) now() time.Time {
+	wall := time.Now()
+	if at := r.frozen.Load(); at != 0 {
+		wall = time.Unix(0, at)
+	}
+	return wall.Add(time.Duration(r.clock.Load()))
+}
+
+// freeze has the engine's clock move by advance alone.
+func (r *rig) freeze() { r.frozen.Store(time.Now().UnixNano()) }
 
 // advance moves the engine's clock.
 func (r *rig) advance(d time.Duration) { r.clock.Add(int64(d)) }
@@ -122,6 +134,12 @@ func (r *rig) start() *rig {
 	return r
 }
 
+// attached waits until the publisher follows the log: it tells of no version from before.
+func (r *rig) attached() {
+	r.t.Helper()
+	r.waitFor("the publisher to attach", func() bool { return r.board.Report(service, "").Causes["registry.bus_attached"] == "" })
+}
+
 // stop is an orderly shutdown. It may be called again.
 func (r *rig) stop() {
 	if r.stopped {
@@ -130,9 +148,9 @@ func (r *rig) stop() {
 	r.stopped = true
 	r.catalog.CloseFedBy(service, flow.HTTP)
 	r.sup.CancelBackground()
-	r.sup.Drain(service, 5*time.Second, time.Second)
+	r.sup.Drain(service, patience, patience)
 	r.store.CloseLanes()
-	r.sup.Drain("store", 5*time.Second, time.Second)
+	r.sup.Drain("store", patience, patience)
 	r.sup.Close()
 	r.e.Close()
 	if err := r.store.Close(); err != nil && r.store.Err() == nil {

@@ -30,6 +30,7 @@ func TestStepsAreTraced(t *testing.T) {
 	r.tracer = tracer
 	r.open()
 	r.start()
+	r.attached()
 	r.genesis(s, "a")
 	if _, err := r.e.Propose(r.ctx(), alice, delta(20, "far"), "", "corr-far"); err == nil {
 		t.Fatal("a version far ahead was taken")

@@ -42,14 +42,15 @@ func TestUndecidedBatchIsWaitedFor(t *testing.T) {
 		_, _ = store.Commit(r.ctx(), r.store, store.Work, before, func(struct{}) { <-unpublished })
 	}()
 	r.waitFor("the one before the batch to queue", func() bool { return r.lane() == 1 })
-	ctx, cancel := context.WithTimeout(r.ctx(), 20*time.Millisecond)
-	defer cancel()
+	ctx, leave := context.WithCancel(r.ctx())
+	defer leave()
 	first, second := make(chan error, 1), make(chan uint64, 1)
 	go func() {
 		_, err := r.e.Commit(ctx, alice, p.ID, "")
 		first <- err
 	}()
 	r.waitFor("the batch to queue", func() bool { return r.lane() == 2 })
+	leave()
 	close(busy.gate)
 	<-done
 	if err := <-first; !errors.Is(err, flow.ErrUnknown) {
@@ -62,13 +63,13 @@ func TestUndecidedBatchIsWaitedFor(t *testing.T) {
 		}
 		second <- r.e.Head().Head.Version
 	}()
-	patience := time.NewTimer(300 * time.Millisecond)
-	defer patience.Stop()
+	window := time.NewTimer(300 * time.Millisecond)
+	defer window.Stop()
 	select {
 	case v := <-second:
 		t.Errorf("the repeat is answered while HEAD is version %d", v)
 		close(unpublished)
-	case <-patience.C:
+	case <-window.C:
 		close(unpublished)
 		if v := <-second; v != 2 {
 			t.Errorf("the repeat is answered while HEAD is version %d", v)

@@ -166,7 +166,7 @@ func TestPublisherTellsOfEachVersion(t *testing.T) {
 	r, s := newRig(t).start(), newSigners(1, 1)
 	sub := r.e.SubscribeUpdates("test")
 	defer sub.Close()
-	r.waitFor("the publisher to attach", func() bool { return r.board.Report(service, "").Causes["registry.bus_attached"] == "" })
+	r.attached()
 	r.genesis(s)
 	p := r.propose(2, "b")
 	r.approve(p, s.keys[0])

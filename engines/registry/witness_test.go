@@ -111,12 +111,11 @@ func (w *witness) asked() string {
 	return strings.Join(w.asks, ", ")
 }
 
-// witnessedRig is a log whose signers name a witness.
-func witnessedRig(t *testing.T, policy string) (*rig, signers) {
+// witnessedRig is a log whose signers name a witness, which has all the time there is.
+func witnessedRig(t *testing.T, policy string, change ...func(*Config)) (*rig, signers) {
 	t.Helper()
-	r, s := newLogRig(t, func(c *Config) {
-		c.Witness = WitnessConfig{Enabled: true, Timeout: unit.Duration(200 * time.Millisecond)}
-	})
+	patient := func(c *Config) { c.Witness = WitnessConfig{Enabled: true, Timeout: unit.Duration(maxWitnessTimeout)} }
+	r, s := newLogRig(t, append([]func(*Config){patient}, change...)...)
 	s.policy = policy
 	r.genesis(s)
 	return r, s
@@ -197,7 +196,7 @@ func TestWitnessCosigns(t *testing.T) {
 // Without the key nobody is asked; a policy that cannot be read is told of, and harms nothing.
 func TestWitnessOff(t *testing.T) {
 	w := newWitness(t, "w.example")
-	r, s := newLogRig(t)
+	r, s := newLogRig(t, func(c *Config) { c.Witness.Timeout = unit.Duration(maxWitnessTimeout) })
 	s.policy = w.policy()
 	r.genesis(s)
 	r.cover()
@@ -294,14 +293,9 @@ func TestWitnessThatIsSlow(t *testing.T) {
 	w.Config.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-gone })
 	defer close(gone)
 	r, s := witnessedRig(t, w.policy())
-	cfg := r.cfg
-	cfg.Witness.Timeout = unit.Duration(maxWitnessTimeout)
-	r.e.Reload(cfg)
 	r.cover()
 	unwitnessed(t, r, s)
-	cfg.Witness.Timeout = unit.Duration(10 * time.Millisecond)
-	late, _ := witnessedRig(t, w.policy())
-	late.e.Reload(cfg)
+	late, _ := witnessedRig(t, w.policy(), func(c *Config) { c.Witness.Timeout = unit.Duration(10 * time.Millisecond) })
 	late.cover()
 	late.waitWitness(witnessUnreachable)
 }
