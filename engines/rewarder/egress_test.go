@@ -65,12 +65,13 @@ func TestSilentLedger(t *testing.T) {
 	var faulty *ledgertest.Faulty
 	r := newRig(t, func(r *rig) {
 		faulty = ledgertest.NewFaulty(r.model, ledgertest.Faults{})
-		r.ledger, r.cfg.ReadTimeout = faulty, unit.Duration(30*time.Millisecond)
+		r.ledger = faulty
 	}).start()
 	p := policy()
 	r.put(p)
 	in := r.seal(inputOf("e", 1000), usage("a requests 1"))
 	faulty.Pause()
+	r.hearLedger(30 * time.Millisecond)
 	r.mustCompute("e", in, p)
 	if run := r.await("e", Quarantined); run.Quarantine.Kind != KindEgress || run.Quarantine.Reason != "ledger: no answer" {
 		t.Errorf("%+v", run.Quarantine)
@@ -79,6 +80,7 @@ func TestSilentLedger(t *testing.T) {
 		t.Errorf("%v timeouts, %v retries", timeouts, retries)
 	}
 	faulty.Resume()
+	r.hearLedger(time.Minute)
 	if _, err := r.e.Emit(r.ctx(), alice, "e"); err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +169,7 @@ func TestOpenBreakerKeepsRunsPending(t *testing.T) {
 // A handle that finds no room in intents in time pauses its run: nobody would know of it.
 func TestFullIntentsPauseARun(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, func(r *rig) { r.cfg.ReadTimeout = unit.Duration(50 * time.Millisecond) }).only(taskScheduler)
+	r := newRig(t).only(taskScheduler)
 	p := policy()
 	r.put(p)
 	in := r.seal(inputOf("e", 1000), usage("a requests 1"))
@@ -176,6 +178,7 @@ func TestFullIntentsPauseARun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	r.hearLedger(50 * time.Millisecond)
 	r.only(taskWorker)
 	soon := ComputeRequest{InputsCID: in.InputsCID, PolicyID: p.ID, PolicyHash: p.Hash(), Deadline: r.now().Add(time.Second)}
 	if _, err := r.e.Compute(r.ctx(), alice, "e", soon); err != nil {
@@ -188,6 +191,7 @@ func TestFullIntentsPauseARun(t *testing.T) {
 	if run.Quarantine.Kind != KindEgress || run.Quarantine.Reason != "intents: no room" {
 		t.Errorf("%+v", run.Quarantine)
 	}
+	r.hearLedger(time.Minute)
 	r.only(taskEmitter)
 	if _, err := r.e.Emit(r.ctx(), alice, "e"); err != nil {
 		t.Fatal(err)

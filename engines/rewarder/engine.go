@@ -77,7 +77,8 @@ type Engine struct {
 	look     *flow.Ticker
 	tick     *flow.Ticker
 	room     flow.Retrier
-	patience flow.Retrier // of the tasks, with a store that takes nothing for now
+	patience flow.Retrier  // of the tasks, with a store that takes nothing for now
+	answers  time.Duration // within which a call of Compute has its answer
 
 	hands    hands
 	draining atomic.Bool // set by the scheduler once its intake has ended
@@ -105,7 +106,7 @@ func (j job) names() (tenant, epoch string) {
 
 // New wires an engine and declares its buckets, queues, metrics and probes. It does no I/O and starts nothing.
 func New(cfg Config, d Deps) *Engine {
-	e := &Engine{boot: cfg, store: d.Store, log: d.Log, board: d.Board, now: d.Now, folder: d.Artifacts, step: d.Step}
+	e := &Engine{boot: cfg, store: d.Store, log: d.Log, board: d.Board, now: d.Now, folder: d.Artifacts, step: d.Step, answers: answerWithin}
 	e.reloaded.Store(&cfg)
 	if e.now == nil {
 		e.now = time.Now

@@ -14,6 +14,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
+	"ronbox/appliance/unit"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/ledgertest"
@@ -62,6 +63,7 @@ func newRig(t testing.TB, change ...func(*rig)) *rig {
 		t.Fatal(err)
 	}
 	r.key, r.cfg.TrustKeys = key, []string{key.Public()}
+	r.cfg.ReadTimeout = unit.Duration(time.Minute) // a busy machine is no ledger that does not answer
 	for _, f := range change {
 		f(r)
 	}
@@ -134,6 +136,7 @@ func (r *rig) open() {
 			}
 		},
 	})
+	r.e.answers = patience
 	r.sup = flow.NewSupervisor(r.ctx(), r.catalog, flow.Hooks{})
 	if err := errors.Join(r.store.Open(r.ctx()), r.store.Prepare(r.ctx())); err != nil {
 		r.t.Fatalf("open: %v", err)
@@ -157,7 +160,7 @@ func (r *rig) onStep(f func(string)) {
 }
 
 // stop is an orderly shutdown. It may be called again.
-func (r *rig) stop() { r.stopWithin(5 * time.Second) }
+func (r *rig) stop() { r.stopWithin(patience) }
 
 func (r *rig) stopWithin(d time.Duration) (aborted int) {
 	if r.stopped {
@@ -166,9 +169,9 @@ func (r *rig) stopWithin(d time.Duration) (aborted int) {
 	r.stopped = true
 	r.catalog.CloseFedBy(service, flow.HTTP)
 	r.sup.CancelBackground()
-	aborted = r.sup.Drain(service, d, 10*time.Second)
+	aborted = r.sup.Drain(service, d, patience)
 	r.store.CloseLanes()
-	r.sup.Drain("store", 5*time.Second, time.Second)
+	r.sup.Drain("store", patience, patience)
 	r.sup.Close()
 	r.e.Close()
 	if err := r.store.Close(); err != nil && r.store.Err() == nil {
@@ -274,7 +277,7 @@ func (r *rig) mustCompute(epoch string, in Input, p record.Policy) Run {
 }
 
 // patience is how long a test waits for what must happen: a busy machine is slow, a broken one never.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // await waits until a run is in one of the states.
 func (r *rig) await(epoch string, states ...State) Run {
@@ -298,6 +301,13 @@ func (r *rig) await(epoch string, states ...State) Run {
 			r.t.Fatalf("epoch %s is %s (%s %+v), not %v: %v", epoch, run.State, run.Reason, run.Quarantine, states, err)
 		}
 	}
+}
+
+// hearLedger puts in force how long a call of the ledger may take.
+func (r *rig) hearLedger(within time.Duration) {
+	cfg := r.cfg
+	cfg.ReadTimeout = unit.Duration(within)
+	r.e.Reload(cfg)
 }
 
 // eventually polls until ok.

@@ -42,7 +42,7 @@ func (e *Engine) Compute(ctx context.Context, by Call, epoch string, want Comput
 	if !want.Deadline.IsZero() && !want.Deadline.After(e.now()) {
 		return run, ErrLate
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, e.answers)
 	defer cancel()
 	j := job{scoped(by.Tenant, epoch), record.RunKey(epoch, want.PolicyHash, want.InputsCID)}
 	err = e.room.Do(ctx, func(ctx context.Context) error {
@@ -116,7 +116,7 @@ func (e *Engine) answer(ctx context.Context, q *request) {
 
 // decide looks the slot up first, then at policy and input, and accepts a run for an epoch that is free.
 func (e *Engine) decide(ctx context.Context, q *request) (run Run, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, e.answers)
 	defer cancel()
 	free := false
 	err = e.store.View(ctx, func(r store.Reader) error {
