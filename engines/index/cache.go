@@ -51,6 +51,7 @@ type entry struct {
 	fresh  int64 // until when it is a hit
 	stale  int64 // until when it may be served while peers fail: never past a signed expiry
 	found  bool  // false: nobody knew the key
+	heard  bool  // from a peer; false: of this node's file
 
 	manifest  b3.Digest // of a name
 	seq       uint64
@@ -78,10 +79,11 @@ func (n *entry) cost() int64 {
 	return int64(size+1023) / 1024 * 1024
 }
 
-// hit is the entry of key that answers at now.
-func (e *Engine) hit(key string, now time.Time) (*entry, bool) {
+// hit is the entry of key that answers at now. Another node gets none that was heard: two that told each other would keep alive between them what
+// its own node has taken back.
+func (e *Engine) hit(key string, local bool, now time.Time) (*entry, bool) {
 	n, ok := e.cache.Get(key)
-	if !ok || n.key != key || now.UnixNano() >= n.fresh || !n.fence.holds() {
+	if !ok || n.key != key || now.UnixNano() >= n.fresh || !n.fence.holds() || local && n.found && n.heard {
 		e.m.misses(1)
 		return nil, false
 	}

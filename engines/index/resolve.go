@@ -60,7 +60,8 @@ func (e *Engine) Resolve(ctx context.Context, key Key, o ResolveOptions) (Answer
 	n := res.entry
 	a := Answer{Key: key, Manifest: n.manifest, Seq: n.seq, Source: res.source, Age: age(n, begun), ETag: n.etag}
 	if o.Local {
-		a.Record, err = e.signName(key, n, begun)
+		r := NameRecord{Key: key, Manifest: n.manifest, Seq: n.seq, UpdatedMS: n.updated, ExpiresMS: begun.Add(nameTTL).UnixMilli()}
+		a.Record, err = r.Sign(e.key)
 	}
 	return a, err
 }
@@ -88,7 +89,7 @@ func age(n *entry, now time.Time) time.Duration { return max(0, now.Sub(time.Uni
 func (e *Engine) answer(ctx context.Context, now time.Time, j job) (result, error) {
 	s := e.live()
 	if s.InlineHits && !j.fresh {
-		if n, ok := e.hit(j.text, now); ok {
+		if n, ok := e.hit(j.text, j.local, now); ok {
 			return n.answer()
 		}
 	}
@@ -127,13 +128,4 @@ func (e *Engine) join(ctx context.Context, s *settings, j *job) (result, error) 
 		err = context.Cause(ctx)
 	}
 	return result{}, fmt.Errorf("lookup: %w", err)
-}
-
-// signName is the signed record of an entry: as the peer gave it, or by this node.
-func (e *Engine) signName(key Key, n *entry, now time.Time) ([]byte, error) {
-	if n.record != nil {
-		return n.record, nil
-	}
-	r := NameRecord{Key: key, Manifest: n.manifest, Seq: n.seq, UpdatedMS: n.updated, ExpiresMS: now.Add(nameTTL).UnixMilli()}
-	return r.Sign(e.key)
 }

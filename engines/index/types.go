@@ -32,7 +32,7 @@ type Answer struct {
 // ResolveOptions change how a key is looked up.
 type ResolveOptions struct {
 	Fresh bool // nothing from the cache
-	Local bool // asked by a peer: no other peer is asked, and the answer is signed
+	Local bool // asked by a peer: this node's file alone is asked, and the answer is signed
 }
 
 // Provider is a peer that has some content.
@@ -60,7 +60,7 @@ type ProvidersOptions struct {
 	Region string // those of it come first; "": none does
 	Limit  int    // providers answered; 0: all
 	Fresh  bool   // nothing from the cache, and peers are asked even if this node knows some
-	Local  bool   // asked by a peer: no other peer is asked
+	Local  bool   // asked by a peer: this node's file alone is asked
 }
 
 // MaxProviders is how many providers an id keeps; the one that expires first leaves for another.

@@ -96,7 +96,7 @@ func (e *Engine) serve(ctx context.Context, j *job) {
 		return
 	}
 	if !j.fresh {
-		if n, ok := e.hit(j.text, e.now()); ok {
+		if n, ok := e.hit(j.text, j.local, e.now()); ok {
 			res, err := n.answer()
 			j.settle(res, err)
 			return
@@ -163,7 +163,7 @@ func (e *Engine) lookUpHere(ctx context.Context, s *settings, j *job) (o outcome
 
 // finishFound caches what was found, or that nothing was, and answers.
 func (e *Engine) finishFound(s *settings, j *job, o outcome, source Source) {
-	o.entry.filled = e.now().UnixNano()
+	o.entry.filled, o.entry.heard = e.now().UnixNano(), source == SourcePeer
 	if o.ttl > 0 {
 		e.keep(s, o.entry, o.ttl, o.until)
 	}
