@@ -140,14 +140,11 @@ func (h handlers) getRouting(c *httpapi.Request) error {
 // maxRouting bounds the records of one answer, as the standard does for a document.
 const maxRouting = 100
 
-// wantsLines reports whether the caller takes a record a line.
+// wantsLines reports whether the caller names a record a line, and names a document no more than that.
 func wantsLines(r *http.Request) bool {
-	for _, line := range r.Header["Accept"] {
-		if strings.Contains(line, httpapi.TypeLines) {
-			return true
-		}
-	}
-	return false
+	accept := r.Header["Accept"]
+	lines := httpapi.Weight(accept, httpapi.TypeLines)
+	return lines > 0 && lines >= httpapi.Weight(accept, httpapi.TypeJSON)
 }
 
 // getNames serves GET /index/names.
@@ -343,8 +340,11 @@ func keyParam(c *httpapi.Request) (index.Key, error) {
 	return index.ParseKey(cid.String())
 }
 
-// fromNode reports whether another node asks, for a client of its own.
-func fromNode(c *httpapi.Request) bool { return c.HTTP().Header[hopHeader] != nil }
+// fromNode reports whether another node asks, for a client of its own. Its answer differs, which caches on the way are told.
+func fromNode(c *httpapi.Request) bool {
+	c.Header().Add("Vary", hopHeader)
+	return c.HTTP().Header[hopHeader] != nil
+}
 
 // flag is a query parameter that is 0 or 1.
 func flag(c *httpapi.Request, name string) (bool, error) {

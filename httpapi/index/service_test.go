@@ -357,7 +357,7 @@ func TestProvidersRoutes(t *testing.T) {
 	if len(doc.Providers) != 2 || doc.Providers[0].Schema != "peer" || doc.Providers[0].ID != somePeer || string(doc.Providers[0].Ron) != "signed" || doc.Providers[1].Ron != nil {
 		t.Errorf("routing: %+v", doc)
 	}
-	if w.Header().Get("Access-Control-Allow-Origin") != "*" || !strings.Contains(w.Header().Get("Vary"), "Accept") {
+	if w.Header().Get("Access-Control-Allow-Origin") != "*" || !slices.Contains(w.Header()["Vary"], "Accept") {
 		t.Errorf("headers: %v", w.Header())
 	}
 	w = r.do(http.MethodGet, target, "", http.Header{"Accept": {"application/x-ndjson, application/json;q=0.5"}})
@@ -487,6 +487,13 @@ func TestQuotasAndRates(t *testing.T) {
 		t.Errorf("the quota of another kind refused %d", n)
 	}
 	if got := scrape(t, r.metrics); !strings.Contains(got, `quota_exhaustions_total{dimension="resolves_per_min",service="index"} 2`) {
+		t.Errorf("not counted: %s", got)
+	}
+	r = newRig(t, func(c *index.Config) { c.Quotas.ProvidersPerMin = 3 })
+	if n := statuses("/providers/"+someB3, 2) + statuses("/routing/v1/providers/"+someB3, 3); n != 2 {
+		t.Errorf("%d of 5 were refused by a quota of 3 over both routes of providers", n)
+	}
+	if got := scrape(t, r.metrics); !strings.Contains(got, `quota_exhaustions_total{dimension="providers_per_min",service="index"} 2`) {
 		t.Errorf("not counted: %s", got)
 	}
 	r = newRig(t, func(c *index.Config) { c.RateLimit = index.RateLimitConfig{RPS: 1, Burst: 4} })
