@@ -58,6 +58,7 @@ type lookup struct {
 	failed   int        // calls that gave no answer
 	retries  int
 	hedged   bool // the second wave runs
+	raced    bool // and has asked somebody
 	overtook bool // and won
 	settled  bool
 	lastErr  error
@@ -195,6 +196,11 @@ func (l *lookup) mayRetry() bool {
 // ask makes one call and books it. It returns nil for a good answer, ErrNotFound for an empty one.
 func (l *lookup) ask(ctx context.Context, p *peer, pass flow.Pass, wave int) error {
 	begun := time.Now()
+	if wave == 1 {
+		l.mu.Lock()
+		l.raced = true
+		l.mu.Unlock()
+	}
 	l.e.m.legs.Add(1)
 	o, err := l.call(ctx, p)
 	l.e.m.legs.Add(-1)
@@ -268,11 +274,11 @@ func (l *lookup) regressed(r *NameRecord) error {
 // won settles the lookup with a good answer.
 func (l *lookup) won(o outcome, beta bool) {
 	l.mu.Lock()
-	first, hedged := !l.settled, l.hedged
+	first, raced := !l.settled, l.raced
 	l.overtook = l.overtook || first && beta
 	l.mu.Unlock()
 	switch {
-	case !first || !hedged:
+	case !first || !raced:
 	case beta:
 		l.e.m.hedges["win"](1)
 	default:
