@@ -65,7 +65,7 @@ func (e *Engine) Asset(ctx context.Context, path string) (*Object, error) {
 	case err != nil:
 		return nil, err
 	case t.pack != "":
-		return e.packFile(t.pack)
+		return e.packs.File(t.pack)
 	default:
 		o, _, err = e.stored(ctx, path, t)
 	}
@@ -83,14 +83,6 @@ func (e *Engine) Asset(ctx context.Context, path string) (*Object, error) {
 		o.Filled, o.Joined = true, joined
 	}
 	return o, err
-}
-
-func (e *Engine) packFile(id string) (*Object, error) {
-	at, file, end, err := e.packs.File(id)
-	if err != nil {
-		return nil, err
-	}
-	return &Object{Digest: at.Digest, Size: at.Size, Type: "application/vnd.pmtiles", File: file, From: FromPack, close: end}, nil
 }
 
 // isMiss reports whether there is nothing that could be served.

@@ -1,9 +1,11 @@
 package edge
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"slices"
 	"time"
 
@@ -143,7 +145,11 @@ func (c Config) validateHosts() (err error) {
 			err = errors.Join(err, fmt.Errorf("allow = %q: %w", host, bad))
 		}
 	}
-	_, bad := c.privateNets()
+	u, bad := url.Parse(cmp.Or(c.PublicURL, "http://localhost"))
+	if bad != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery+u.Fragment != "" {
+		err = errors.Join(err, fmt.Errorf("public_url = %q: must be http:// or https://, and a host", c.PublicURL))
+	}
+	_, bad = c.privateNets()
 	return errors.Join(err, bad)
 }
 

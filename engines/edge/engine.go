@@ -104,7 +104,7 @@ func New(cfg Config, d Deps) *Engine {
 	}
 	d.Log = e.log
 	e.packs = newPackSet(dir, d, func(p PackInfo) {
-		e.event(Event{Kind: "pack_state", Of: p.ID, Result: string(p.State), Size: p.Size})
+		e.events.Publish(Event{Kind: "pack_state", Of: p.ID, Result: string(p.State), Size: p.Size})
 	})
 	e.m = newMetrics(d.Metrics, e)
 	d.Board.Add(e.probes()...)
@@ -168,7 +168,7 @@ func (e *Engine) Recover(ctx context.Context) error {
 // Reload takes a valid configuration for the requests and the fills that begin from now on. Keys that need a restart keep the value they had.
 // It does not wait for them.
 func (e *Engine) Reload(cfg Config) {
-	if !e.live.Load().sameOrigins(&cfg) {
+	if !e.origins.Load().serve(e.live.Load(), &cfg) {
 		origins, err := e.newOrigins(&cfg)
 		if err != nil {
 			e.log.Error("reload", "reason", err.Error(), "next", "the edge goes on as before; mend edge.ca_file and reload again")

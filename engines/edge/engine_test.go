@@ -203,6 +203,36 @@ func TestRate(t *testing.T) {
 	r.want(h.name+"/d", "of d")
 }
 
+// A fill that is asked for is counted against the limit, whether or not it fetches anything; a request that is refused for another reason is not.
+func TestRateOfPosts(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, echo)
+	r := newRig(t, on(h, func(c *Config) { c.Ingress.RPSLimit = 4 }))
+	at := time.Now()
+	r.e.now = func() time.Time { return at }
+	r.start()
+	ask := func() error {
+		_, err := r.e.Fill(context.Background(), FillRequest{URL: "https://" + h.name + "/x"})
+		return err
+	}
+	for i := range 4 {
+		if err := ask(); err != nil {
+			t.Fatalf("%d: %v", i, err)
+		}
+	}
+	var rate *RateError
+	if err := ask(); !errors.As(err, &rate) || rate.Wait <= 0 || rate.Wait > 250*time.Millisecond {
+		t.Errorf("a fifth: %v", err)
+	}
+	r.want(h.name+"/x", "of x")
+	if _, _, err := r.read("elsewhere.example/x"); reason(err) != NotAllowed {
+		t.Errorf("a host that is not listed: %v", err)
+	}
+	if h.asked.Load() != 1 {
+		t.Errorf("asked %d times", h.asked.Load())
+	}
+}
+
 // A full queue refuses at once and is counted; what it has taken is done.
 func TestBackpressure(t *testing.T) {
 	t.Parallel()
@@ -262,6 +292,38 @@ func TestReload(t *testing.T) {
 	}
 	r.e.Reload(r.cfg)
 	r.want(h.name+"/y", "of y")
+}
+
+// A reload takes the certificates that a file of the same name has by then, and keeps the hosts as they are while that is not to be read.
+func TestCertificatesAreReadAgain(t *testing.T) {
+	t.Parallel()
+	cert, ca := certificate(t, time.Now().Add(time.Hour))
+	h := newHostWith(t, cert, ca, echo)
+	other, _ := shared()
+	put := func(pem []byte) {
+		t.Helper()
+		if err := os.WriteFile(h.ca, pem, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(other.pem)
+	r := newRig(t, on(h)).start()
+	if _, _, err := r.read(h.name + "/x"); reason(err) != UpstreamConnect {
+		t.Fatalf("under another certificate: %v", err)
+	}
+	put(ca)
+	r.e.Reload(r.cfg)
+	r.want(h.name+"/x", "of x")
+	put([]byte("none"))
+	before := r.e.origins.Load()
+	r.e.Reload(r.cfg)
+	r.want(h.name+"/y", "of y")
+	put(ca)
+	r.e.Reload(r.cfg)
+	r.want(h.name+"/z", "of z")
+	if r.e.origins.Load() != before {
+		t.Error("the same certificates were taken for others: what is known of the hosts is lost")
+	}
 }
 
 // Whoever reads beside it, what was fetched anew is served from the answer of its fill on, under its path and its URL's other names.

@@ -27,21 +27,25 @@ type Filled struct {
 // fillJob is one fill on its way to a worker. It is answered exactly once.
 type fillJob struct {
 	target
-	path   string
-	try    time.Duration // that a try lasts at most
-	expect b3.Digest
-	again  bool // although it is stored
-	reply  *flow.Reply[Filled]
+	path    string
+	try     time.Duration // that a try lasts at most
+	expect  b3.Digest
+	again   bool // although it is stored
+	counted bool // against edge.ingress.rps_limit
+	reply   *flow.Reply[Filled]
 }
 
 // Fill fetches what a URL has, unless it is stored, and waits for that until ctx ends; the fill goes on then. Each of its tries may last a
 // minute. Errors are those of errors.go; nothing was stored then.
 func (e *Engine) Fill(ctx context.Context, r FillRequest) (f Filled, err error) {
 	t, path, err := parseURL(r.URL)
+	if err == nil {
+		err = e.count()
+	}
 	if err != nil {
 		return f, err
 	}
-	j := &fillJob{target: t, path: path, try: postTry, expect: r.Expect, again: r.Refresh}
+	j := &fillJob{target: t, path: path, try: postTry, expect: r.Expect, again: r.Refresh, counted: true}
 	if r.Refresh {
 		e.absent.Set(t.url, time.Time{}, 1)
 	}
@@ -77,7 +81,7 @@ func (s Stored) expect(want b3.Digest) error {
 // fill joins the fill of a URL that is under way, or begins one. It waits until ctx ends; the fill goes on then. A fill that others began may
 // have had less time for a try, or other expectations: where it fails of these, the caller begins its own.
 func (e *Engine) fill(ctx context.Context, j *fillJob) (f Filled, joined bool, err error) {
-	if err := e.mayFill(j.target); err != nil {
+	if err := e.mayFill(j); err != nil {
 		return f, false, err
 	}
 	for {
@@ -97,22 +101,28 @@ func (e *Engine) fill(ctx context.Context, j *fillJob) (f Filled, joined bool, e
 	}
 }
 
-// mayFill refuses a fill that is not to be begun now, or counts it against edge.ingress.rps_limit.
-func (e *Engine) mayFill(t target) error {
-	cfg, now := e.Config(), e.now()
-	switch until, absent := e.absent.Get(t.url); {
+// mayFill refuses a fill that is not to be begun now, or counts it.
+func (e *Engine) mayFill(j *fillJob) error {
+	switch until, absent := e.absent.Get(j.url); {
 	case e.d.Amnesia:
 		return ErrAmnesia
-	case cfg.Mode != ModeLive:
+	case e.Config().Mode != ModeLive:
 		return ErrOffline
-	case (*e.origins.Load())[t.host] == nil:
-		return &FillError{Reason: NotAllowed, URL: t.url, Cause: errHost}
+	case e.origins.Load().hosts[j.host] == nil:
+		return &FillError{Reason: NotAllowed, URL: j.url, Cause: errHost}
 	case e.draining():
 		return flow.ErrClosed
-	case absent && now.Before(until):
-		return &FillError{Reason: UpstreamNotFound, URL: t.url, Cause: errors.New("the host had no such object a moment ago")}
+	case absent && e.now().Before(until):
+		return &FillError{Reason: UpstreamNotFound, URL: j.url, Cause: errors.New("the host had no such object a moment ago")}
+	case j.counted:
+		return nil
 	}
-	if wait := e.rate.take(float64(cfg.Ingress.RPSLimit), now); wait > 0 {
+	return e.count()
+}
+
+// count counts a request against edge.ingress.rps_limit, unless that is reached.
+func (e *Engine) count() error {
+	if wait := e.rate.take(float64(e.Config().Ingress.RPSLimit), e.now()); wait > 0 {
 		return &RateError{Wait: wait}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"ronbox/appliance/flow"
 	"ronbox/engines/upstream"
@@ -311,6 +314,26 @@ func TestHalfTheWorkersKilled(t *testing.T) {
 			t.Errorf("%v spawned", n)
 		}
 		r.sound()
+		r.stop()
+	})
+}
+
+// The log tells of events that were lost once in a while, with how many, however often some are.
+func TestLostEventsAreToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		r := newRig(t, live, func(r *rig) { r.log = hclog.New(&hclog.LoggerOptions{Output: &out, Level: hclog.Warn}) })
+		sub := r.e.events.Subscribe(taskMetrics)
+		defer sub.Close()
+		for range 3 {
+			for range eventRing + 2 {
+				r.e.Rejected("rate_limit")
+			}
+			r.e.logEvents(sub)
+		}
+		if log := out.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, "lagged=2") {
+			t.Errorf("%s", log)
+		}
 		r.stop()
 	})
 }

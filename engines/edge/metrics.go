@@ -20,8 +20,6 @@ type Event struct {
 	Size   int64  // bytes
 }
 
-func (e *Engine) event(v Event) { e.events.Publish(v) }
-
 // metrics are the edge's series, resolved once, so that all of them show from the start.
 type metrics struct {
 	rejects  map[string]func(int)
@@ -65,7 +63,7 @@ func (e *Engine) Rejected(reason string) {
 	if count := e.m.rejects[reason]; count != nil {
 		count(1)
 	}
-	e.event(Event{Kind: "reject", Result: reason})
+	e.events.Publish(Event{Kind: "reject", Result: reason})
 }
 
 // Readiness keys: all soft, since a host that fails, or a full disk, keeps nothing from being served that is there.
@@ -135,14 +133,7 @@ func (e *Engine) runMetrics(ctx context.Context) error {
 }
 
 func (e *Engine) logEvents(sub *flow.Subscription[Event]) {
-	for {
-		v, lagged, ok := sub.Next()
-		if lagged > 0 {
-			e.log.Warn("bus_lagged", "bus", "events", "lost", lagged)
-		}
-		if !ok {
-			return
-		}
+	for v, _, ok := sub.Next(); ok; v, _, ok = sub.Next() { // which tells of those that were lost
 		level := hclog.Info
 		if v.Kind == "reject" {
 			level = hclog.Debug // a flood of them is not to flood the log

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"bytes"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -20,37 +21,38 @@ import (
 var errHost = errors.New("edge.allow does not name the host")
 
 // origins is the hosts of one configuration, each with a client and a breaker of its own. It is not changed once it is current.
-type origins map[string]*upstream.Client
+type origins struct {
+	hosts map[string]*upstream.Client
+	ca    []byte // what edge.ca_file held
+}
 
 // newOrigins wires the hosts of a configuration.
-func (e *Engine) newOrigins(c *Config) (*origins, error) {
-	nets, err := c.privateNets()
-	if err != nil {
-		return nil, err
-	}
+func (e *Engine) newOrigins(c *Config) (_ *origins, err error) {
+	nets, _ := c.privateNets() // Validate has read them
+	o := &origins{hosts: map[string]*upstream.Client{}}
 	var roots *x509.CertPool
 	if c.CAFile != "" {
-		pem, err := os.ReadFile(c.CAFile)
-		if roots = x509.NewCertPool(); err != nil || !roots.AppendCertsFromPEM(pem) {
+		o.ca, err = os.ReadFile(c.CAFile)
+		if roots = x509.NewCertPool(); err != nil || !roots.AppendCertsFromPEM(o.ca) {
 			return nil, errors.Join(fmt.Errorf("edge.ca_file = %q: must have certificates in PEM", c.CAFile), err)
 		}
 	}
-	o := origins{}
 	for _, name := range c.Allow {
 		breaker := flow.NewBreaker(flow.BreakerRule{Ratio: 0.5, Min: 20, Window: time.Minute, Cooldown: 10 * time.Second, Probes: 1})
-		o[name] = upstream.New(e.d.Catalog, e.d.Metrics, upstream.Spec{
+		o.hosts[name] = upstream.New(e.d.Catalog, e.d.Metrics, upstream.Spec{
 			Service: service, Svc: name, Op: "live_fill", LateOp: "fill", Guard: upstream.Guard{Allow: nets}, URL: o.allowed, Roots: roots,
 			Redirects: 3, Timeout: c.timeout(), Tries: c.Retry.LiveFill.MaxRetries, Again: isTransient, Delay: c.Retry.LiveFill.after,
 			Breaker: breaker.Counting(e.d.Catalog, service, name),
 		})
 	}
-	return &o, nil
+	return o, nil
 }
 
-// sameOrigins reports whether c and next call hosts alike, so that what their breakers know still holds.
-func (c *Config) sameOrigins(next *Config) bool {
+// serve reports whether next calls hosts as c does, whose origins they are, so that what their breakers know still holds.
+func (o *origins) serve(c, next *Config) bool {
+	ca, err := os.ReadFile(next.CAFile)
 	return slices.Equal(c.Allow, next.Allow) && slices.Equal(c.AllowPrivate, next.AllowPrivate) && c.CAFile == next.CAFile &&
-		c.Retry == next.Retry && c.timeout() == next.timeout()
+		(c.CAFile == "" || err == nil && bytes.Equal(ca, o.ca)) && c.Retry == next.Retry && c.timeout() == next.timeout()
 }
 
 // after is the pause after failure n: min(max_ms, base_ms·2ⁿ) + U[0, base_ms].
@@ -62,15 +64,15 @@ func (r RetryRule) after(n int) time.Duration {
 	return time.Duration(pause) * time.Millisecond
 }
 
-func (o origins) close() {
-	for _, h := range o {
+func (o *origins) close() {
+	for _, h := range o.hosts {
 		h.Close()
 	}
 }
 
 // allowed refuses a URL that is not one of the hosts', a redirect's too.
-func (o origins) allowed(u *url.URL) error {
-	if u.Scheme != "https" || o[strings.TrimSuffix(u.Host, ":443")] == nil {
+func (o *origins) allowed(u *url.URL) error {
+	if u.Scheme != "https" || o.hosts[strings.TrimSuffix(u.Host, ":443")] == nil {
 		return fmt.Errorf("%w: %s://%s", errHost, u.Scheme, u.Host)
 	}
 	return nil
@@ -86,7 +88,7 @@ func isTransient(err error) bool {
 
 // ask asks a host for an object, and has take read one that could be told from a changed one, and from one that was cut.
 func (e *Engine) ask(ctx context.Context, host string, r upstream.Request, take func(*upstream.Answer) error) error {
-	h := (*e.origins.Load())[host]
+	h := e.origins.Load().hosts[host]
 	if h == nil {
 		return errHost
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -160,22 +159,22 @@ func (s *PackSet) Tile(ctx context.Context, at TileRef, accept func(Coding) bool
 }
 
 // File opens the file of a PMTiles pack whose digest is known: an *os.File of the caller's own, or where its name stands for another file by now a
-// view of the one that is open. end gives it back; until then the pack's generation lasts. Errors: ErrNoPack, ErrNoRaw or a PackError.
-func (s *PackSet) File(id string) (info PackInfo, file io.ReadSeeker, end func(), err error) {
+// view of the one that is open. Until it is closed the pack's generation lasts. Errors: ErrNoPack, ErrNoRaw or a PackError.
+func (s *PackSet) File(id string) (*Object, error) {
 	e, err := s.hold(id)
 	switch {
 	case err != nil:
-		return info, nil, nil, err
+		return nil, err
 	case e.info.Kind != KindPMTiles:
 		err = ErrNoRaw
 	case e.info.State != PackVerified:
 		err = &PackError{ID: id, State: e.info.State, Reason: "its digest is not known yet"}
 	default:
 		file, end := e.pack.view()
-		return e.info, file, end, nil
+		return &Object{Digest: e.info.Digest, Size: e.info.Size, Type: "application/vnd.pmtiles", File: file, From: FromPack, close: end}, nil
 	}
 	e.pack.Close()
-	return info, nil, nil, err
+	return nil, err
 }
 
 // rescanWithin is how long a caller of Rescan waits: a verification takes as long as reading the whole file.

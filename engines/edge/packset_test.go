@@ -266,7 +266,7 @@ func TestTileErrors(t *testing.T) {
 			t.Errorf("%+v: err = %v, want %v", tt.at, err, tt.want)
 		}
 	}
-	if _, _, _, err := s.File("none"); !errors.Is(err, ErrNoPack) {
+	if _, err := s.File("none"); !errors.Is(err, ErrNoPack) {
 		t.Errorf("file of no pack: %v", err)
 	}
 }
@@ -288,7 +288,7 @@ func TestChangedInPlace(t *testing.T) {
 		if _, err := s.Tile(t.Context(), TileRef{Pack: id}, anyCoding); !errors.Is(err, ErrPackPending) {
 			t.Errorf("%s cut: %v", name, err)
 		}
-		if _, _, _, err := s.File(id); !errors.Is(err, ErrPackPending) && !errors.Is(err, ErrPackFailed) {
+		if _, err := s.File(id); !errors.Is(err, ErrPackPending) && !errors.Is(err, ErrPackFailed) {
 			t.Errorf("file of %s cut: %v", name, err)
 		}
 		if got, want := states(rescan(t, s)), id+" failed"; got != want {
@@ -376,7 +376,7 @@ func TestSwapUnderReaders(t *testing.T) {
 						return
 					}
 				} else {
-					info, f, end, err := s.File("swap")
+					o, err := s.File("swap")
 					if errors.Is(err, ErrNoPack) || errors.Is(err, ErrPackPending) {
 						gone.Add(1)
 						continue
@@ -385,11 +385,11 @@ func TestSwapUnderReaders(t *testing.T) {
 						t.Errorf("file: %v", err)
 						return
 					}
-					b, err := io.ReadAll(f)
-					if err != nil || b3.Sum(b) != info.Digest {
-						t.Errorf("file: %d bytes of %s, %v, said to be %s", len(b), b3.Sum(b), err, info.Digest)
+					b, err := io.ReadAll(o.File)
+					if err != nil || b3.Sum(b) != o.Digest {
+						t.Errorf("file: %d bytes of %s, %v, said to be %s", len(b), b3.Sum(b), err, o.Digest)
 					}
-					end()
+					o.Close()
 				}
 				served.Add(1)
 			}
@@ -445,33 +445,33 @@ func TestOldGeneration(t *testing.T) {
 	putPack(t, path, old)
 	r.start()
 	rescan(t, s)
-	info, first, end1, err := s.File("p")
+	first, err := s.File("p")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, own := first.(*os.File); !own {
-		t.Errorf("the reader is a %T, want a file of its own", first)
+	if _, own := first.File.(*os.File); !own {
+		t.Errorf("the reader is a %T, want a file of its own", first.File)
 	}
 	putPack(t, path, next)
-	again, second, end2, err := s.File("p") // nobody has scanned yet
+	second, err := s.File("p") // nobody has scanned yet
 	if err != nil {
 		t.Fatal(err)
 	}
 	rescan(t, s)
-	for _, f := range []io.Reader{first, second} {
+	for _, f := range []io.Reader{first.File, second.File} {
 		if b, err := io.ReadAll(f); err != nil || !bytes.Equal(b, old) {
 			t.Errorf("%T: %d bytes, %v", f, len(b), err)
 		}
 	}
-	if info.Digest != b3.Sum(old) || again.Digest != b3.Sum(old) {
-		t.Errorf("digests %s and %s", info.Digest, again.Digest)
+	if first.Digest != b3.Sum(old) || second.Digest != b3.Sum(old) {
+		t.Errorf("digests %s and %s", first.Digest, second.Digest)
 	}
-	end1()
-	end2()
+	first.Close()
+	second.Close()
 	if got, err := s.Tile(t.Context(), TileRef{Pack: "p"}, anyCoding); err != nil || string(got.Bytes) != "next 2" {
 		t.Errorf("%q, %v", got.Bytes, err)
 	}
-	if _, _, _, err := s.File("twolayers"); !errors.Is(err, ErrNoPack) {
+	if _, err := s.File("twolayers"); !errors.Is(err, ErrNoPack) {
 		t.Errorf("err = %v", err)
 	}
 }
@@ -479,7 +479,7 @@ func TestOldGeneration(t *testing.T) {
 // TestNoRawFile has the file of an MBTiles pack asked for, and one whose digest is not known.
 func TestNoRawFile(t *testing.T) {
 	r, s, _ := newPackRig(t, "twolayers.mbtiles", "stamen_toner_z3.pmtiles")
-	if _, _, _, err := s.File("stamen_toner_z3"); !errors.Is(err, ErrPackPending) {
+	if _, err := s.File("stamen_toner_z3"); !errors.Is(err, ErrPackPending) {
 		t.Errorf("before it is verified: %v", err)
 	}
 	if got, err := s.Tile(t.Context(), TileRef{Pack: "stamen_toner_z3"}, anyCoding); err != nil || got.Version != "" {
@@ -487,7 +487,7 @@ func TestNoRawFile(t *testing.T) {
 	}
 	r.start()
 	rescan(t, s)
-	if _, _, _, err := s.File("twolayers"); !errors.Is(err, ErrNoRaw) {
+	if _, err := s.File("twolayers"); !errors.Is(err, ErrNoRaw) {
 		t.Errorf("err = %v", err)
 	}
 }

@@ -129,6 +129,11 @@ func TestConfig(t *testing.T) {
 		"mode":                            func(c *Config) { c.Mode = "on" },
 		"allow":                           func(c *Config) { c.Mode = ModeLive },
 		"allow = \"a.b\": is named twice": func(c *Config) { c.Allow = []string{"a.b", "a.b"} },
+		"public_url = \"maps.example\"":   func(c *Config) { c.PublicURL = "maps.example" },
+		"public_url = \"ftp://a.b\"":      func(c *Config) { c.PublicURL = "ftp://a.b" },
+		"public_url = \"https://a.b/?c\"": func(c *Config) { c.PublicURL = "https://a.b/?c" },
+		"public_url = \"https://u@a.b\"":  func(c *Config) { c.PublicURL = "https://u@a.b" },
+		"public_url = \"https://\"":       func(c *Config) { c.PublicURL = "https://" },
 		"allow_private":                   func(c *Config) { c.AllowPrivate = []string{"10.0.0.1/8"} },
 		"ingress.timeout_secs":            func(c *Config) { c.Ingress.TimeoutSecs = 0 },
 		"ingress.max_inflight":            func(c *Config) { c.Ingress.MaxInflight = 0 },
@@ -148,6 +153,13 @@ func TestConfig(t *testing.T) {
 		change(&c)
 		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s: %v", key, err)
+		}
+	}
+	for _, public := range []string{"https://maps.example", "http://10.0.0.1:8080/", "https://example.com/behind/a/proxy"} {
+		c := DefaultConfig()
+		c.PublicURL = public
+		if err := c.Validate(); err != nil {
+			t.Errorf("%s: %v", public, err)
 		}
 	}
 }

@@ -25,6 +25,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
@@ -44,6 +46,7 @@ type rig struct {
 	phase   *flow.Watch[flow.Phase]
 	e       *Engine
 	amnesia bool
+	log     hclog.Logger
 	faults  func(op string) error
 	clock   atomic.Int64 // added to the wall clock, ns
 	stopped bool
@@ -80,14 +83,14 @@ func (r *rig) open() {
 	ctx := context.Background()
 	r.metrics = obs.NewMetrics()
 	r.board = obs.NewBoard(r.metrics)
-	r.catalog = flow.NewCatalog(r.metrics, nil)
+	r.catalog = flow.NewCatalog(r.metrics, r.log)
 	r.phase = flow.NewWatch(r.catalog, flow.Spec{Service: "node", Name: "lifecycle", Producers: []string{"supervisor"}, Consumers: []string{"*"}}, flow.Running)
 	r.store = store.New(store.DefaultConfig(), store.Options{
 		Path: r.db(), Catalog: r.catalog, Metrics: r.metrics, Producers: map[store.Lane][]string{store.Work: {"edge.cas_writer", "edge.verifier"}},
 	})
 	r.e = New(r.cfg, Deps{
 		Catalog: r.catalog, Store: r.store, Metrics: r.metrics, Board: r.board, Now: r.now, Lifecycle: r.phase, DataDir: r.dir, Amnesia: r.amnesia,
-		Faults: r.faults,
+		Log: r.log, Faults: r.faults,
 	})
 	r.sup = flow.NewSupervisor(ctx, r.catalog, flow.Hooks{})
 	if err := errors.Join(r.store.Open(ctx), r.store.Prepare(ctx)); err != nil {

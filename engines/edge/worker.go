@@ -52,7 +52,7 @@ func (e *Engine) serve(ctx context.Context, j *fillJob) {
 	if err != nil {
 		result = err.Error()
 	}
-	e.event(Event{Kind: "live_fill", Of: j.url, Result: result, Size: f.Size})
+	e.events.Publish(Event{Kind: "live_fill", Of: j.url, Result: result, Size: f.Size})
 	j.reply.Settle(f, err)
 }
 

@@ -137,7 +137,7 @@ func (e *Engine) quarantine(ctx context.Context, name b3.Digest) error {
 		err = e.cas.Quarantine(name)
 	}
 	e.free(ctx, all)
-	e.event(Event{Kind: "quarantine", Of: name.String()})
+	e.events.Publish(Event{Kind: "quarantine", Of: name.String()})
 	return err
 }
 
@@ -253,7 +253,7 @@ func (e *Engine) makeRoom(ctx context.Context, bytes, urls int64) error {
 		e.free(ctx, done)
 		evicted.tally.add(done.tally)
 	}
-	e.event(Event{Kind: "cas_evict", Result: fmt.Sprint(-evicted.urls, " URLs"), Size: -evicted.bytes})
+	e.events.Publish(Event{Kind: "cas_evict", Result: fmt.Sprint(-evicted.urls, " URLs"), Size: -evicted.bytes})
 	return nil
 }
 
