@@ -18,6 +18,7 @@ import (
 // fakeEdge has one object and one pack; err, when set, is what every call gets.
 type fakeEdge struct {
 	err      error
+	public   string // edge.public_url
 	rejected []string
 }
 
@@ -28,7 +29,12 @@ const (
 
 var fakeBytes = []byte("0123456789")
 
-func (f *fakeEdge) Config() *edge.Config   { c := edge.DefaultConfig(); return &c }
+func (f *fakeEdge) Config() *edge.Config {
+	c := edge.DefaultConfig()
+	c.PublicURL = f.public
+	return &c
+}
+
 func (f *fakeEdge) Rejected(reason string) { f.rejected = append(f.rejected, reason) }
 
 func (f *fakeEdge) Asset(_ context.Context, path string) (*edge.Object, error) {
@@ -124,12 +130,12 @@ func edgeCases() []problemCase {
 	}
 }
 
-// Each refusal of the edge has its status, its words and, where another try may help, how long to wait.
+// Each refusal of the edge has its status, its words and, where another try may help, how long to wait; it is counted once, under the seed's word.
 func TestEdgeRefusals(t *testing.T) {
 	r := newRig(t)
 	r.undescribed = true
 	for _, tt := range edgeCases() {
-		r.edge.err = tt.err
+		r.edge.err, r.edge.rejected = tt.err, nil
 		w := r.do(http.MethodGet, "/edge/assets/"+fakeAsset, "", nil)
 		p := problemIn(t, w.Body.String())
 		if w.Code != tt.status || p.Reason != tt.reason || p.Code != tt.code || p.Retryable != tt.retry {
@@ -137,6 +143,40 @@ func TestEdgeRefusals(t *testing.T) {
 		}
 		if wait := w.Header().Get("Retry-After"); (wait != "") != (tt.status == 429 || tt.status >= 500 && tt.retry || tt.status == 503) {
 			t.Errorf("%v: Retry-After %q", tt.err, wait)
+		}
+		word := tt.reason
+		if word == "busy" {
+			word = "rate_limit"
+		}
+		if len(r.edge.rejected) != 1 || r.edge.rejected[0] != word {
+			t.Errorf("%v: counted as %q, want %q", tt.err, r.edge.rejected, word)
+		}
+	}
+}
+
+// A fill that the queue has no room for is counted as busy, by the endpoint that wanted it, as is one that comes too often; a full store is not.
+func TestBusyFillsAreCounted(t *testing.T) {
+	r := newRig(t)
+	for _, err := range []error{flow.ErrBusy, &edge.RateError{Wait: time.Second}, edge.ErrFull} {
+		r.edge.err = err
+		r.do(http.MethodGet, "/edge/assets/"+fakeAsset, "", nil)
+		r.do(http.MethodPost, "/edge/fills", `{"url":"https://`+fakeAsset+`"}`, writer)
+	}
+	for _, endpoint := range []string{"/edge/assets", "/edge/fills"} {
+		if got := sum(t, r.metrics, "busy_rejections_total", "service", "edge", "endpoint", endpoint); got != 2 {
+			t.Errorf("busy_rejections_total{endpoint=%q} = %v, want 2", endpoint, got)
+		}
+	}
+}
+
+// The URLs of tiles begin with edge.public_url where that is set.
+func TestPublicURL(t *testing.T) {
+	r := newRig(t)
+	for _, public := range []string{"https://maps.example", "https://maps.example/"} {
+		r.edge.public = public
+		w := r.do(http.MethodGet, "/edge/tiles/world.json", "", nil)
+		if want := `["https://maps.example/edge/tiles/world/{z}/{x}/{y}.png?v=0123456789abcdef"]`; w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s: %d %s", public, w.Code, w.Body)
 		}
 	}
 }
