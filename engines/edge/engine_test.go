@@ -265,6 +265,7 @@ func TestBackpressure(t *testing.T) {
 	if n := r.count("queue_depth", "queue", "work"); n != 2 {
 		t.Errorf("depth %v", n)
 	}
+	until(t, "the refused are forgotten, and one fill is in hand", func() bool { return r.count("worker_inflight") == 1 })
 	close(gate)
 	all.Wait()
 	if h.asked.Load() != 3 {

@@ -328,6 +328,55 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
+// The breaker lets a call through 10 s after it has opened, and closes when that finds the host well; a body that breaks off says nothing against a
+// host whose header came.
+func TestBreakerClosesAgain(t *testing.T) {
+	t.Parallel()
+	var ill atomic.Bool
+	ill.Store(true)
+	h := newHost(t, func(w http.ResponseWriter, q *http.Request) {
+		switch {
+		case strings.HasPrefix(q.URL.Path, "/cut/"):
+			w.Header().Set("Content-Length", "10")
+			serve(w, "body")
+			cut(w)
+		case ill.Load():
+			w.WriteHeader(http.StatusInternalServerError)
+		default:
+			echo(w, q)
+		}
+	})
+	r := newRig(t, on(h)).start()
+	for i := range 40 {
+		if _, _, err := r.read(fmt.Sprintf("%s/cut/%d", h.name, i)); reason(err) != UpstreamTruncated {
+			t.Fatalf("a body that breaks off, %d: %v", i, err)
+		}
+	}
+	opened := time.Time{}
+	for i := 0; opened.IsZero(); i++ {
+		before := time.Now()
+		switch _, _, err := r.read(fmt.Sprintf("%s/%d", h.name, i)); {
+		case reason(err) == UpstreamUnavailable:
+			opened = before
+		case i > 100:
+			t.Fatalf("never opened: %v", err)
+		}
+	}
+	ill.Store(false)
+	for asked := h.asked.Load(); ; time.Sleep(50 * time.Millisecond) {
+		_, _, err := r.read(h.name + "/well")
+		if after := time.Since(opened); err == nil {
+			if after < 9*time.Second {
+				t.Errorf("closed after %s", after)
+			}
+			break
+		} else if reason(err) != UpstreamUnavailable || h.asked.Load() != asked || after > 30*time.Second {
+			t.Fatalf("%s after it has opened: %v, asked %d times", after, err, h.asked.Load()-asked)
+		}
+	}
+	r.want(h.name+"/again", "of again")
+}
+
 func make500s(n int) []int {
 	out := make([]int, n)
 	for i := range out {

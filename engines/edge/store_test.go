@@ -229,6 +229,11 @@ func TestEviction(t *testing.T) {
 	if has, _ := r.e.room.held(); has.objects != 9 {
 		t.Errorf("%d objects, not nine tenths", has.objects)
 	}
+	for name, want := range map[string]float64{"edge_cas_objects": 9, "edge_cas_bytes": 9000, "edge_cas_urls": 9} {
+		if n := r.count(name); n != want {
+			t.Errorf("%s %v, want %v", name, n, want)
+		}
+	}
 	r.sound()
 }
 
