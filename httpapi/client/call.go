@@ -221,6 +221,9 @@ func (c *Client) transportError(ctx context.Context, what string, err error) err
 	if strings.HasPrefix(what, http.MethodGet+" ") {
 		lost = errNoAnswer
 	}
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err // what says which call it was
+	}
 	return fmt.Errorf("%s: %w: %w", what, lost, cmp.Or(cause, err))
 }
 

@@ -56,7 +56,7 @@ show a index resolve "$name"
 show a index resolve "$name@1.20.0"
 content=$(on a index resolve "$name" --json | member manifest)
 
-step "Three nodes announce that they serve it; a asks them, and ranks those near eu-west-3 first"
+step "Three nodes announce that they serve it; a asks one at a time, and takes the first good answer"
 on b index announce "$content" --addr /ip4/192.0.2.2/tcp/443/https --region eu-west-3 -q
 on c index announce "$content" --addr /ip4/192.0.2.3/tcp/443/https --region eu-west-1 -q
 on d index announce "$content" --addr /ip4/192.0.2.4/tcp/443/https --region us-east-1 -q

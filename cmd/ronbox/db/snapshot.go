@@ -140,7 +140,9 @@ func (a app) restore(ctx context.Context, snapshot string, keep bool) error {
 		return err
 	}
 	return a.Show(doc, func(t cli.Table) {
-		infoTable(t, doc.DBInfo)
+		info := doc.DBInfo
+		info.Buckets = nil // `db info` counts rows
+		infoTable(t, info)
 		headRows(t, doc.Ledger)
 		t.Row("next", "ronbox --data-dir "+filepath.Dir(dst)+" serve, look at it, then db accept-restore")
 	})

@@ -94,6 +94,11 @@ such as name:docs. or b3:af. The last key of a page begins the next one.`,
 			return err
 		}
 		return a.Show(l, func(t cli.Table) {
+			if len(l.Names) == 0 {
+				t.Row("no such keys here")
+				return
+			}
+			t.Row("KEY", "MANIFEST", "SEQ")
 			for _, n := range l.Names {
 				t.Row(n.Key, n.Manifest, n.Seq)
 			}

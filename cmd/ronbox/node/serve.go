@@ -115,13 +115,14 @@ func (a app) printWelcome(cfg *config.Config, s nodeapi.Status) {
 		fmt.Fprintf(t, "map\t%s%s\n", s.URL, path)
 	}
 	_ = t.Flush() // stderr is for people; nothing depends on it
-	key, third := cfg.Path(appliance.SignerName), "wallet transfer alice bob 100"
-	if !cli.Exists(key) { // no dev node: nobody has money
-		key, third = "KEY", "registry stream"
+
+	verbs := []string{"status", "doctor", "registry genesis --help"} // of a node whose signers are elsewhere
+	if key := cfg.Path(appliance.SignerName); cli.Exists(key) {
+		verbs = []string{"status", "registry apply testdata/registry/*.ndjson --key " + key, "wallet transfer alice bob 100"}
 	}
 	prefix := os.Args[0] + " --data-dir " + cfg.Node.DataDir
 	fmt.Fprintf(a.Stderr, "\nTry in another terminal:\n")
-	for _, verb := range []string{"status", "registry apply testdata/registry/*.ndjson --key " + key, third} {
+	for _, verb := range verbs {
 		fmt.Fprintf(a.Stderr, "  %s %s\n", prefix, verb)
 	}
 	fmt.Fprintln(a.Stderr)

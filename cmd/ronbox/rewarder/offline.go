@@ -3,6 +3,7 @@ package rewarder
 import (
 	"context"
 	"errors"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -41,7 +42,7 @@ to be there, which shows what everybody would get.`,
 	f := cmd.Flags()
 	f.StringVar(&s.usage, "usage", "", "`file` of usage, as run takes it")
 	f.StringVar(&s.epoch, "epoch", "", "`name` of the epoch")
-	f.StringVar(&ledger, "ledger", "", "ledger.json of the run (default: as if the ledger had the pool)")
+	f.StringVar(&ledger, "ledger", "", "ledger.json `file` of the run (default: as if the ledger had the pool)")
 	f.StringVar(&out, "out", "", "new `folder` for the files")
 	cli.Require(cmd, "usage", "epoch", "out")
 	cmd.RunE = a.Verb(func(context.Context, []string) error {
@@ -50,10 +51,11 @@ to be there, which shows what everybody would get.`,
 			var raw []byte
 			if raw, err = cli.ReadFile(ledger, maxPolicy); err == nil {
 				in.Ledger, err = rverify.ParseLedger(raw)
+				err = badFile(ledger, err)
 			}
 		}
 		if err != nil {
-			return badFile(ledger, err)
+			return err
 		}
 		r, err := rverify.Recompute(in)
 		if err != nil {
@@ -85,6 +87,9 @@ Exit 0: sound, and the commitment is printed. Exit 3: bad; what differs first is
 		Example: "  ronbox rewarder verify testdata/rewarder/w1",
 		Args:    cli.Exactly(1, "one folder"),
 		RunE: a.Verb(func(_ context.Context, args []string) error {
+			if _, err := os.Stat(args[0]); err != nil {
+				return err
+			}
 			r, err := rverify.Verify(args[0])
 			bad, wrong := errors.AsType[*rverify.FieldError](err)
 			if wrong {

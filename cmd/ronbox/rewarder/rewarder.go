@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -43,6 +44,10 @@ func hint(err error, o *cli.Outcome) {
 	p, ok := errors.AsType[*wire.Problem](err)
 	switch {
 	case !ok || p.Service != "rewarder":
+	case p.Reason == "not_found":
+		o.Next = "check the epoch: `ronbox rewarder run EPOCH …` makes one"
+	case p.Reason == "malformed" && strings.HasPrefix(p.Detail, "signatures"):
+		o.Next = "sign the policy with --key: with a key whose public half is in rewarder.policy_trust_keys of the node"
 	case p.Reason == "quarantined":
 		o.Code, o.Next = exitQuarantined, "`ronbox rewarder show EPOCH` tells what has failed: no such run is ever paid"
 	case p.Reason == "conflict" && p.Details["what"] == "epoch":

@@ -132,14 +132,18 @@ the id of the policy, stands for something else.`,
 		if err != nil {
 			return err
 		}
+		sigs, err := s.signatures(&in.Policy)
+		if err != nil {
+			return err
+		}
 		repeat := a.Repeater()
-		return repeat.Repeat(ctx, "run", func() error { return a.run(ctx, c, &s, &in) })
+		return repeat.Repeat(ctx, "run", func() error { return a.run(ctx, c, &s, &in, sigs) })
 	})
 	return cmd
 }
 
 // run has the epoch computed and paid, or finds that it was. The node compares what stands with what is asked, and refuses what is not the same.
-func (a app) run(ctx context.Context, c rewarderapi.Client, s *sources, in *rverify.Inputs) error {
+func (a app) run(ctx context.Context, c rewarderapi.Client, s *sources, in *rverify.Inputs, sigs []record.Signature) error {
 	ask := rewarder.ComputeRequest{PolicyID: in.Policy.ID, PolicyHash: in.Policy.CID()}
 	stands, err := c.Epoch(ctx, s.epoch)
 	switch {
@@ -148,7 +152,7 @@ func (a app) run(ctx context.Context, c rewarderapi.Client, s *sources, in *rver
 	case err == nil && stands.State != rewarder.Failed:
 		ask.InputsCID = rverify.InputsCID(in.Snapshot.CID(), in.Ledger.CID())
 	case err == nil || isNone(err):
-		if err := a.addPolicy(ctx, c, &in.Policy, s); err != nil {
+		if err := addPolicy(ctx, c, &in.Policy, sigs); err != nil {
 			return err
 		}
 		if ask.InputsCID, err = a.seal(ctx, c, s, in); err != nil {
@@ -173,16 +177,13 @@ func isNone(err error) bool {
 	return ok && p.Status == http.StatusNotFound
 }
 
-// addPolicy signs and adds the policy, unless the node has it.
-func (a app) addPolicy(ctx context.Context, c rewarderapi.Client, p *rverify.Policy, s *sources) error {
+// addPolicy adds the policy, unless the node has it.
+func addPolicy(ctx context.Context, c rewarderapi.Client, p *rverify.Policy, sigs []record.Signature) error {
 	has, err := c.Policy(ctx, p.ID)
 	if err == nil && has.Hash == p.CID() || err != nil && !isNone(err) {
 		return err
 	}
-	sigs, err := s.signatures(p)
-	if err == nil {
-		_, err = c.PutPolicy(ctx, p.ID, rewarderapi.PolicyPut{Body: p.Bytes(), Signatures: sigs})
-	}
+	_, err = c.PutPolicy(ctx, p.ID, rewarderapi.PolicyPut{Body: p.Bytes(), Signatures: sigs})
 	return err
 }
 

@@ -142,15 +142,18 @@ func (r *Run) Write(dir string) error {
 // Verify computes the run of a folder again and holds each byte of it against what is there. A *FieldError says what is wrong with the folder.
 func Verify(dir string) (Run, error) {
 	var in Inputs
-	for name, take := range map[string]func([]byte) error{
-		"policy.json":   func(raw []byte) (err error) { in.Policy, err = ParsePolicy(raw); return err },
-		"snapshot.json": func(raw []byte) (err error) { in.Snapshot, err = parseSnapshot(raw); return err },
-		"ledger.json":   func(raw []byte) (err error) { in.Ledger, err = ParseLedger(raw); return err },
-		"rows.ndjson":   func(raw []byte) (err error) { in.Usage, err = readRows(bytes.NewReader(raw)); return err },
+	for _, part := range []struct {
+		name string
+		take func([]byte) error
+	}{
+		{"policy.json", func(raw []byte) (err error) { in.Policy, err = ParsePolicy(raw); return err }},
+		{"snapshot.json", func(raw []byte) (err error) { in.Snapshot, err = parseSnapshot(raw); return err }},
+		{"ledger.json", func(raw []byte) (err error) { in.Ledger, err = ParseLedger(raw); return err }},
+		{"rows.ndjson", func(raw []byte) (err error) { in.Usage, err = readRows(bytes.NewReader(raw)); return err }},
 	} {
-		raw, err := readPart(dir, name)
+		raw, err := readPart(dir, part.name)
 		if err == nil {
-			err = within(name, take(raw))
+			err = within(part.name, part.take(raw))
 		}
 		if err != nil {
 			return Run{}, err
