@@ -30,7 +30,7 @@ run: build ## build, make a dev node in ./data if there is none, serve it
 	@exec bin/ronbox --data-dir $(DATA) init --dev --packs testdata/packs --start
 
 test: ## run all tests, shuffled; without a tool that it needs a test is skipped, or fails where RONBOX_TOOLS is set
-	$(GO) test -vet=off -shuffle=on ./...
+	$(GO) test -vet=off -shuffle=on -timeout 30m ./...
 
 check: fmt vet lint staticcheck tidy schedules race ## what else CI runs: linters, the schedules of flow, the race detector (which wants gcc)
 
@@ -62,7 +62,7 @@ tools:
 # The race detector and the lock ranks of flow.Mutex, over the packages that share anything or whose tests want a tool. Draws and rounds
 # are fewer (-short), and what repeats the work of one goroutine is left to test.
 race: tools
-	CGO_ENABLED=1 $(GO) test -race -tags flowdebug -short -vet=off -shuffle=on -timeout 15m $$($(GO) list -f '{{.ImportPath}} {{.Imports}} tests {{.TestImports}} {{.XTestImports}}' ./... | \
+	CGO_ENABLED=1 $(GO) test -race -tags flowdebug -short -vet=off -shuffle=on -timeout 30m $$($(GO) list -f '{{.ImportPath}} {{.Imports}} tests {{.TestImports}} {{.XTestImports}}' ./... | \
 	  grep -E '[[ ](sync|ronbox/appliance/flow)[] ].*tests|tests.*/hosttest[] ]' | cut -d' ' -f1)
 
 # Every order in which the primitives' steps can be taken, up to a bound.

@@ -117,11 +117,11 @@ func TestKill9Edge(t *testing.T) {
 	}
 	swapPack(t, packsDir, packs, 0)
 	var mu sync.Mutex
-	acked := map[int]edgeapi.Object{}
+	acked, acks := map[int]edgeapi.Object{}, 0
 	for i := range cycles {
 		host.closed.Store(false)
 		p := b.start(t)
-		b.stormEdge(t, d, p, host, func(n int, o edgeapi.Object) { mu.Lock(); acked[n] = o; mu.Unlock() }, func(n int) { swapPack(t, packsDir, packs, n) })
+		b.stormEdge(t, d, p, host, func(n int, o edgeapi.Object) { mu.Lock(); acked[n] = o; acks++; mu.Unlock() }, func(n int) { swapPack(t, packsDir, packs, n) })
 		host.closed.Store(true)
 		p = b.start(t)
 		b.checkEdge(t, i, acked, packs)
@@ -130,18 +130,16 @@ func TestKill9Edge(t *testing.T) {
 		}
 		b.checkObjects(t, i)
 	}
-	if len(acked) < cycles {
-		t.Errorf("only %d fills were acknowledged in %d cycles", len(acked), cycles)
-	}
-	t.Logf("%d kills, %d fills acknowledged", cycles, len(acked))
+	t.Logf("%d kills, %d fills acknowledged", cycles, acks)
 }
 
-// stormEdge fetches and swaps until the node is killed.
+// stormEdge fetches and swaps until the node is killed, a while after it has acknowledged a first fill, with others in the middle.
 func (b *box) stormEdge(t *testing.T, d *rand.Rand, p *process, host *assetHost, ack func(int, edgeapi.Object), swap func(int)) {
 	t.Helper()
 	c := b.client(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
+	var filled atomic.Bool
 	for range 4 {
 		seed := d.Uint64()
 		wg.Go(func() {
@@ -149,6 +147,7 @@ func (b *box) stormEdge(t *testing.T, d *rand.Rand, p *process, host *assetHost,
 				n := own.IntN(400)
 				if o, err := c.Fill(ctx, edgeapi.Fill{URL: "https://" + host.name + fmt.Sprint("/a/", n), Refresh: own.IntN(4) == 0}); err == nil {
 					ack(n, o)
+					filled.Store(true)
 				}
 			}
 		})
@@ -159,7 +158,8 @@ func (b *box) stormEdge(t *testing.T, d *rand.Rand, p *process, host *assetHost,
 			_, _ = c.Rescan(ctx)
 		}
 	})
-	time.AfterFunc(100*time.Millisecond+drawTime(d, 500*time.Millisecond), func() { _ = p.cmd.Process.Signal(syscall.SIGKILL) })
+	until(t, "a fill is acknowledged", filled.Load)
+	time.AfterFunc(drawTime(d, 500*time.Millisecond), func() { _ = p.cmd.Process.Signal(syscall.SIGKILL) })
 	<-p.done
 	cancel()
 	wg.Wait()

@@ -160,7 +160,7 @@ func TestNamesAreLinearizable(t *testing.T) {
 	if len(h.ops) < nameClients*nameOps {
 		t.Errorf("only %d operations were done", len(h.ops))
 	}
-	if got := porcupine.CheckOperationsTimeout(model, h.ops, time.Minute); got != porcupine.Ok {
+	if got := porcupine.CheckOperationsTimeout(model, h.ops, patience); got != porcupine.Ok {
 		t.Errorf("%d operations on %d names: %s", len(h.ops), nameKeys, got)
 	}
 }

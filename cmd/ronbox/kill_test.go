@@ -110,7 +110,7 @@ func killBox(t *testing.T, cycles int) uint64 {
 
 // One apply may take from minPatience, in which some only wait for the node to come back and some are killed halfway, to
 // maxPatience, which suffices on the slowest machine.
-const minPatience, maxPatience = 400 * time.Millisecond, 10 * time.Second
+const minPatience, maxPatience = 400 * time.Millisecond, time.Minute
 
 // applyForEver applies the eight states again and again, through every crash, the applying process's own included.
 func (b *box) applyForEver(t *testing.T, ctx context.Context, acked *acks) {
@@ -180,15 +180,18 @@ func follow(t *testing.T, ctx context.Context, c *apiClient, from, to uint64) ui
 
 // TestKill9Seal kills the node while it seals slots of the idempotency index, payments going on: each one that was answered is answered
 // with the same bytes, and the ledger is sound. A slot holds eight keys here, so that payments close one with almost every batch and each
-// turn of the sealer has many to seal. A key counts for a minute: runs are dropped, and the node is killed doing it, in a test that lasts
-// longer than that, which is one of a thousand kills.
+// turn of the sealer has many to seal. Among a thousand kills a key counts for a minute: runs are dropped, and the node is killed doing it.
 func TestKill9Seal(t *testing.T) {
 	skipRaceOnly(t)
 	tellSeed(t)
 	t.Parallel() // the sealer looks once a second
 	b, d := newBox(t), draws(t, "kills")
+	halves, cycles, ttl := 0, 4, "1h"
+	if *kills >= 1000 {
+		cycles, ttl = *kills/10, "1m"
+	}
 	b.env = append(b.env, "RONBOX_WALLET__LIMITS__RATE_PER_SECOND=1000000", "RONBOX_WALLET__LIMITS__BURST=1000000", "RONBOX_LEDGER__SLOT_MAX=8",
-		"RONBOX_WALLET__IDEMPOTENCY_TTL=1m", "RONBOX_LEDGER__SLOT_WIDTH=1m")
+		"RONBOX_WALLET__IDEMPOTENCY_TTL="+ttl, "RONBOX_LEDGER__SLOT_WIDTH=1m")
 	p := b.start(t)
 	var ps []*payer
 	var gate sync.RWMutex
@@ -202,10 +205,6 @@ func TestKill9Seal(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, payer := range ps {
 		wg.Go(func() { payer.run(t, ctx) })
-	}
-	halves, cycles := 0, 4
-	if *kills >= 1000 {
-		cycles = *kills / 10
 	}
 	for range cycles {
 		b.killSealing(t, d, p)

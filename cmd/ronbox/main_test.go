@@ -155,8 +155,16 @@ func skipRaceOnly(t testing.TB) {
 	}
 }
 
-// patient has the wallet take a slow disk of a busy machine for that, not for a stall.
-const patient = "RONBOX_LEDGER__STALL_AFTER=2s"
+// patience is how long a test waits for what must happen: a busy machine is slow, a broken one never.
+const patience = 2 * time.Minute
+
+// patient settings have a node take a slow disk of a busy machine for that: for no stall, no late answer and no drain that hangs.
+var patient = []string{
+	"RONBOX_LEDGER__STALL_AFTER=2s", "RONBOX_WALLET__REQ_TIMEOUT=30s", "RONBOX_SERVER__READ_TIMEOUT=1m", "RONBOX_SERVER__WRITE_TIMEOUT=1m",
+	"RONBOX_REGISTRY__TIMEOUTS__PROPOSE=5s", "RONBOX_REGISTRY__TIMEOUTS__APPROVE=5s", "RONBOX_REGISTRY__TIMEOUTS__COMMIT=5s",
+	"RONBOX_NODE__DRAIN_CAP=30s", "RONBOX_REGISTRY__DRAIN_DEADLINE=30s", "RONBOX_EDGE__DRAIN_DEADLINE=5s", "RONBOX_INDEX__DRAIN_DEADLINE=5s",
+	"RONBOX_REWARDER__DRAIN_DEADLINE=5s", "RONBOX_REWARDER__READ_TIMEOUT=1m",
+}
 
 func newBox(t testing.TB) *box {
 	t.Helper()
@@ -165,7 +173,8 @@ func newBox(t testing.TB) *box {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	b := &box{dir: filepath.Join(dir, "d"), env: append(os.Environ(), patient, "RONBOX_SERVER__BIND=127.0.0.1:0", "RONBOX_LOG__LEVEL=warn")}
+	b := &box{dir: filepath.Join(dir, "d"), env: append(os.Environ(), patient...)}
+	b.env = append(b.env, "RONBOX_SERVER__BIND=127.0.0.1:0", "RONBOX_LOG__LEVEL=warn")
 	var made appliance.InitResult
 	must(t, &made, "--data-dir", b.dir, "init", "--dev", "--json")
 	b.key, b.genesis = made.SignerKey, made.Genesis
@@ -233,7 +242,7 @@ func (b *box) awaitReady(t testing.TB, p *process) {
 	c := b.client(t)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(30 * time.Second)
+	limit := time.After(patience)
 	for {
 		if r, err := c.Ready(t.Context(), "", "read"); err == nil && r.Ready {
 			return
@@ -243,14 +252,14 @@ func (b *box) awaitReady(t testing.TB, p *process) {
 		case <-p.done:
 			t.Fatalf("serve ended with %d\n%s", p.code(), p.stderr)
 		case <-limit:
-			t.Fatalf("not ready after 30 s\n%s", p.stderr)
+			t.Fatalf("not ready after %s\n%s", patience, p.stderr)
 		}
 	}
 }
 
 func (b *box) client(t testing.TB) *apiClient {
 	t.Helper()
-	c, err := client.New(client.Options{Socket: filepath.Join(b.dir, "admin.sock"), Timeout: 10 * time.Second})
+	c, err := client.New(client.Options{Socket: filepath.Join(b.dir, "admin.sock"), Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,8 +300,8 @@ func (p *process) await(t testing.TB, why any) {
 	t.Helper()
 	select {
 	case <-p.done:
-	case <-time.After(20 * time.Second):
-		t.Fatalf("still there 20 s after %v\n%s", why, p.stderr)
+	case <-time.After(patience):
+		t.Fatalf("still there %s after %v\n%s", patience, why, p.stderr)
 	}
 }
 

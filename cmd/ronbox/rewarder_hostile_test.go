@@ -181,13 +181,13 @@ func TestHostileRewarder(t *testing.T) {
 		"another epoch's usage": {"other", right, "inputs"},
 		"another policy's hash": {"e", rewarder.ComputeRequest{InputsCID: right.InputsCID, PolicyID: "flights", PolicyHash: in.LedgerCID}, "policy_hash"},
 	} {
-		_, err := c.Compute(t.Context(), want.epoch, want.ask)
+		err := computed(t, c, want.epoch, want.ask)
 		p, ok := errors.AsType[*wire.Problem](err)
 		if !ok || p.Status/100 != 4 || !strings.Contains(p.Error(), strings.Split(want.field, "_")[0]) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := c.Compute(t.Context(), "e", right); err != nil {
+	if err := computed(t, c, "e", right); err != nil {
 		t.Errorf("the right run is refused: %v", err)
 	}
 	until(t, "it is paid", func() bool {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -141,6 +142,8 @@ func TestInterruptedVerbLeavesNoFile(t *testing.T) {
 
 // A verb that waits for what cannot be called back, here a pipe that nobody fills, ends when Ctrl-C is pressed again.
 func TestSecondInterruptEndsAVerb(t *testing.T) {
+	_, stop := signal.NotifyContext(t.Context(), os.Interrupt) // else who runs the tests in the background has them, and the verb, ignore it
+	defer stop()
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)

@@ -27,11 +27,11 @@ func (b *box) dialSocket(ctx context.Context, _, _ string) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(b.dir, "admin.sock"))
 }
 
-// batchUntilKilled runs a batch that is killed early in its first runs, and gives what it printed when it ended.
-func (b *box) batchUntilKilled(t *testing.T, d *rand.Rand, path string, run int) (doc batchResult) {
+// batchUntilKilled runs a batch that may be killed, ever later, and gives what it printed when it ended.
+func (b *box) batchUntilKilled(t *testing.T, d *rand.Rand, path string, run int, mayKill bool) (doc batchResult) {
 	t.Helper()
 	ctx, cancel := t.Context(), func() {}
-	if run <= 12 {
+	if mayKill {
 		ctx, cancel = context.WithTimeout(ctx, 20*time.Millisecond+drawTime(d, time.Duration(20*run)*time.Millisecond))
 	}
 	defer cancel()
@@ -148,7 +148,7 @@ func (p *payer) look(t *testing.T, c *apiClient) {
 
 // again sends a payment once more. A node that has just started may be busy with those who wait, or have a slow disk.
 func (d paid) again(t *testing.T, c *apiClient) (got walletapi.Posted, err error) {
-	for late := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for late := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		if got, err = c.Transfer(t.Context(), d.key, d.body); err == nil || !client.Retryable(err) || time.Now().After(late) {
 			return got, err
 		}

@@ -233,7 +233,7 @@ func devNode(t *testing.T) walletapi.Client {
 	case <-ended:
 		t.Fatal("the node has not begun to serve")
 	}
-	c, err := client.New(client.Options{Socket: cfg.SocketPath(), Timeout: 10 * time.Second})
+	c, err := client.New(client.Options{Socket: cfg.SocketPath(), Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
