@@ -113,9 +113,20 @@ func (e *Engine) warm(path string) *Object {
 	return &o
 }
 
-// stored opens what is stored of a digest or a URL.
+// stored opens what is stored of a digest or a URL. A row that is replaced may lose its file to a reader that has just looked it up, who looks
+// again then.
 func (e *Engine) stored(ctx context.Context, path string, t target) (o *Object, row Stored, err error) {
-	epoch := e.epoch.Load()
+	for {
+		epoch := e.epoch.Load()
+		o, row, err = e.lookUp(ctx, path, t, epoch)
+		if !errors.Is(err, ErrNotFound) || e.epoch.Load() == epoch {
+			return o, row, err
+		}
+	}
+}
+
+// lookUp is one look of stored, in an epoch of the rows.
+func (e *Engine) lookUp(ctx context.Context, path string, t target, epoch uint64) (o *Object, row Stored, err error) {
 	if t.url != "" {
 		row, err = find(ctx, e, paths, pathKey(t.url))
 	} else {

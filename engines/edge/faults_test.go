@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"ronbox/appliance/b3"
 )
 
@@ -219,13 +221,30 @@ func TestRetriesAreCounted(t *testing.T) {
 	}
 }
 
+// refusing is localhost with a port that is taken and where nobody listens.
+func refusing(t *testing.T) string {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	at, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint("localhost:", at.(*unix.SockaddrInet4).Port)
+}
+
 // A certificate that has expired, and a host that is not there, are no connection.
 func TestNoConnection(t *testing.T) {
 	t.Parallel()
 	cert, ca := certificate(t, time.Now().Add(-time.Hour))
 	old := newHostWith(t, cert, ca, echo)
-	gone := newHost(t, echo)
-	gone.Close()
+	gone := &host{name: refusing(t), ca: old.ca}
 	for doc, h := range map[string]*host{"expired": old, "gone": gone} {
 		r := newRig(t, on(h)).start()
 		if _, _, err := r.read(h.name + "/x"); reason(err) != UpstreamConnect || h.asked.Load() != 0 {
@@ -262,7 +281,7 @@ func TestSilentHost(t *testing.T) {
 func TestStalledWriter(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, echo)
-	r := newRig(t, on(h, func(c *Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes, c.Ingress.TimeoutSecs = 2000, 2000, 5 }))
+	r := newRig(t, on(h, func(c *Config) { c.CAS.MaxBytes, c.Fill.MaxObjectBytes, c.Ingress.TimeoutSecs = 2000, 2000, 10 }))
 	for _, task := range r.e.Tasks() {
 		if task.Name == taskWorker {
 			r.sup.Start(task)
@@ -289,10 +308,10 @@ func TestStalledDisk(t *testing.T) {
 			flush(w)
 		}
 	})
-	r := newRig(t, on(h, func(c *Config) { c.Ingress.TimeoutSecs = 3 }), func(r *rig) {
+	r := newRig(t, on(h, func(c *Config) { c.Ingress.TimeoutSecs = 8 }), func(r *rig) {
 		r.faults = func(op string) error {
 			if op == "write" {
-				time.Sleep(4 * time.Second)
+				time.Sleep(9 * time.Second)
 			}
 			return nil
 		}

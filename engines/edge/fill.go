@@ -79,7 +79,8 @@ func (s Stored) expect(want b3.Digest) error {
 }
 
 // fill joins the fill of a URL that is under way, or begins one. It waits until ctx ends; the fill goes on then. A fill that others began may
-// have had less time for a try, or other expectations: where it fails of these, the caller begins its own.
+// have had less time for a try, or other expectations, or have found the object stored where the caller wants it anew: the caller then begins
+// its own.
 func (e *Engine) fill(ctx context.Context, j *fillJob) (f Filled, joined bool, err error) {
 	if err := e.mayFill(j); err != nil {
 		return f, false, err
@@ -94,7 +95,7 @@ func (e *Engine) fill(ctx context.Context, j *fillJob) (f Filled, joined bool, e
 			err = flow.ErrBusy
 		}
 		failed, _ := errors.AsType[*FillError](err)
-		better := failed != nil && (failed.Reason == DigestMismatch || failed.Reason == Timeout && j.try == postTry)
+		better := failed != nil && (failed.Reason == DigestMismatch || failed.Reason == Timeout && j.try == postTry) || err == nil && j.again && !f.New
 		if own.Load() || ctx.Err() != nil || !better {
 			return f, !own.Load(), err
 		}

@@ -133,6 +133,38 @@ func TestJoinedFillHasItsOwnTime(t *testing.T) {
 	})
 }
 
+// A refresh that joins a fill which has found the object stored fetches it all the same.
+func TestRefreshIsNoLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, live)
+		r.e.get = answers(func(context.Context, upstream.Request) error { return nil })
+		r.start()
+		o := r.want("example.com/x", "of x")
+		const url = "https://example.com/x"
+		looked := make(chan struct{})
+		var all sync.WaitGroup
+		all.Go(func() {
+			_, err := r.e.flights.Do(context.Background(), url, struct{}{}, time.Minute, func(context.Context) (Filled, error) {
+				<-looked
+				return Filled{Stored: Stored{URL: url, Digest: o.Digest}}, nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		all.Go(func() {
+			if f, err := r.e.Fill(context.Background(), FillRequest{URL: url, Refresh: true}); err != nil || !f.New {
+				t.Errorf("%+v, %v", f, err)
+			}
+		})
+		synctest.Wait()
+		close(looked)
+		all.Wait()
+		r.stop()
+	})
+}
+
 // A shutdown lets a running fill end within the drain deadline, gives up those that have not begun, and aborts what takes longer.
 func TestShutdown(t *testing.T) {
 	for took, aborted := range map[time.Duration]int{2 * time.Second: 0, 10 * time.Second: 1} {
@@ -250,7 +282,7 @@ func TestShutdownAtEveryPoint(t *testing.T) {
 // second of the relaunch, which sheds nothing more, it is back.
 func TestHalfTheWorkersKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, live, func(r *rig) { r.cfg.Queues.WorkTX, r.cfg.Ingress.RPSLimit = 16, 100_000 })
+		r := newRig(t, live, func(r *rig) { r.cfg.Queues.WorkTX, r.cfg.Ingress.RPSLimit = 8, 100_000 })
 		var kill atomic.Int64
 		r.e.get = answers(func(ctx context.Context, _ upstream.Request) error {
 			if kill.Add(-1) >= 0 {
@@ -292,7 +324,7 @@ func TestHalfTheWorkersKilled(t *testing.T) {
 			t.Fatalf("%d refused before anything was killed: %v", busy.Load(), r.board.Report(service, "").Causes)
 		}
 		kill.Store(4)
-		load(10, 7)
+		load(10, 7) // the queue is full after 60 ms, before any relaunch
 		if ready() || busy.Load() == 0 || canceled.Load() != 4 {
 			t.Errorf("ready %t after the kill, %d refused, %d cancelled", ready(), busy.Load(), canceled.Load())
 		}

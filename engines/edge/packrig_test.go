@@ -14,6 +14,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
+
+	"ronbox/appliance/flow"
 )
 
 const realPacks = "../../testdata/packs"
@@ -41,13 +43,23 @@ func putPack(t testing.TB, path string, b []byte) {
 	}
 }
 
+// scanned has the folder scanned, and waits until every pack of it is verified: a caller of Rescan may be answered before, on a slow disk.
+func scanned(t testing.TB, s *PackSet) error {
+	t.Helper()
+	job := flow.NewReply[error]()
+	if err := s.jobs.TrySend(job); err != nil {
+		return err
+	}
+	failed, err := job.Wait(t.Context())
+	return errors.Join(err, failed)
+}
+
 func rescan(t testing.TB, s *PackSet) []PackInfo {
 	t.Helper()
-	all, err := s.Rescan(t.Context())
-	if err != nil {
+	if err := scanned(t, s); err != nil {
 		t.Fatal(err)
 	}
-	return all
+	return s.List()
 }
 
 // states is the packs in the form "id state".

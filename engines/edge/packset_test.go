@@ -501,7 +501,7 @@ func TestFolder(t *testing.T) {
 	if err := errors.Join(os.Rename(dir, away), os.WriteFile(dir, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Rescan(t.Context()); err == nil || !strings.Contains(err.Error(), "scan of packs") {
+	if err := scanned(t, s); err == nil || !strings.Contains(err.Error(), "scan of packs") {
 		t.Errorf("a file for a folder: %v", err)
 	}
 	if got := states(s.List()); got != "stamen_toner_z3 verified" {
