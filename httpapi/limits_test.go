@@ -258,7 +258,9 @@ func TestProbesAndUnmatchedHaveNoBucket(t *testing.T) {
 	}
 }
 
-func TestFinerBuckets(t *testing.T) {
+func TestFinerBuckets(t *testing.T) { synctest.Test(t, finerBuckets) }
+
+func finerBuckets(t *testing.T) {
 	near, far := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 	six, sixToo := netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8::ffff")
 	for _, tt := range []struct {
@@ -513,7 +515,9 @@ func TestStreamsAreBoundedByNetwork(t *testing.T) {
 }
 
 // Whom a proxy does not tell clearly is no one in particular, not free of limits.
-func TestTheUntoldShareOneBucket(t *testing.T) {
+func TestTheUntoldShareOneBucket(t *testing.T) { synctest.Test(t, untoldShareOneBucket) }
+
+func untoldShareOneBucket(t *testing.T) {
 	r := newRig(t, limits(httpapi.Limits{PerIP: httpapi.Rate{1, 1}}))
 	commit := "/registry/commit/" + proposal
 	for i, want := range []int{201, 429} {

@@ -345,7 +345,9 @@ func withConsole(c *httpapi.Settings, _ *deps) {
 }
 
 // A page of the list may read why it is refused, and when to come back; other pages may read nothing.
-func TestPagesOfTheListMayReadRefusals(t *testing.T) {
+func TestPagesOfTheListMayReadRefusals(t *testing.T) { synctest.Test(t, pagesOfTheListMayReadRefusals) }
+
+func pagesOfTheListMayReadRefusals(t *testing.T) {
 	r := newRig(t, withConsole, limits(httpapi.Limits{RPS: 1, Burst: 1}))
 	r.do("POST", "/registry/commit/"+proposal, "", writer)
 	for _, tt := range []struct {

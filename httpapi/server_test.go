@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -30,7 +31,9 @@ func (r *rig) reload(t *testing.T, cfg httpapi.Settings) {
 }
 
 // What a reload changes is in force for the next request, and what it leaves is as it was.
-func TestReloadIsInForceAtOnce(t *testing.T) {
+func TestReloadIsInForceAtOnce(t *testing.T) { synctest.Test(t, reloadIsInForceAtOnce) }
+
+func reloadIsInForceAtOnce(t *testing.T) {
 	far := &front.Peer{Addr: netip.MustParseAddr("192.0.2.1")}
 	other := &front.Peer{Socket: true, UID: 8}
 	for _, tt := range []struct {
@@ -135,7 +138,7 @@ func TestReloadWhileServing(t *testing.T) {
 		}
 		cfg := testSettings()
 		cfg.Server.Bind = r.Addr()
-		cfg.Server.IdleTimeout = unit.Duration(time.Duration(i+1) * time.Second)
+		cfg.Server.IdleTimeout = unit.Duration(time.Duration(i+1) * time.Minute)
 		r.reload(t, cfg)
 	}
 	if get() != 200 || r.Conns() == 0 {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fxamacker/cbor/v2"
@@ -100,17 +101,19 @@ func TestReplaysSayThatTheyAre(t *testing.T) {
 }
 
 // The deadline of writes is the wallet's, and a reload changes it.
-func TestTheWalletsDeadline(t *testing.T) {
+func TestTheWalletsDeadline(t *testing.T) { synctest.Test(t, theWalletsDeadline) }
+
+func theWalletsDeadline(t *testing.T) {
 	r, cfg := newRig(t), testSettings()
 	l := cfg.Limits[serviceWallet]
 	l.Timeout = 2 * time.Second
 	cfg.Limits[serviceWallet] = l
 	r.reload(t, cfg)
-	if r.do("POST", "/v1/transfer", someTransfer, writer); r.wal.until <= 0 || r.wal.until > 2*time.Second {
+	if r.do("POST", "/v1/transfer", someTransfer, writer); r.wal.until != 2*time.Second {
 		t.Errorf("%s to the deadline", r.wal.until)
 	}
 	r.do("GET", "/v1/balance?account=a&asset=ron", "", writer)
-	if r.wal.until <= 4*time.Second {
+	if r.wal.until != 5*time.Second {
 		t.Errorf("a read has %s", r.wal.until)
 	}
 }

@@ -101,7 +101,7 @@ func TestNewSettingsUnderLoad(t *testing.T) {
 	if r.Addr() != at {
 		t.Errorf("moved from %s to %s", at, r.Addr())
 	}
-	waitFor(t, "connections to go", func() bool { return r.Conns() == 0 })
+	waitFor(t, "older generations to end", func() bool { return r.Conns() == 0 && len(unfinished(r.tcp.all()[1:])) == 0 })
 	r.reload(t, func(s *setup) { s.cfg.IdleTimeout = unit.Duration(time.Minute) })
 	if n := len(r.tcp.all()); n > 2 {
 		t.Errorf("%d generations are kept", n)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -243,6 +244,10 @@ func TestUrgentBytesDoNotStarveProbes(t *testing.T) {
 	for range maxNewcomers + 2 {
 		urgent(t, r.dial(t))
 	}
+	waitFor(t, "the urgent bytes to be read", func() bool {
+		all := r.tcp.conns.inReserve()
+		return len(all) > 0 && !slices.ContainsFunc(all, func(c *conn) bool { return !c.evictable() })
+	})
 	for range 5 {
 		c := r.dial(t)
 		if status, _, _ := ask(t, c, "/probe"); status != http.StatusOK {

@@ -179,19 +179,21 @@ func TestStalledClientIsCut(t *testing.T) {
 	for _, tt := range []struct {
 		path string
 		r    *rig
-		c    net.Conn
+		dial func() net.Conn
 	}{
-		{"/file", plain, plain.dial(t)}, {"/heap", plain, plain.dial(t)}, {"/reader", plain, plain.dial(t)}, {"/tls", secure, shaken(t, secure)},
+		{"/file", plain, func() net.Conn { return plain.dial(t) }}, {"/heap", plain, func() net.Conn { return plain.dial(t) }},
+		{"/reader", plain, func() net.Conn { return plain.dial(t) }}, {"/tls", secure, func() net.Conn { return shaken(t, secure) }},
 	} {
+		c := tt.dial()
 		before, began := tt.r.counted("bank write"), time.Now()
-		_, _ = io.WriteString(tt.c, "GET "+tt.path+" HTTP/1.1\r\nHost: x\r\n\r\n")
+		_, _ = io.WriteString(c, "GET "+tt.path+" HTTP/1.1\r\nHost: x\r\n\r\n")
 		if err := <-d.sent; !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("%s: %v", tt.path, err)
 		}
 		if took := time.Since(began); took < window {
 			t.Errorf("%s: cut after %s", tt.path, took)
 		}
-		_, _ = io.Copy(io.Discard, tt.c) // until the connection is closed
+		_, _ = io.Copy(io.Discard, c) // until the connection is closed
 		if n := tt.r.counted("bank write") - before; n != 1 {
 			t.Errorf("%s: %d answers were not written in time, want 1", tt.path, n)
 		}

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"io"
 	"math/big"
 	"net"
@@ -45,12 +46,12 @@ func authority(t testing.TB, name string) (cert, key []byte) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
 }
 
-// files puts a new certificate of that name into the files of c.
+// files puts a new certificate of that name into the place of the files of c: each is another file, however soon it comes after the last.
 func files(t testing.TB, c TLSConfig, name string) {
 	t.Helper()
 	cert, key := authority(t, name)
 	for path, raw := range map[string][]byte{c.CertPath: cert, c.KeyPath: key} {
-		if err := os.WriteFile(path, raw, 0o600); err != nil {
+		if err := errors.Join(os.WriteFile(path+".new", raw, 0o600), os.Rename(path+".new", path)); err != nil {
 			t.Fatal(err)
 		}
 	}
