@@ -10,7 +10,7 @@ import (
 // A name is read as it was put, moved and deleted, through the cache and past it.
 func TestNamesLife(t *testing.T) {
 	for _, inline := range []bool{true, false} {
-		r := newRig(t, func(r *rig) { r.cfg.InlineHits = inline }).start()
+		r := newRig(t, func(r *rig) { r.cfg.InlineHits, r.cfg.DHT.DeadlineMS = inline, 5000 }).start()
 		m1, m2 := digest("1"), digest("2")
 		if n, created, err := r.e.PutName(r.ctx(), alice, key("name:docs.example"), m1, "c"); err != nil || !created || n.Seq != 1 {
 			t.Fatalf("put: %+v, %t, %v", n, created, err)
@@ -44,7 +44,7 @@ func TestNamesLife(t *testing.T) {
 
 // A version is written once, also after it was deleted; the same manifest is no fault and no write.
 func TestVersionIsWriteOnce(t *testing.T) {
-	r := newRig(t, nil).start()
+	r := newRig(t, setting(func(c *Config) { c.DHT.DeadlineMS = 5000 })).start()
 	k := "name:docs.example@1.0.0"
 	r.put(k, digest("1"))
 	if n := r.put(k, digest("1")); n.Seq != 1 {

@@ -60,7 +60,7 @@ func TestNamesAreLinearizable(t *testing.T) {
 	if testing.Short() {
 		rounds = 2
 	}
-	r := newRig(t, all(onDisk(t), setting(func(c *Config) { c.Resolver.Workers = 4 }))).start()
+	r := newRig(t, all(onDisk(t), setting(func(c *Config) { c.Resolver.Workers, c.DHT.DeadlineMS = 4, 5000 }))).start()
 	var clock atomic.Int64
 	var mu sync.Mutex
 	var history []porcupine.Operation

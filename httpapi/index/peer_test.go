@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -184,6 +185,11 @@ func TestDrippingPeerIsLeft(t *testing.T) {
 }
 
 func TestPeerThatIsNotThere(t *testing.T) {
+	system := net.DefaultResolver // may be slow, or know any name
+	defer func() { net.DefaultResolver = system }()
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		return nil, errors.New("there is no name server")
+	}}
 	m := obs.NewMetrics()
 	for entry, want := range map[string]error{"http://127.0.0.1:1": index.ErrTransient, "https://no-such-host.invalid": index.ErrNoRoute} {
 		p, err := NewPeer(flow.NewCatalog(m, nil), m, entry)

@@ -37,6 +37,7 @@ func keyOf(n byte) ed25519.PrivateKey {
 func realRig(t testing.TB, change func(*index.Config), entries ...string) *rig {
 	t.Helper()
 	cfg := index.DefaultConfig()
+	cfg.DHT.DeadlineMS = 5000 // for a machine that is busy
 	if change != nil {
 		change(&cfg)
 	}
@@ -190,6 +191,11 @@ func TestStaleOverHTTP(t *testing.T) {
 		at := "/providers/" + someCID.String()
 		if got := read[Providers](r, r.do(http.MethodGet, at, "", nil), http.StatusOK); got.Source != "peer" {
 			t.Errorf("warm-up: %+v", got)
+		}
+		for end := time.Now().Add(time.Minute); read[Providers](r, r.do(http.MethodGet, at, "", nil), http.StatusOK).Source != "cache"; {
+			if time.Now().After(end) {
+				t.Fatal("not cached within a minute")
+			}
 		}
 		dead.Store(true)
 		w := r.do(http.MethodGet, at+"?fresh=1", "", nil)
