@@ -80,7 +80,7 @@ func TestReadDeadlineEndsWithTheBody(t *testing.T) {
 	}{{"of a known length", "", false}, {"in chunks", "", true}, {"gzip", "gzip", false}, {"gzip in chunks", "gzip", true}, {"zstd in chunks", "zstd", true}} {
 		t.Run(tt.doc, func(t *testing.T) {
 			t.Parallel()
-			overBoth(t, func(c *httpapi.Settings, _ *deps) { c.Server.ReadTimeout = unit.Duration(2 * time.Second) }, func(t *testing.T, r *rig) {
+			overBoth(t, func(c *httpapi.Settings, _ *deps) { c.Server.ReadTimeout = unit.Duration(4 * time.Second) }, func(t *testing.T, r *rig) {
 				r.wal.wait = true
 				content := someTransfer
 				switch tt.encoding {
@@ -95,7 +95,7 @@ func TestReadDeadlineEndsWithTheBody(t *testing.T) {
 				}
 				req, _ := http.NewRequest(http.MethodPost, r.url+"/v1/transfer", body)
 				for k, v := range map[string]string{
-					"Authorization": "Bearer good", "Content-Type": httpapi.TypeJSON, "Content-Encoding": tt.encoding, "Idempotency-Key": someKey, "Request-Timeout": "2.5",
+					"Authorization": "Bearer good", "Content-Type": httpapi.TypeJSON, "Content-Encoding": tt.encoding, "Idempotency-Key": someKey, "Request-Timeout": "4.5",
 				} {
 					if v != "" {
 						req.Header.Set(k, v)
@@ -142,7 +142,7 @@ func TestHostileBodies(t *testing.T) {
 	} {
 		r := newRig(t, func(c *httpapi.Settings, _ *deps) {
 			if tt.status == http.StatusRequestTimeout { // yet time for the headers to come, on a busy machine too
-				c.Server.ReadTimeout = unit.Duration(2 * time.Second)
+				c.Server.ReadTimeout = unit.Duration(4 * time.Second)
 			}
 		}).listening(t)
 		c := r.dial(t)
@@ -217,7 +217,7 @@ func TestABodySplitAnywhereIsReadAsOne(t *testing.T) {
 
 // A body that drips is cut at the read timeout, however alive it looks.
 func TestADripIsCut(t *testing.T) {
-	r := newRig(t, func(c *httpapi.Settings, _ *deps) { c.Server.ReadTimeout = unit.Duration(2 * time.Second) }).listening(t)
+	r := newRig(t, func(c *httpapi.Settings, _ *deps) { c.Server.ReadTimeout = unit.Duration(4 * time.Second) }).listening(t)
 	c := r.dial(t)
 	_, _ = io.WriteString(c, proposeHead+"Content-Length: 1000\r\n\r\n")
 	drip, stopped := time.NewTicker(20*time.Millisecond), make(chan struct{})

@@ -317,12 +317,12 @@ func newMoneyRig(t *testing.T) *moneyRig {
 		cat.CloseFedBy("wallet", flow.HTTP)
 		sup.CancelBackground()
 		for _, service := range []string{"wallet", "ledger"} {
-			sup.Drain(service, time.Second, time.Second)
+			sup.Drain(service, 10*time.Second, time.Second)
 		}
 		w.Close()
 		_ = led.Close(context.Background())
 		st.CloseLanes()
-		sup.Drain("store", time.Second, time.Second)
+		sup.Drain("store", 10*time.Second, time.Second)
 		sup.Close()
 		if err := st.Close(); err != nil {
 			t.Error(err)

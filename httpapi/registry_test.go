@@ -224,9 +224,9 @@ func realRig(t *testing.T, change ...func(*registry.Config)) *rig {
 	t.Cleanup(func() {
 		cat.CloseFedBy("registry", flow.HTTP)
 		sup.CancelBackground()
-		sup.Drain("registry", time.Second, time.Second)
+		sup.Drain("registry", 10*time.Second, time.Second)
 		st.CloseLanes()
-		sup.Drain("store", time.Second, time.Second)
+		sup.Drain("store", 10*time.Second, time.Second)
 		sup.Close()
 		e.Close()
 		if err := st.Close(); err != nil {

@@ -102,7 +102,7 @@ func TestReloadBesideAReopening(t *testing.T) {
 	for i := range 300 {
 		_ = e.close() // as after a failure
 		want := e.generation().settings
-		want.bind, want.idle = fmt.Sprintf("127.0.0.%d:0", 1+i/2%2), time.Duration(i)
+		want.bind, want.idle = fmt.Sprintf("127.0.0.%d:0", 10+i/2%2), time.Duration(i)
 		c, err := e.prepare(t.Context(), want, access{})
 		if err != nil {
 			t.Fatal(err)
