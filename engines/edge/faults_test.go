@@ -371,15 +371,16 @@ func TestBreakerClosesAgain(t *testing.T) {
 			t.Fatalf("a body that breaks off, %d: %v", i, err)
 		}
 	}
-	opened := time.Time{}
+	opened, last := time.Time{}, time.Now() // no later than that: before the call that opened it
 	for i := 0; opened.IsZero(); i++ {
 		before := time.Now()
 		switch _, _, err := r.read(fmt.Sprintf("%s/%d", h.name, i)); {
 		case reason(err) == UpstreamUnavailable:
-			opened = before
+			opened = last
 		case i > 100:
 			t.Fatalf("never opened: %v", err)
 		}
+		last = before
 	}
 	ill.Store(false)
 	for asked := h.asked.Load(); ; time.Sleep(50 * time.Millisecond) {
