@@ -140,7 +140,7 @@ func (n *Node) firstSteps(ctx context.Context, o InitOptions, res *InitResult) e
 	if err := n.firstToken(ctx, o.Dev); err != nil {
 		return err
 	}
-	if _, err := makeLogKey(n.boot.Path(LogKeyName), n.boot.Registry.Origin); err != nil {
+	if _, err := LogKeyOf(n.boot, true); err != nil {
 		return err
 	}
 	if !o.Dev {

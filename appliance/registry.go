@@ -49,7 +49,9 @@ func registryService() service {
 			l := c.Registry.Limits
 			return httpapi.Limits{RPS: l.RPS, Burst: l.RPS, ReadRPS: l.ReadRPS, Inflight: l.Inflight, Streams: streamLimits(c)}
 		},
-		checks: func(ctx context.Context) []store.Check { return []store.Check{registryCheck(ctx)} },
+		checks: func(ctx context.Context) []store.Check {
+			return []store.Check{registry.Check(ctx, rverify.Options{}, new(*rverify.Report))}
+		},
 		init: func(ctx context.Context, n *Node, res *InitResult) (err error) {
 			res.SignerKey = n.boot.Path(SignerName)
 			res.Genesis, err = n.devGenesis(ctx)
@@ -97,20 +99,6 @@ func (n *Node) head() *registryapi.Head {
 	return &head
 }
 
-// registryCheck verifies the registry's log in a file.
-func registryCheck(ctx context.Context) store.Check {
-	return store.Check{Name: "registry", Run: func(r store.Reader) error {
-		report, err := registry.Verify(ctx, r, rverify.Options{})
-		if err != nil {
-			return err
-		}
-		if report.Problem != nil {
-			return report.Problem
-		}
-		return nil
-	}}
-}
-
 // devSigner names the one signer of a dev node.
 const devSigner = "org:dev#signer"
 
@@ -123,17 +111,15 @@ func (n *Node) devGenesis(ctx context.Context) (payloadB3 string, err error) {
 	if err := tokens.WritePrivate(n.boot.Path(SignerName), key.Bytes()); err != nil {
 		return "", err
 	}
-	logKey, _, err := LogKey(n.boot, false)
+	logKey, err := LogKeyOf(n.boot, false)
 	if err != nil {
 		return "", err
 	}
 	now := n.now()
-	set := record.SignerSet{
-		Epoch: 1, Threshold: 1, ThresholdGov: 1, Signers: []record.Signer{key.Signer(1)}, LogKeys: []string{logKey},
-	}
-	draft := fmt.Appendf(nil, `{"items":[],"kind":%q,"mode":%q,"schema_version":%q,"signer_set":%s,"version":1}`,
-		record.KindGenesis, record.ModeFull, record.SchemaVersion, set.Bytes())
-	payload, _, err := record.Complete(draft, record.Base{Origin: n.boot.Registry.Origin}, now)
+	draft := record.Draft{Version: 1, Full: true, SignerSet: &record.SignerSet{
+		Epoch: 1, Threshold: 1, ThresholdGov: 1, Signers: []record.Signer{key.Signer(1)}, LogKeys: []string{logKey.VKey},
+	}}
+	payload, _, err := record.Complete(draft.Bytes(), record.Base{Origin: n.boot.Registry.Origin}, now)
 	if err != nil {
 		return "", fmt.Errorf("genesis: %w", err)
 	}
@@ -145,29 +131,35 @@ func (n *Node) devGenesis(ctx context.Context) (payloadB3 string, err error) {
 	return done.PayloadB3.String(), nil
 }
 
-// makeLogKey draws the key that will sign checkpoints of the log named origin, and returns its public half.
-func makeLogKey(path, origin string) (vkey string, err error) {
-	if err := tokens.MakeDir(filepath.Dir(path)); err != nil {
-		return "", err
-	}
-	skey, vkey, err := note.GenerateKey(rand.Reader, origin)
-	if err != nil {
-		return "", fmt.Errorf("log key: %w", err)
-	}
-	return vkey, tokens.WritePrivate(path, []byte(skey+"\n"))
+// LogKey is the public half of the key that signs a node's checkpoints.
+type LogKey struct {
+	File   string `json:"file"`
+	Origin string `json:"origin"` // of the log
+	VKey   string `json:"vkey"`
+	Made   bool   `json:"made"` // by this call
 }
 
-// LogKey is the public half of the log key in cfg's data directory. If there is none it is made, or else fs.ErrNotExist.
-func LogKey(cfg *config.Config, create bool) (vkey string, made bool, err error) {
-	key, err := checkpoint.ReadKey(registryFile(cfg, cfg.Registry.Checkpoint.LogKeyPath, LogKeyName))
+// LogKeyOf reads the log key of the node that cfg is of. If there is none it is made, or else fs.ErrNotExist.
+func LogKeyOf(cfg *config.Config, create bool) (k LogKey, err error) {
+	path := registryFile(cfg, cfg.Registry.Checkpoint.LogKeyPath, LogKeyName)
+	k = LogKey{File: cmp.Or(path, cfg.Path(LogKeyName)), Origin: cfg.Registry.Origin}
+	key, err := checkpoint.ReadKey(path)
 	switch {
 	case err == nil:
-		return key.VKey, false, nil
+		k.VKey = key.VKey
+		return k, nil
 	case !errors.Is(err, fs.ErrNotExist) || !create:
-		return "", false, err
-	case cfg.Registry.Origin == "":
-		return "", false, fmt.Errorf("%s names no registry.origin, which a log key is made for", cfg.Node.DataDir)
+		return k, err
+	case k.Origin == "":
+		return k, fmt.Errorf("%s names no registry.origin, which a log key is made for", cfg.Node.DataDir)
 	}
-	vkey, err = makeLogKey(cfg.Path(LogKeyName), cfg.Registry.Origin)
-	return vkey, err == nil, err
+	if err := tokens.MakeDir(filepath.Dir(k.File)); err != nil {
+		return k, err
+	}
+	secret, public, err := note.GenerateKey(rand.Reader, k.Origin)
+	if err != nil {
+		return k, fmt.Errorf("log key: %w", err)
+	}
+	k.VKey, k.Made = public, true
+	return k, tokens.WritePrivate(k.File, []byte(secret+"\n"))
 }

@@ -131,7 +131,7 @@ func (r *rig) settled() {
 // verified holds a stopped node's file against itself, as db verify does.
 func verified(t *testing.T, cfg *config.Config) {
 	t.Helper()
-	report, err := store.Verify(t.Context(), cfg.Path(DatabaseName), nil, append([]store.Check{registryCheck(t.Context())}, ledger.Checks()...), nil)
+	report, err := store.Verify(t.Context(), cfg.Path(DatabaseName), nil, append(registryService().checks(t.Context()), ledger.Checks()...), nil)
 	must(t, err)
 	if !report.OK {
 		t.Errorf("checked and found bad: %s", report.Problem)

@@ -39,18 +39,11 @@ func verifyExport(t testing.TB, dir string) *rverify.Problem {
 	if err != nil {
 		return &rverify.Problem{Detail: err.Error()}
 	}
-	rep, err := rverify.Verify(t.Context(), l, rverify.Options{})
+	rep, err := rverify.VerifyWhole(t.Context(), l, l, rverify.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rep.Problem != nil {
-		return rep.Problem
-	}
-	p, err := rverify.VerifyTree(t.Context(), l, l)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return rep.Problem
 }
 
 // An export holds the log up to its checkpoint, verifies, and any flipped bit of any of its files is found.
@@ -154,15 +147,15 @@ func TestCheckSeen(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = src.Close() }()
-		var p *rverify.Problem
-		err = src.View(r.ctx(), func(rd store.Reader) error {
-			p = rverify.CheckSeen(NewLog(rd), NewSource(rd), note)
-			return nil
+		var rep rverify.Report
+		err = src.View(r.ctx(), func(rd store.Reader) (err error) {
+			rep, err = Verify(r.ctx(), rd, rverify.Options{Seen: note})
+			return err
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return p
+		return rep.Problem
 	}
 	r.stop()
 	if p := seen(r.path, early.Note); p != nil {

@@ -203,17 +203,27 @@ func (l logReader) sets() *rverify.Problem {
 // the report; the error is ctx's alone.
 func Verify(ctx context.Context, r store.Reader, o rverify.Options) (rverify.Report, error) {
 	l := logReader{r: r, codec: newCodec()}
-	report, err := rverify.Verify(ctx, l, o)
+	report, err := rverify.VerifyWhole(ctx, l, l, o)
 	if err != nil || !report.OK {
 		return report, err
 	}
-	p, err := rverify.VerifyTree(ctx, l, l)
-	if p == nil && err == nil {
-		p = l.sets()
+	if report.Problem = l.sets(); report.Problem == nil {
+		report.Problem, err = l.sides(ctx, report.Head)
 	}
-	if p == nil && err == nil {
-		p, err = l.sides(ctx, report.Head)
-	}
-	report.OK, report.Problem = p == nil && err == nil, p
+	report.OK = report.Problem == nil && err == nil
 	return report, err
+}
+
+// Check makes Verify a step of the check of a file. The report goes to out once the log is read.
+func Check(ctx context.Context, o rverify.Options, out **rverify.Report) store.Check {
+	return store.Check{Name: "registry", Run: func(r store.Reader) error {
+		report, err := Verify(ctx, r, o)
+		if err != nil {
+			return err
+		}
+		if *out = &report; report.Problem != nil {
+			return report.Problem
+		}
+		return nil
+	}}
 }

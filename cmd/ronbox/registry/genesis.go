@@ -159,10 +159,10 @@ func (a app) fromNode(f *genesisFlags) error {
 	if len(f.logKeys) > 0 {
 		return nil
 	}
-	vkey, _, err := appliance.LogKey(cfg, false)
+	key, err := appliance.LogKeyOf(cfg, false)
 	switch {
 	case err == nil:
-		f.logKeys = []string{vkey}
+		f.logKeys = []string{key.VKey}
 	case errors.Is(err, fs.ErrNotExist):
 		a.Warn("without a log key no checkpoint of this log will be signed; `ronbox registry log-key` shows the node's, for --log-key")
 	default:

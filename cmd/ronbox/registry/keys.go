@@ -222,13 +222,6 @@ func (a app) writeApproval(out string, approval registryapi.Approval, next strin
 	})
 }
 
-type logKeyDoc struct {
-	File   string `json:"file"`
-	Origin string `json:"origin"`
-	VKey   string `json:"vkey"`
-	Made   bool   `json:"made"`
-}
-
 func (a app) logKeyCmd() *cobra.Command {
 	var create bool
 	cmd := &cobra.Command{
@@ -250,18 +243,17 @@ func (a app) logKey(create bool) error {
 	if err != nil {
 		return err
 	}
-	vkey, made, err := appliance.LogKey(cfg, create)
+	key, err := appliance.LogKeyOf(cfg, create)
 	if errors.Is(err, fs.ErrNotExist) {
 		return cli.Fail(exitNotFound, "no_log_key", "add --create", "there is no log key in %s", cfg.Node.DataDir)
 	}
 	if err != nil {
 		return err
 	}
-	doc := logKeyDoc{cfg.Path(appliance.LogKeyName), cfg.Registry.Origin, vkey, made}
-	return a.Show(doc, func(t cli.Table) {
-		t.Row("file", doc.File)
-		t.Row("origin", doc.Origin)
-		t.Row("log key", doc.VKey)
-		t.Row("for genesis", "--log-key "+doc.VKey)
+	return a.Show(key, func(t cli.Table) {
+		t.Row("file", key.File)
+		t.Row("origin", key.Origin)
+		t.Row("log key", key.VKey)
+		t.Row("for genesis", "--log-key "+key.VKey)
 	})
 }

@@ -22,9 +22,6 @@ import (
 	"ronbox/store"
 )
 
-// verifyDoc is the output of registry verify.
-type verifyDoc = rverify.Report
-
 type verifyFlags struct {
 	db, export, proof string
 	genesis, seen     string
@@ -183,20 +180,19 @@ func (a app) verify(ctx context.Context, f verifyFlags) error {
 	if err != nil {
 		return err
 	}
-	p := a.Progress(cli.Count, "verify, versions")
-	o.Progress = p.Of
-	var seen []byte
 	if f.seen != "" {
-		if seen, err = cli.ReadFile(f.seen, 64<<10); err != nil {
+		if o.Seen, err = cli.ReadFile(f.seen, 64<<10); err != nil {
 			return err
 		}
 	}
-	verifyLog := verifyFile
-	file := f.db
+	p := a.Progress(cli.Count, "verify, versions")
+	o.Progress = p.Of
+	var doc rverify.Report
 	if f.export != "" {
-		verifyLog, file = verifyExport, f.export
+		doc, err = verifyExport(ctx, f.export, o)
+	} else {
+		doc, err = verifyFile(ctx, f.db, o)
 	}
-	doc, err := verifyLog(ctx, file, o, seen)
 	p.End()
 	if err != nil {
 		return err
@@ -208,41 +204,25 @@ func (a app) verify(ctx context.Context, f verifyFlags) error {
 	return a.FoundBad(doc.Problem.Error(), string(doc.Problem.Kind))
 }
 
-func verifyFile(ctx context.Context, file string, o rverify.Options, seen []byte) (doc verifyDoc, err error) {
+func verifyFile(ctx context.Context, file string, o rverify.Options) (doc rverify.Report, err error) {
 	err = cli.ReadDatabase(file, func(r *store.ReadOnly) error {
 		return r.View(ctx, func(rd store.Reader) (err error) {
-			if doc, err = registry.Verify(ctx, rd, o); err == nil {
-				doc = withSeen(doc, registry.NewSource(rd), seen)
-			}
+			doc, err = registry.Verify(ctx, rd, o)
 			return err
 		})
 	})
 	return doc, err
 }
 
-func verifyExport(ctx context.Context, dir string, o rverify.Options, seen []byte) (doc verifyDoc, err error) {
+func verifyExport(ctx context.Context, dir string, o rverify.Options) (doc rverify.Report, err error) {
 	l, err := export.Open(dir)
 	if err != nil {
 		return doc, err
 	}
-	if doc, err = rverify.Verify(ctx, l, o); err != nil || !doc.OK {
-		return doc, err
-	}
-	p, err := rverify.VerifyTree(ctx, l, l)
-	doc.OK, doc.Problem = p == nil && err == nil, p
-	return withSeen(doc, l, seen), err
+	return rverify.VerifyWhole(ctx, l, l, o)
 }
 
-// withSeen holds a sound log against a checkpoint, if there is one.
-func withSeen(doc verifyDoc, src export.Source, seen []byte) verifyDoc {
-	if doc.OK && seen != nil {
-		doc.Problem = rverify.CheckSeen(src, src, seen)
-		doc.OK = doc.Problem == nil
-	}
-	return doc
-}
-
-func verifyTable(t cli.Table, d verifyDoc) {
+func verifyTable(t cli.Table, d rverify.Report) {
 	t.Row("versions", d.Versions)
 	if d.First > 0 {
 		t.Row("pruned", fmt.Sprintf("whole from version %d on; of those before it, genesis and changes of signers", d.First))
@@ -262,17 +242,7 @@ func Check(ctx context.Context, o rverify.Options, p *cli.Progress, out **rverif
 	o.Progress = func(done, total uint64) {
 		p.Unit = cli.Count
 		p.Stage("verify, versions")
-		p.At(int64(done), int64(total))
+		p.Of(done, total)
 	}
-	return store.Check{Name: "registry", Run: func(r store.Reader) error {
-		rep, err := registry.Verify(ctx, r, o)
-		if err != nil {
-			return err
-		}
-		*out = &rep
-		if rep.Problem != nil {
-			return rep.Problem
-		}
-		return nil
-	}}
+	return registry.Check(ctx, o, out)
 }

@@ -5,33 +5,22 @@ import (
 	"context"
 	"math"
 
-	"ronbox/appliance/b3"
 	"ronbox/engines/registry/record"
 )
 
 // auditChunk is how many audit records are held in memory at once.
 const auditChunk = 1024
 
-// auditRow is one audit record as read.
-type auditRow struct {
-	seq     uint64
-	raw     []byte
-	rec     *record.Audit
-	sum     b3.Digest
-	parsing *Problem
-}
-
 // catchUp checks the audit records up to that of the last verified version's commit, within the budget.
 func (v *Verifier) catchUp(ctx context.Context, r LogReader, budget *int) (done bool, err error) {
 	if len(v.due) == 0 {
 		return true, nil
 	}
-	if done, err := v.audit(ctx, r, v.due[len(v.due)-1].seq+1, budget); !done || err != nil {
+	if done, err := v.audit(ctx, r, v.due[len(v.due)-1].AuditSeq+1, budget); !done || err != nil {
 		return false, err
 	}
 	if len(v.due) > 0 {
-		c := v.due[0]
-		return false, problemf(KindChain, c.version, "the entry names audit record %d, which lies before that of the version before it", c.seq)
+		return false, outOfTurn(v.due[0])
 	}
 	return true, nil
 }
@@ -66,32 +55,36 @@ func (v *Verifier) audit(ctx context.Context, r LogReader, to uint64, budget *in
 		if *budget <= 0 {
 			return false, nil
 		}
-		n := min(to-v.at.AuditSeq, auditChunk, uint64(*budget))
-		rows, p := v.readAudit(r, n)
-		if p != nil {
-			return false, p
-		}
-		if err := v.o.each(ctx, len(rows), func(i int) { rows[i].parse() }); err != nil {
+		rows, err := v.readAudit(r, min(to-v.at.AuditSeq, auditChunk, uint64(*budget)))
+		if err != nil {
 			return false, err
 		}
-		for i := range rows {
-			if p := v.linkAudit(&rows[i]); p != nil {
-				return false, p
+		first, recs := v.at.AuditSeq+1, make([]*record.Audit, len(rows))
+		sound, fault := v.o.each(ctx, len(rows), func(i int) (err error) {
+			recs[i], err = parseAudit(first+uint64(i), rows[i])
+			return err
+		})
+		for _, rec := range recs[:sound] {
+			if err := v.linkAudit(rec); err != nil {
+				return false, err
 			}
+		}
+		if fault != nil {
+			return false, fault
 		}
 		*budget -= len(rows)
 	}
 	return true, nil
 }
 
-func (v *Verifier) readAudit(r LogReader, n uint64) ([]auditRow, *Problem) {
-	rows := make([]auditRow, 0, n)
+// readAudit reads the n records behind the last verified one.
+func (v *Verifier) readAudit(r LogReader, n uint64) (rows [][]byte, err error) {
 	next := v.at.AuditSeq + 1
 	for seq, raw := range r.Audit(next, next+n-1) {
 		if seq != next {
 			break
 		}
-		rows = append(rows, auditRow{seq: seq, raw: raw})
+		rows = append(rows, raw)
 		next++
 	}
 	if uint64(len(rows)) < n {
@@ -100,53 +93,53 @@ func (v *Verifier) readAudit(r LogReader, n uint64) ([]auditRow, *Problem) {
 	return rows, nil
 }
 
-func (a *auditRow) parse() {
-	var err error
-	if a.rec, err = record.ParseAudit(a.raw); err != nil {
-		a.parsing = problemf(KindChain, 0, "audit record %d: %v", a.seq, err)
-		return
+func parseAudit(seq uint64, raw []byte) (*record.Audit, error) {
+	rec, err := record.ParseAudit(raw)
+	if err != nil {
+		return nil, problemf(KindChain, 0, "audit record %d: %v", seq, err)
 	}
-	if !bytes.Equal(a.rec.Bytes(), a.raw) {
-		a.parsing = problemf(KindChain, 0, "audit record %d is not in canonical form", a.seq)
-		return
+	if !bytes.Equal(rec.Bytes(), raw) {
+		return nil, problemf(KindChain, 0, "audit record %d is not in canonical form", seq)
 	}
-	a.sum = b3.Sum(a.raw)
+	return rec, nil
 }
 
 // linkAudit holds a record against the one before it and against the commits that speak of it.
-func (v *Verifier) linkAudit(a *auditRow) *Problem {
-	if a.parsing != nil {
-		return a.parsing
+func (v *Verifier) linkAudit(rec *record.Audit) error {
+	seq := v.at.AuditSeq + 1
+	if rec.Seq != seq || rec.Prev != v.at.AuditB3 {
+		return problemf(KindChain, 0, "audit record %d does not follow record %d", seq, v.at.AuditSeq)
 	}
-	if a.rec.Seq != a.seq || a.rec.Prev != v.at.AuditB3 {
-		return problemf(KindChain, 0, "audit record %d does not follow record %d", a.seq, v.at.AuditSeq)
+	if err := v.linkCommit(rec); err != nil {
+		return err
 	}
-	if p := v.linkCommit(a); p != nil {
-		return p
-	}
-	v.at.AuditSeq, v.at.AuditB3 = a.seq, a.sum
+	v.at.AuditSeq, v.at.AuditB3 = seq, rec.B3()
 	v.report.AuditRecords++
 	return nil
 }
 
 // linkCommit demands the record of a commit exactly where its entry puts it, right behind the record the entry vouches for.
-func (v *Verifier) linkCommit(a *auditRow) *Problem {
-	if len(v.due) == 0 || v.due[0].seq+1 > a.seq {
-		if a.rec.Commits() {
-			return problemf(KindChain, a.rec.Version, "audit record %d tells of a commit that the log does not have", a.seq)
+func (v *Verifier) linkCommit(rec *record.Audit) error {
+	if len(v.due) == 0 || v.due[0].AuditSeq+1 > rec.Seq {
+		if rec.Commits() {
+			return problemf(KindChain, rec.Version, "audit record %d tells of a commit that the log does not have", rec.Seq)
 		}
 		return nil
 	}
-	c := v.due[0]
+	e := v.due[0]
 	switch {
-	case c.seq+1 < a.seq:
-		return problemf(KindChain, c.version, "the entry names audit record %d, which lies before that of the version before it", c.seq)
-	case c.sum != v.at.AuditB3:
-		return problemf(KindChain, c.version, "the entry names another audit record %d", c.seq)
-	case !a.rec.Commits() || a.rec.Event != c.event,
-		a.rec.Version != c.version, a.rec.PayloadB3 != c.payloadB3, a.rec.ProposalID != c.proposalID:
-		return problemf(KindChain, c.version, "audit record %d does not tell of its commit", a.seq)
+	case e.AuditSeq+1 < rec.Seq:
+		return outOfTurn(e)
+	case e.AuditHead != v.at.AuditB3:
+		return problemf(KindChain, e.Version, "the entry names another audit record %d", e.AuditSeq)
+	case !rec.Commits() || rec.Event != record.EventOf(e.Kind),
+		rec.Version != e.Version, rec.PayloadB3 != e.PayloadB3, rec.ProposalID != e.ProposalID:
+		return problemf(KindChain, e.Version, "audit record %d does not tell of its commit", rec.Seq)
 	}
 	v.due = v.due[1:]
 	return nil
+}
+
+func outOfTurn(e *record.Artifact) error {
+	return problemf(KindChain, e.Version, "the entry names audit record %d, which lies before that of the version before it", e.AuditSeq)
 }

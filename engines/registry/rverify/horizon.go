@@ -1,12 +1,12 @@
 package rverify
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/record"
 )
 
@@ -20,75 +20,84 @@ type Horizon struct {
 }
 
 // statement is what the node signed of a horizon: by a log key, of this log and of this place.
-func (h *Horizon) statement(r LogReader) (said checkpoint.Retention, p *Problem) {
-	keys, p := keysOf(r)
-	if p != nil {
-		return said, p
-	}
+func (h *Horizon) statement(keys checkpoint.Keys) (said checkpoint.Retention, err error) {
 	text, err := keys.OpenText(h.Note)
 	if err == nil {
 		said, err = checkpoint.ParseRetention(text)
 	}
 	switch {
 	case err != nil:
-		return said, problemf(KindIncomplete, h.Min, "versions before it are gone, and the statement of retention: %v", err)
+		err = problemf(KindIncomplete, h.Min, "versions before it are gone, and the statement of retention: %v", err)
 	case said.Min != h.Min || said.Size < h.Min:
-		return said, problemf(KindIncomplete, h.Min, "versions before it are gone; the statement of retention is of version %d, under a checkpoint of %d", said.Min, said.Size)
+		err = problemf(KindIncomplete, h.Min, "versions before it are gone; the statement of retention is of version %d, under a checkpoint of %d", said.Min, said.Size)
 	}
-	return said, nil
+	return said, err
+}
+
+// covered holds the tree against the statement of retention: what is gone was under the root that it names.
+func (h *Horizon) covered(keys checkpoint.Keys, tree logtree.Reader) error {
+	said, err := h.statement(keys)
+	if err != nil {
+		return err
+	}
+	if root, err := tree.Root(said.Size); err != nil || root != said.Root {
+		return problemf(KindCheckpoint, said.Size, "the statement of retention names root %s, the tree has %s (%v)", said.Root, root, err)
+	}
+	return nil
 }
 
 // begin takes the place of version Min: it walks from genesis over the versions that changed the signers, each under the set before it,
-// and takes version Min with the items that its signers have signed. What is gone is vouched for by the tree, which VerifyTree checks.
+// and takes version Min with the items that its signers have signed. What is gone is vouched for by the tree, which VerifyWhole checks.
 func (v *Verifier) begin(ctx context.Context, r LogReader, h *Horizon) error {
-	said, p := h.statement(r)
-	if p != nil {
-		return p
+	keys, _, err := trustedKeys(r)
+	if err != nil {
+		return err
+	}
+	said, err := h.statement(keys)
+	if err != nil {
+		return err
 	}
 	var docs []document
 	for _, raw := range r.Epochs() {
-		if len(raw) >= 8 && binary.BigEndian.Uint64(raw) < h.Min {
-			docs = append(docs, document{version: binary.BigEndian.Uint64(raw)})
+		if version := binary.BigEndian.Uint64(raw); version < h.Min {
+			docs = append(docs, document{version: version})
 		}
 	}
 	docs = append(docs, document{version: h.Min})
 	var at State
 	for i := range docs {
 		d := &docs[i]
-		if p := d.read(r); p != nil {
-			return p
+		if err := d.read(r); err != nil {
+			return err
 		}
-		d.parse()
-		if p := v.linkApart(&at, d); p != nil {
-			return p
+		if err := d.parse(); err != nil {
+			return err
+		}
+		if err := v.linkApart(&at, d); err != nil {
+			return err
 		}
 	}
-	first := &docs[len(docs)-1]
-	if p := takeItems(&at, first, said, h); p != nil {
-		return p
+	if err := h.takeItems(&at, &docs[len(docs)-1], said); err != nil {
+		return err
 	}
-	if p := h.takeAudit(&at, r); p != nil {
-		return p
+	if err := h.takeAudit(&at, r); err != nil {
+		return err
 	}
 	if raw, err := r.Entry(said.Size); err != nil || b3.Sum(raw) != said.Head {
 		return problemf(KindChain, said.Size, "the statement of retention names another entry (%v)", err)
 	}
-	if err := v.o.each(ctx, len(docs), func(i int) { docs[i].checkApprovals(v.o.From) }); err != nil {
+	if _, err := v.o.each(ctx, len(docs), func(i int) error { return docs[i].checkApprovals(v.o.From) }); err != nil {
 		return err
 	}
-	for i := range docs {
-		if p := docs[i].signatures; p != nil {
-			return p
-		}
-	}
 	v.report = Report{First: h.Min}
-	v.accept(docs, at, []commitment{first.commitment()})
+	v.accept(docs, at)
+	v.due = v.due[len(v.due)-1:] // the audit records of the others are gone
 	return nil
 }
 
 // linkApart holds d against the set in force before it, and believes what it says of the version before it, which may be gone.
-func (v *Verifier) linkApart(at *State, d *document) *Problem {
-	if d.parsing != nil || d.version == 1 {
+func (v *Verifier) linkApart(at *State, d *document) error {
+	if d.version == 1 {
 		return v.link(at, d)
 	}
 	if at.Signers == nil {
@@ -103,8 +112,8 @@ func (v *Verifier) linkApart(at *State, d *document) *Problem {
 	return d.follow(at, record.Items{})
 }
 
-// takeItems takes the kept items of version Min for those that its signers have signed.
-func takeItems(at *State, d *document, said checkpoint.Retention, h *Horizon) *Problem {
+// takeItems takes the kept items of version Min, d, for those that its signers have signed.
+func (h *Horizon) takeItems(at *State, d *document, said checkpoint.Retention) error {
 	items, err := h.Items()
 	if err == nil {
 		err = d.payload.CheckItems(items)
@@ -120,10 +129,10 @@ func takeItems(at *State, d *document, said checkpoint.Retention, h *Horizon) *P
 }
 
 // takeAudit takes the first audit record that is kept. The entry of version Min vouches for it: it names one that follows from it.
-func (h *Horizon) takeAudit(at *State, r LogReader) *Problem {
+func (h *Horizon) takeAudit(at *State, r LogReader) error {
 	for seq, raw := range r.Audit(h.Audit, h.Audit) {
-		rec, err := record.ParseAudit(raw)
-		if err != nil || !bytes.Equal(rec.Bytes(), raw) || rec.Seq != seq || !rec.Commits() || rec.Version != h.Min-1 {
+		rec, err := parseAudit(seq, raw)
+		if err != nil || rec.Seq != seq || !rec.Commits() || rec.Version != h.Min-1 {
 			return problemf(KindChain, h.Min-1, "audit record %d, the first that is kept, is not that of its commit (%v)", h.Audit, err)
 		}
 		at.AuditSeq, at.AuditB3 = seq, rec.B3()

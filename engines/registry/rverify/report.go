@@ -2,6 +2,7 @@ package rverify
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"ronbox/appliance/b3"
@@ -34,7 +35,7 @@ func (p *Problem) Error() string {
 	return fmt.Sprintf("bad log (%s) at version %d: %s", p.Kind, p.Version, p.Detail)
 }
 
-func problemf(kind Kind, version uint64, format string, args ...any) *Problem {
+func problemf(kind Kind, version uint64, format string, args ...any) error {
 	return &Problem{Kind: kind, Version: version, Detail: fmt.Sprintf(format, args...)}
 }
 
@@ -61,6 +62,8 @@ type Options struct {
 	Jobs int
 	// Progress, unless nil, is told after each step how many versions of how many are verified.
 	Progress func(done, total uint64)
+	// Seen, unless nil, is a checkpoint that was seen of the log, for VerifyWhole: the log must begin with the tree that it names.
+	Seen []byte
 }
 
 // slice is how many versions Verify checks per step.
@@ -78,21 +81,46 @@ func Verify(ctx context.Context, r LogReader, o Options) (Report, error) {
 	return v.Report(), nil
 }
 
-// each deals n pieces of work to the legs. Piece i must touch nothing that piece j touches.
-func (o *Options) each(ctx context.Context, n int, piece func(i int)) error {
-	jobs := min(max(o.Jobs, 1), n)
+// VerifyWhole is Verify and, of a log that holds, the check of its tree, of its checkpoints, and of the checkpoint that was seen.
+func VerifyWhole(ctx context.Context, r LogReader, t TreeReader, o Options) (Report, error) {
+	report, err := Verify(ctx, r, o)
+	if err != nil || !report.OK {
+		return report, err
+	}
+	err = verifyTree(ctx, r, t, o.Seen)
+	if errors.As(err, &report.Problem) {
+		err = nil
+	}
+	report.OK = report.Problem == nil && err == nil
+	return report, err
+}
+
+// each deals n pieces of work to the legs; piece i must touch nothing that piece j touches. It returns how many hold before the first that
+// does not, and the fault of that one. When ctx ends meanwhile, nothing is known to hold, and the error is its cause.
+func (o *Options) each(ctx context.Context, n int, piece func(i int) error) (sound int, err error) {
+	jobs, faults := min(max(o.Jobs, 1), n), make([]error, n)
 	leg := func(ctx context.Context, first int) error {
 		for i := first; i < n; i += jobs {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			piece(i)
+			faults[i] = piece(i)
 		}
 		return nil
 	}
 	if o.Fan == nil || jobs <= 1 {
 		jobs = 1
-		return leg(ctx, 0)
+		err = leg(ctx, 0)
+	} else {
+		err = o.Fan(ctx, jobs, leg)
 	}
-	return o.Fan(ctx, jobs, leg)
+	if err != nil {
+		return 0, err
+	}
+	for i, fault := range faults {
+		if fault != nil {
+			return i, fault
+		}
+	}
+	return n, nil
 }

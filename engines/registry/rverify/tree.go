@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -27,210 +26,165 @@ type TreeReader interface {
 	Notes() iter.Seq2[uint64, []byte]
 }
 
-// VerifyTree checks every tile against the entries, and every checkpoint against the tiles and the log keys of the signer sets. What r reads
-// must have been verified. A bad tree is the Problem; the error is ctx's alone.
-func VerifyTree(ctx context.Context, r LogReader, t TreeReader) (*Problem, error) {
+// verifyTree checks every tile against the entries, and every checkpoint against the tiles and the log keys of the signer sets. What r reads
+// must have been verified.
+func verifyTree(ctx context.Context, r LogReader, t TreeReader, seen []byte) error {
 	size, err := t.TreeSize()
 	if err != nil {
-		return problemf(KindIncomplete, 0, "size of the tree: %v", err), nil
+		return problemf(KindIncomplete, 0, "size of the tree: %v", err)
 	}
 	head, err := r.Head()
 	if err != nil {
-		return problemf(KindIncomplete, 0, "HEAD: %v", err), nil
+		return problemf(KindIncomplete, 0, "HEAD: %v", err)
 	}
 	if size > head.Version {
-		return problemf(KindTree, 0, "the tree covers %d entries, the log has %d", size, head.Version), nil
+		return problemf(KindTree, 0, "the tree covers %d entries, the log has %d", size, head.Version)
 	}
-	keys, p := keysOf(r)
-	if p != nil {
-		return p, nil
+	keys, witnesses, err := trustedKeys(r)
+	if err != nil {
+		return err
 	}
-	witnesses := witnessesOf(r)
 	h, err := r.Horizon()
 	if err != nil {
-		return problemf(KindIncomplete, 0, "where the log begins: %v", err), nil
+		return problemf(KindIncomplete, 0, "where the log begins: %v", err)
 	}
-	w := walk{r: r, t: t, edge: map[uint8]logTile{}}
-	if h != nil {
-		w.min = h.Min
+	if err := checkTiles(ctx, r, t, size, h); err != nil {
+		return err
 	}
+	tree := logtree.Reader{Tiles: t.Tile}
 	for at, raw := range t.Notes() {
-		signed, err := keys.Open(raw)
-		switch {
-		case err != nil:
-			return problemf(KindCheckpoint, 0, "checkpoint of %d versions: %v", at, err), nil
-		case signed.At.IsZero():
-			return problemf(KindCheckpoint, 0, "checkpoint of %d versions: the node's cosignature does not hold", at), nil
-		case signed.Size != at:
-			return problemf(KindCheckpoint, 0, "the checkpoint kept for %d versions is of %d", at, signed.Size), nil
-		case signed.Size > size:
-			return problemf(KindCheckpoint, 0, "checkpoint of %d versions: the tree covers %d", signed.Size, size), nil
-		}
-		if err := keys.Whole(raw, witnesses); err != nil {
-			return problemf(KindCheckpoint, 0, "checkpoint of %d versions: %v", at, err), nil
-		}
-		if p, err := w.to(ctx, signed.Size); p != nil || err != nil {
-			return p, err
-		}
-		if root, err := w.root(); err != nil || root != signed.Root.String() {
-			return problemf(KindCheckpoint, signed.Size, "signed root %s, the entries give %s (%v)", signed.Root, root, err), nil
+		if err := checkNote(tree, size, keys, witnesses, at, raw); err != nil {
+			return err
 		}
 	}
-	if p, err := w.to(ctx, size); p != nil || err != nil {
-		return p, err
-	}
-	for level, e := range w.edge {
-		if at := (logtree.At{Level: level, N: e.n}); !bytes.Equal(t.Tile(at), e.raw) {
-			return problemf(KindTree, size, "tile %s is not that of the entries", logtree.Path(at, max(1, len(e.raw)/32), false)), nil
+	if h != nil {
+		if err := h.covered(keys, tree); err != nil {
+			return err
 		}
 	}
-	if h == nil {
-		return nil, nil
+	if seen == nil {
+		return nil
 	}
-	return h.covered(r, t), nil
+	return checkSeen(tree, size, keys, seen)
 }
 
-// covered holds the tree against the statement of retention: what is gone was under the root that it names.
-func (h *Horizon) covered(r LogReader, t TreeReader) *Problem {
-	said, p := h.statement(r)
-	if p != nil {
-		return p
+// checkNote holds a checkpoint that is kept for a size against the tree.
+func checkNote(tree logtree.Reader, size uint64, keys checkpoint.Keys, witnesses []checkpoint.Witness, at uint64, raw []byte) error {
+	signed, err := keys.Open(raw)
+	switch {
+	case err != nil:
+		return problemf(KindCheckpoint, 0, "checkpoint of %d versions: %v", at, err)
+	case signed.At.IsZero():
+		return problemf(KindCheckpoint, 0, "checkpoint of %d versions: the node's cosignature does not hold", at)
+	case signed.Size != at:
+		return problemf(KindCheckpoint, 0, "the checkpoint kept for %d versions is of %d", at, signed.Size)
+	case signed.Size > size:
+		return problemf(KindCheckpoint, 0, "checkpoint of %d versions: the tree covers %d", signed.Size, size)
 	}
-	if root, err := (logtree.Reader{Tiles: t.Tile}).Root(said.Size); err != nil || root != said.Root {
-		return problemf(KindCheckpoint, said.Size, "the statement of retention names root %s, the tree has %s (%v)", said.Root, root, err)
+	if err := keys.Whole(raw, witnesses); err != nil {
+		return problemf(KindCheckpoint, 0, "checkpoint of %d versions: %v", at, err)
+	}
+	if root, err := tree.Root(signed.Size); err != nil || root != signed.Root {
+		return problemf(KindCheckpoint, signed.Size, "signed root %s, the entries give %s (%v)", signed.Root, root, err)
 	}
 	return nil
 }
 
-// keysOf are the log keys of all signer sets.
-func keysOf(r LogReader) (checkpoint.Keys, *Problem) {
-	var vkeys []string
-	for _, raw := range r.Epochs() {
-		if len(raw) < 8 {
-			return checkpoint.Keys{}, problemf(KindChain, 0, "an epoch is cut")
-		}
-		set, err := record.ParseSignerSet(raw[8:])
-		if err != nil {
-			return checkpoint.Keys{}, problemf(KindChain, 0, "an epoch: %v", err)
-		}
-		vkeys = append(vkeys, set.LogKeys...)
-	}
-	keys, err := checkpoint.NewKeys(vkeys)
-	if err != nil {
-		return keys, problemf(KindChain, 0, "%v", err)
-	}
-	return keys, nil
-}
-
-// witnessesOf are the witnesses that all signer sets name. A policy that cannot be read names none: no witness was asked under it.
-func witnessesOf(r LogReader) (all []checkpoint.Witness) {
-	for _, raw := range r.Epochs() {
-		set, err := record.ParseSignerSet(raw[8:]) // its form was checked
-		if err != nil {
-			continue
-		}
-		if policy, err := checkpoint.ParsePolicy(set.WitnessPolicy); err == nil {
-			for _, w := range policy {
-				all = append(all, w.Witness)
-			}
-		}
-	}
-	return all
-}
-
-// logTile is the tile in the making of a level.
-type logTile struct {
-	n   uint64
-	raw []byte
-}
-
-// walk makes the tree again, entry by entry, and compares each tile that is full.
-type walk struct {
-	r    LogReader
-	t    TreeReader
-	size uint64
-	edge map[uint8]logTile
-
-	min  uint64  // versions below it may be gone
-	gone logTile // the tile that the hash of one was read from last
-}
-
-func (w *walk) to(ctx context.Context, size uint64) (p *Problem, err error) {
-	for ; w.size < size; w.size++ {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		leaf, err := w.leaf(w.size)
-		if err != nil {
-			return problemf(KindIncomplete, w.size+1, "entry: %v", err), nil
-		}
-		var bad error
-		err = logtree.Append(w.tile, w.size, leaf, func(at logtree.At, raw []byte) {
-			if w.edge[at.Level] = (logTile{at.N, raw}); len(raw) == logtree.Width*32 {
-				if !bytes.Equal(w.t.Tile(at), raw) {
-					bad = errors.Join(bad, fmt.Errorf("tile %s is not that of the entries", logtree.Path(at, logtree.Width, false)))
-				}
-				delete(w.edge, at.Level)
-			}
-		})
-		if err = errors.Join(err, bad); err != nil {
-			return problemf(KindTree, w.size+1, "%v", err), nil
-		}
-	}
-	return nil, nil
-}
-
-// leaf is the hash of the entry at a place of the log; of one that is gone it is the kept hash.
-func (w *walk) leaf(at uint64) (leaf tlog.Hash, err error) {
-	raw, err := w.r.Entry(at + 1)
-	if err == nil {
-		return logtree.Leaf(raw), nil
-	}
-	if at+1 >= w.min || !errors.Is(err, ErrMissing) {
-		return leaf, err
-	}
-	if n := at / logtree.Width; w.gone.raw == nil || w.gone.n != n {
-		w.gone = logTile{n, w.t.Tile(logtree.At{N: n})}
-	}
-	from := at % logtree.Width * tlog.HashSize
-	if uint64(len(w.gone.raw)) < from+tlog.HashSize {
-		return leaf, logtree.ErrTile
-	}
-	return tlog.Hash(w.gone.raw[from:][:tlog.HashSize]), nil
-}
-
-// tile is one in the making, or a stored one, which was compared when it was full.
-func (w *walk) tile(at logtree.At) []byte {
-	if e, ok := w.edge[at.Level]; ok && e.n == at.N {
-		return e.raw
-	}
-	if (at.N+1)<<(logtree.Height*uint(at.Level+1)) > w.size+1 {
-		return nil // not full by now: nothing of it was checked
-	}
-	return w.t.Tile(at)
-}
-
-func (w *walk) root() (string, error) {
-	root, err := logtree.Reader{Tiles: w.tile}.Root(w.size)
-	return root.String(), err
-}
-
-// CheckSeen holds a verified log against a checkpoint that was seen of it: the log must begin with the tree that it names.
-func CheckSeen(r LogReader, t TreeReader, note []byte) *Problem {
-	keys, p := keysOf(r)
-	if p != nil {
-		return p
-	}
+// checkSeen holds the log against a checkpoint that was seen of it: the log must begin with the tree that it names.
+func checkSeen(tree logtree.Reader, size uint64, keys checkpoint.Keys, note []byte) error {
 	seen, err := keys.Open(note)
 	if err != nil {
 		return problemf(KindCheckpoint, 0, "the checkpoint that was seen: %v", err)
 	}
-	size, err := t.TreeSize()
-	if err != nil || seen.Size > size {
+	if seen.Size > size {
 		return problemf(KindCheckpoint, 0, "the log is older than the checkpoint that was seen: %d versions, %d were there", size, seen.Size)
 	}
-	if root, err := (logtree.Reader{Tiles: t.Tile}).Root(seen.Size); err != nil || root != seen.Root {
+	if root, err := tree.Root(seen.Size); err != nil || root != seen.Root {
 		return problemf(KindCheckpoint, seen.Size, "the log is inconsistent with the checkpoint that was seen: root %s, seen %s (%v)", root, seen.Root, err)
 	}
 	return nil
+}
+
+// trustedKeys are the log keys and the witnesses that all signer sets name. A policy that cannot be read names no witness: none was asked
+// under it.
+func trustedKeys(r LogReader) (keys checkpoint.Keys, witnesses []checkpoint.Witness, err error) {
+	var vkeys []string
+	for epoch, raw := range r.Epochs() {
+		if len(raw) < 8 {
+			return keys, nil, problemf(KindChain, 0, "epoch %d is cut", epoch)
+		}
+		set, err := record.ParseSignerSet(raw[8:])
+		if err != nil {
+			return keys, nil, problemf(KindChain, 0, "epoch %d: %v", epoch, err)
+		}
+		vkeys = append(vkeys, set.LogKeys...)
+		policy, err := checkpoint.ParsePolicy(set.WitnessPolicy)
+		if err != nil {
+			continue
+		}
+		for _, w := range policy {
+			witnesses = append(witnesses, w.Witness)
+		}
+	}
+	if keys, err = checkpoint.NewKeys(vkeys); err != nil {
+		err = problemf(KindChain, 0, "%v", err)
+	}
+	return keys, witnesses, err
+}
+
+// checkTiles makes every tile of a tree of size entries again: those of leaves from the entries, and those of each level above from the
+// tiles below it, which hold by then.
+func checkTiles(ctx context.Context, r LogReader, t TreeReader, size uint64, h *Horizon) error {
+	tree := logtree.Reader{Tiles: t.Tile}
+	err := checkLevel(ctx, t, 0, size, func(n uint64, stored []byte) (tlog.Hash, error) { return leaf(r, n+1, stored, h) })
+	for level, n := 1, size/logtree.Width; err == nil && n > 0; level, n = level+1, n/logtree.Width {
+		err = checkLevel(ctx, t, level, n, func(n uint64, _ []byte) (tlog.Hash, error) { return top(tree, level, n) })
+	}
+	return err
+}
+
+// checkLevel holds the tiles of a level of n hashes against what hash gives for each place, beside the tile as it is stored.
+func checkLevel(ctx context.Context, t TreeReader, level int, n uint64, hash func(uint64, []byte) (tlog.Hash, error)) error {
+	for first := uint64(0); first < n; first += logtree.Width {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		at := logtree.At{Level: uint8(level), N: first / logtree.Width}
+		stored, width := t.Tile(at), min(logtree.Width, n-first)
+		want := make([]byte, 0, width*tlog.HashSize)
+		for i := range width {
+			one, err := hash(first+i, stored)
+			if err != nil {
+				return err
+			}
+			want = append(want, one[:]...)
+		}
+		if !bytes.Equal(stored, want) {
+			return problemf(KindTree, 0, "tile %s is not that of the entries", logtree.Path(at, int(width), false))
+		}
+	}
+	return nil
+}
+
+// leaf is the hash of the entry of a version; of one that is gone it is the hash that its tile keeps.
+func leaf(r LogReader, version uint64, tile []byte, h *Horizon) (hash tlog.Hash, err error) {
+	raw, err := r.Entry(version)
+	if err == nil {
+		return logtree.Leaf(raw), nil
+	}
+	from := (version - 1) % logtree.Width * tlog.HashSize
+	if gone := h != nil && version < h.Min && errors.Is(err, ErrMissing); gone && uint64(len(tile)) >= from+tlog.HashSize {
+		return tlog.Hash(tile[from:][:tlog.HashSize]), nil
+	}
+	return hash, problemf(KindIncomplete, version, "entry: %v", err)
+}
+
+// top is the hash over a full tile of the level below, which has place n in its own level.
+func top(tree logtree.Reader, level int, n uint64) (hash tlog.Hash, err error) {
+	below := level*logtree.Height - 1
+	halves, err := tree.ReadHashes([]int64{tlog.StoredHashIndex(below, int64(2*n)), tlog.StoredHashIndex(below, int64(2*n+1))})
+	if err != nil {
+		return hash, problemf(KindTree, 0, "%v", err)
+	}
+	return tlog.NodeHash(halves[0], halves[1]), nil
 }

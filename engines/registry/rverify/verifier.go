@@ -30,19 +30,9 @@ type Epoch struct {
 type Verifier struct {
 	o       Options
 	at      State
-	due     []commitment // of verified versions whose audit records have not been seen, ascending
+	due     []*record.Artifact // entries of verified versions whose audit records have not been seen, ascending
 	report  Report
 	problem *Problem
-}
-
-// commitment is what an entry says of the audit chain.
-type commitment struct {
-	version    uint64
-	seq        uint64 // of the last record before the commit
-	sum        b3.Digest
-	payloadB3  b3.Digest
-	proposalID string
-	event      string
 }
 
 // New begins at an empty log.

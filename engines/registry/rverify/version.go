@@ -10,16 +10,15 @@ import (
 	"ronbox/engines/registry/record"
 )
 
-// document is one version as read, and what is to be checked of its approvals.
+// document is one version as read.
 type document struct {
-	version             uint64
-	rawEntry            []byte
-	rawPayload          []byte
-	entry               *record.Artifact
-	payload             *record.Payload
-	hash                b3.Digest
-	set                 *record.SignerSet // in force for it
-	parsing, signatures *Problem
+	version    uint64
+	rawEntry   []byte
+	rawPayload []byte
+	entry      *record.Artifact
+	payload    *record.Payload
+	hash       b3.Digest
+	set        *record.SignerSet // in force for it
 }
 
 // maxSliceBytes ends a slice early, so that large payloads do not add up in memory.
@@ -28,69 +27,46 @@ const maxSliceBytes = 8 << 20
 // versions checks the versions after the current one, at most up to to: it reads them, parses them side by side, links them one after the
 // other, and verifies their signatures side by side. What comes before the first that does not hold is accepted.
 func (v *Verifier) versions(ctx context.Context, r LogReader, to uint64) error {
-	docs := make([]document, 0, to-v.at.Head.Version)
-	var unread *Problem
-	for n, size := v.at.Head.Version+1, 0; n <= to && size < maxSliceBytes; n++ {
-		d := document{version: n}
-		if unread = d.read(r); unread != nil {
-			break
+	var docs []document
+	var fault error // of the version behind docs
+	hold := func(sound int, err error) {
+		if err != nil {
+			docs, fault = docs[:sound], err
 		}
+	}
+	for n, size := v.at.Head.Version+1, 0; fault == nil && n <= to && size < maxSliceBytes; n++ {
+		docs = append(docs, document{version: n})
+		d := &docs[len(docs)-1]
+		hold(len(docs)-1, d.read(r))
 		size += len(d.rawEntry) + len(d.rawPayload)
-		docs = append(docs, d)
 	}
-	if err := v.o.each(ctx, len(docs), func(i int) { docs[i].parse() }); err != nil {
-		return err
+	hold(v.o.each(ctx, len(docs), func(i int) error { return docs[i].parse() }))
+	places := make([]State, len(docs)) // after each
+	for i, at := 0, v.at; i < len(docs); i++ {
+		hold(i, v.link(&at, &docs[i]))
+		places[i] = at
 	}
-	next, due, bad := v.at, []commitment(nil), unread
-	places := make([]State, 0, len(docs)) // after each
-	for i := range docs {
-		d := &docs[i]
-		if p := v.link(&next, d); p != nil {
-			docs, bad = docs[:i], p
-			break
-		}
-		places = append(places, next)
-		due = append(due, d.commitment())
-	}
-	if err := v.o.each(ctx, len(docs), func(i int) { docs[i].checkApprovals(v.o.From) }); err != nil {
-		return err
-	}
-	for i := range docs {
-		if p := docs[i].signatures; p != nil {
-			docs, bad = docs[:i], p
-			break
-		}
-	}
+	hold(v.o.each(ctx, len(docs), func(i int) error { return docs[i].checkApprovals(v.o.From) }))
 	if len(docs) > 0 {
-		v.accept(docs, places[len(docs)-1], due[:len(docs)])
+		v.accept(docs, places[len(docs)-1])
 	}
-	if bad != nil {
-		return bad
-	}
-	return nil
-}
-
-// commitment is what d's entry says of the audit chain.
-func (d *document) commitment() commitment {
-	return commitment{
-		version: d.version, seq: d.entry.AuditSeq, sum: d.entry.AuditHead, payloadB3: d.payload.B3(), proposalID: d.entry.ProposalID,
-		event: record.EventOf(d.payload.Kind),
-	}
+	return fault
 }
 
 // accept moves the place to behind docs, all of which hold.
-func (v *Verifier) accept(docs []document, at State, due []commitment) {
-	v.at, v.due = at, due
+func (v *Verifier) accept(docs []document, at State) {
+	v.at, v.due = at, v.due[:0]
 	v.report.Head = at.Head
 	v.report.Versions += uint64(len(docs))
 	for i := range docs {
+		v.due = append(v.due, docs[i].entry)
 		if docs[i].version >= v.o.From {
 			v.report.Approvals += uint64(len(docs[i].entry.Approvals))
 		}
 	}
 }
 
-func (d *document) read(r LogReader) *Problem {
+func (d *document) read(r LogReader) error {
 	var err error
 	if d.rawEntry, err = r.Entry(d.version); err != nil || len(d.rawEntry) == 0 {
 		return problemf(KindIncomplete, d.version, "entry: %v", cmp.Or(err, ErrMissing))
@@ -102,22 +78,19 @@ func (d *document) read(r LogReader) *Problem {
 }
 
 // parse reads both documents and holds what needs no other version: form, canonical bytes, and that they belong together.
-func (d *document) parse() {
-	var err error
+func (d *document) parse() (err error) {
 	if d.entry, err = record.ParseEntry(d.rawEntry); err != nil {
-		d.parsing = problemf(KindChain, d.version, "entry: %v", err)
-		return
+		return problemf(KindChain, d.version, "entry: %v", err)
 	}
 	if d.payload, err = record.ParsePayload(d.rawPayload); err != nil {
-		d.parsing = problemf(KindChain, d.version, "payload: %v", err)
-		return
+		return problemf(KindChain, d.version, "payload: %v", err)
 	}
 	d.hash = d.entry.Hash()
-	d.parsing = d.belong()
+	return d.belong()
 }
 
 // belong holds entry and payload of one version against each other.
-func (d *document) belong() *Problem {
+func (d *document) belong() error {
 	e, p := d.entry, d.payload
 	wrong := ""
 	switch {
@@ -141,10 +114,7 @@ func (d *document) belong() *Problem {
 }
 
 // link holds d against the version before it, at, and moves at to it.
-func (v *Verifier) link(at *State, d *document) *Problem {
-	if d.parsing != nil {
-		return d.parsing
-	}
+func (v *Verifier) link(at *State, d *document) error {
 	e, p := d.entry, d.payload
 	if d.version == 1 && !v.o.Genesis.IsZero() && p.B3() != v.o.Genesis {
 		return problemf(KindChain, 1, "the log begins with genesis %s, not with %s", p.B3(), v.o.Genesis)
@@ -163,7 +133,7 @@ func (v *Verifier) link(at *State, d *document) *Problem {
 }
 
 // follow holds what does not depend on the bytes of the version before d, and moves at to it.
-func (d *document) follow(at *State, items record.Items) *Problem {
+func (d *document) follow(at *State, items record.Items) error {
 	e, p := d.entry, d.payload
 	if d.set = at.Signers; d.version == 1 {
 		d.set = p.SignerSet
@@ -205,28 +175,25 @@ func before(a, b string) bool {
 }
 
 // checkApprovals checks that each approval listed counts, and that they suffice.
-func (d *document) checkApprovals(from uint64) {
+func (d *document) checkApprovals(from uint64) error {
 	if d.version < from {
-		return
+		return nil
 	}
 	counted, err := record.Authorize(d.payload, d.set, d.entry.Approvals)
 	if err == nil && len(counted) == len(d.entry.Approvals) {
-		return
+		return nil
 	}
 	for _, a := range d.entry.Approvals {
 		signer, known := d.payload.Approver(d.set, a.SignerID)
 		if !known {
-			d.signatures = problemf(KindQuorum, d.version, "%s is no signer", a.SignerID)
-			return
+			return problemf(KindQuorum, d.version, "%s is no signer", a.SignerID)
 		}
 		if err := record.VerifyApproval(a, signer, d.entry.PayloadB3); err != nil {
-			d.signatures = problemf(KindSignature, d.version, "%v", err)
-			return
+			return problemf(KindSignature, d.version, "%v", err)
 		}
 	}
-	if err == nil {
-		d.signatures = problemf(KindQuorum, d.version, "%d of %d approvals listed do not count", len(d.entry.Approvals)-len(counted), len(d.entry.Approvals))
-		return
+	if err != nil {
+		return problemf(KindQuorum, d.version, "%v", err)
 	}
-	d.signatures = problemf(KindQuorum, d.version, "%v", err)
+	return problemf(KindQuorum, d.version, "%d of %d approvals listed do not count", len(d.entry.Approvals)-len(counted), len(d.entry.Approvals))
 }
