@@ -27,6 +27,13 @@ func (t Table) Row(cells ...any) {
 	fmt.Fprint(t.w, "\n")
 }
 
+// Rows prints a line for each name and the value that follows it.
+func (t Table) Rows(pairs ...any) {
+	for ; len(pairs) > 0; pairs = pairs[2:] {
+		t.Row(pairs[0], pairs[1])
+	}
+}
+
 // Opt prints a line, unless its value is empty.
 func (t Table) Opt(name, value string) {
 	if value != "" {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -12,9 +11,7 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/ledger/record"
-	"ronbox/httpapi/client"
 	ledgerapi "ronbox/httpapi/ledger"
-	"ronbox/httpapi/wire"
 )
 
 const auditFormat = "ronbox-ledger-audit-v1"
@@ -79,8 +76,8 @@ type ledgerNode interface {
 }
 
 func (a app) audit(ctx context.Context, node ledgerNode, file string) error {
-	was, err := readAudit(file)
-	if err != nil {
+	var was auditState
+	if err := cli.ReadAudit(file, &was, func() bool { return was.Format == auditFormat && was.Looks > 0 }); err != nil {
 		return err
 	}
 	head, err := headOf(ctx, node)
@@ -94,40 +91,13 @@ func (a app) audit(ctx context.Context, node ledgerNode, file string) error {
 	}
 	if doc.OK = bad == nil; doc.OK {
 		doc.Looks++
-		if err := writeAudit(file, auditState{auditFormat, head, a.Now().UTC(), doc.Looks}); err != nil {
+		if err := cli.WriteAudit(file, auditState{auditFormat, head, a.Now().UTC(), doc.Looks}); err != nil {
 			return err
 		}
 	} else {
 		doc.Problem = bad.Error()
 	}
-	if err := a.Show(doc, func(t cli.Table) { auditedTable(t, doc) }); err != nil || doc.OK {
-		return err
-	}
-	return a.FoundBad(doc.Problem, "")
-}
-
-// readAudit reads the state of file; without a file it is that before the first audit.
-func readAudit(file string) (s auditState, err error) {
-	raw, err := cli.ReadFile(file, maxReceipt)
-	if errors.Is(err, fs.ErrNotExist) {
-		return s, nil
-	}
-	if err != nil {
-		return s, err
-	}
-	err = json.Unmarshal(raw, &s, json.RejectUnknownMembers(true))
-	if err != nil || s.Format != auditFormat || s.Looks == 0 {
-		return s, cli.Fail(cli.ExitFailed, "malformed", "put back a copy of it; another file begins anew and trusts what the node says now", "%s is no state of an audit", file)
-	}
-	return s, nil
-}
-
-func writeAudit(file string, s auditState) error {
-	raw, err := cli.Encode(s)
-	if err != nil {
-		return err
-	}
-	return cli.ReplaceFile(file, raw, 0o600)
+	return a.ShowChecked(doc, doc.Problem, "", func(t cli.Table) { auditedTable(t, doc) })
 }
 
 func headOf(ctx context.Context, node ledgerNode) (h record.Head, err error) {
@@ -154,7 +124,7 @@ func checkGrowth(ctx context.Context, node ledgerNode, was, now record.Head) (ba
 	}
 	raw, err := node.Consistency(ctx, was.Batches, now.Batches)
 	if err != nil {
-		return noProof(err)
+		return cli.NoProof(err)
 	}
 	var c record.Consistency
 	if err := json.Unmarshal(raw, &c); err != nil {
@@ -164,15 +134,6 @@ func checkGrowth(ctx context.Context, node ledgerNode, was, now record.Head) (ba
 		return errors.New("the node proves something else than what was asked: that of other heads"), nil
 	}
 	return c.Verify(), nil
-}
-
-// noProof is bad when the node answers that it has no proof, other when it could not be asked.
-func noProof(err error) (bad, other error) {
-	p, ok := errors.AsType[*wire.Problem](err)
-	if ok && (p.Status == 400 || p.Status == 404) && !client.Retryable(err) {
-		return fmt.Errorf("the node gives no proof: %w", err), nil
-	}
-	return nil, err
 }
 
 func auditedTable(t cli.Table, d auditedDoc) {

@@ -99,10 +99,7 @@ func (a app) verifyProof(file, receiptFile, headFile string) error {
 	} else {
 		doc.Problem = bad.Error()
 	}
-	if err := a.Show(doc, func(t cli.Table) { proofTable(t, doc, receipt) }); err != nil || doc.OK {
-		return err
-	}
-	return a.FoundBad(doc.Problem, "")
+	return a.ShowChecked(doc, doc.Problem, "", func(t cli.Table) { proofTable(t, doc, receipt) })
 }
 
 // provenIn returns the receipt that a proof proves, or the fault of the proof.

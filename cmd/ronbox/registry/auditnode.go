@@ -2,19 +2,14 @@ package registry
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 
-	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/registry/checkpoint"
-	"ronbox/httpapi/client"
 	registryapi "ronbox/httpapi/registry"
-	"ronbox/httpapi/wire"
 )
 
 const auditFormat = "ronbox-registry-audit-v1"
@@ -72,16 +67,17 @@ type provingNode interface {
 }
 
 func (a app) auditNode(ctx context.Context, node provingNode, file, logKey string) error {
-	was, err := readAudit(file)
+	var was auditState
+	err := cli.ReadAudit(file, &was, func() bool { return was.Format == auditFormat && was.Looks > 0 && was.LogKey != "" })
 	if err != nil {
 		return err
 	}
 	if was.LogKey, err = trustedKey(was, logKey); err != nil {
 		return err
 	}
-	keys, err := checkpoint.NewKeys([]string{was.LogKey})
+	keys, err := logKeys(was.LogKey)
 	if err != nil {
-		return cli.Usage("--log-key: %w", err)
+		return err
 	}
 	note, err := node.Checkpoint(ctx)
 	if err != nil {
@@ -92,30 +88,21 @@ func (a app) auditNode(ctx context.Context, node provingNode, file, logKey strin
 	if bad == nil {
 		doc.Size, doc.Root = now.Size, now.Root.String()
 		if !now.At.IsZero() {
-			doc.Signed = now.At.Format("2006-01-02T15:04:05Z")
+			doc.Signed = cli.FormatTime(now.At)
 		}
-		doc.Trusted, bad, err = checkGrowth(ctx, node, keys, was, now)
-	}
-	if err != nil {
-		return err
+		if doc.Trusted, bad, err = checkGrowth(ctx, node, keys, was, now); err != nil {
+			return err
+		}
 	}
 	if doc.OK = bad == nil; doc.OK {
 		doc.Looks++
-		next := auditState{auditFormat, was.LogKey, string(note), a.Now().UTC().Format("2006-01-02T15:04:05Z"), doc.Looks}
-		raw, err := cli.Encode(next)
-		if err != nil {
-			return err
-		}
-		if err := cli.ReplaceFile(file, raw, 0o600); err != nil {
+		if err := cli.WriteAudit(file, auditState{auditFormat, was.LogKey, string(note), cli.FormatTime(a.Now()), doc.Looks}); err != nil {
 			return err
 		}
 	} else {
 		doc.Problem = bad.Error()
 	}
-	if err := a.Show(doc, func(t cli.Table) { auditedTable(t, doc) }); err != nil || doc.OK {
-		return err
-	}
-	return a.FoundBad(doc.Problem, "")
+	return a.ShowChecked(doc, doc.Problem, "", func(t cli.Table) { auditedTable(t, doc) })
 }
 
 // trustedKey is the key of the state; the first look takes the one that is given.
@@ -129,22 +116,6 @@ func trustedKey(was auditState, given string) (string, error) {
 		return "", cli.Usage("--log-key is not the key that the state trusts; another file begins anew")
 	}
 	return was.LogKey, nil
-}
-
-// readAudit reads the state of file; without a file it is that before the first look.
-func readAudit(file string) (s auditState, err error) {
-	raw, err := cli.ReadFile(file, 128<<10)
-	if errors.Is(err, fs.ErrNotExist) {
-		return s, nil
-	}
-	if err != nil {
-		return s, err
-	}
-	err = json.Unmarshal(raw, &s, json.RejectUnknownMembers(true))
-	if err != nil || s.Format != auditFormat || s.Looks == 0 || s.LogKey == "" {
-		return s, cli.Fail(cli.ExitFailed, "malformed", "put back a copy of it; another file begins anew and trusts what the node says now", "%s is no state of an audit", file)
-	}
-	return s, nil
 }
 
 // checkGrowth asks for the proof that the log of was has only grown into that of now. bad is the fault that was found; err
@@ -166,11 +137,9 @@ func checkGrowth(ctx context.Context, node provingNode, keys checkpoint.Keys, wa
 		return old.Size, nil, nil
 	}
 	p, err := node.ConsistencyProof(ctx, old.Size, now.Size)
-	if problem, ok := errors.AsType[*wire.Problem](err); ok && (problem.Status == 400 || problem.Status == 404) && !client.Retryable(err) {
-		return old.Size, fmt.Errorf("the node gives no proof: %w", err), nil
-	}
 	if err != nil {
-		return old.Size, nil, err
+		bad, err = cli.NoProof(err)
+		return old.Size, bad, err
 	}
 	if bad = tlog.CheckTree(p.Hashes, int64(now.Size), now.Root, int64(old.Size), old.Root); bad != nil {
 		bad = fmt.Errorf("the node's proof does not hold: %w", bad)
@@ -189,8 +158,5 @@ func auditedTable(t cli.Table, d auditedDoc) {
 	default:
 		t.Row("sound", fmt.Sprintf("it has only grown since version %d, as the node has proven", d.Trusted))
 	}
-	t.Row("versions", d.Size)
-	t.Row("root", d.Root)
-	t.Row("signed", d.Signed)
-	t.Row("looks", d.Looks)
+	t.Rows("versions", d.Size, "root", d.Root, "signed", d.Signed, "looks", d.Looks)
 }

@@ -91,19 +91,24 @@ func (a app) verifyProof(file, logKey string) error {
 	if err := json.Unmarshal(raw, &doc, json.RejectUnknownMembers(true)); err != nil || doc.Format != proofFormat {
 		return cli.Fail(cli.ExitFailed, "malformed", "make one with `ronbox registry proof`", "%s is no proof (%v)", file, err)
 	}
-	keys, err := checkpoint.NewKeys([]string{logKey})
+	keys, err := logKeys(logKey)
 	if err != nil {
-		return cli.Usage("--log-key: %w", err)
+		return err
 	}
 	out, bad := checkProof(doc, keys)
 	if out.OK = bad == nil; bad != nil {
 		out = provenDoc{Version: doc.Version, Problem: bad.Error()}
 	}
-	err = a.Show(out, func(t cli.Table) { provenTable(t, out) })
-	if err != nil || out.OK {
-		return err
+	return a.ShowChecked(out, out.Problem, "", func(t cli.Table) { provenTable(t, out) })
+}
+
+// logKeys are the key of --log-key.
+func logKeys(vkey string) (checkpoint.Keys, error) {
+	keys, err := checkpoint.NewKeys([]string{vkey})
+	if err != nil {
+		err = cli.Usage("--log-key: %w", err)
 	}
-	return a.FoundBad(out.Problem, "")
+	return keys, err
 }
 
 // maxProof bounds a proof: a payload of a version, quoted, is most of it.
@@ -197,11 +202,11 @@ func (a app) verify(ctx context.Context, f verifyFlags) error {
 	if err != nil {
 		return err
 	}
-	err = a.Show(doc, func(t cli.Table) { verifyTable(t, doc) })
-	if err != nil || doc.OK {
-		return err
+	problem, kind := "", ""
+	if !doc.OK {
+		problem, kind = doc.Problem.Error(), string(doc.Problem.Kind)
 	}
-	return a.FoundBad(doc.Problem.Error(), string(doc.Problem.Kind))
+	return a.ShowChecked(doc, problem, kind, func(t cli.Table) { verifyTable(t, doc) })
 }
 
 func verifyFile(ctx context.Context, file string, o rverify.Options) (doc rverify.Report, err error) {
@@ -227,9 +232,8 @@ func verifyTable(t cli.Table, d rverify.Report) {
 	if d.First > 0 {
 		t.Row("pruned", fmt.Sprintf("whole from version %d on; of those before it, genesis and changes of signers", d.First))
 	}
-	t.Row("approvals", d.Approvals)
-	t.Row("audit records", d.AuditRecords)
-	t.Row("head", fmt.Sprintf("version %d, %s", d.Head.Version, d.Head.PayloadB3))
+	t.Rows("approvals", d.Approvals, "audit records", d.AuditRecords,
+		"head", fmt.Sprintf("version %d, %s", d.Head.Version, d.Head.PayloadB3))
 	if d.OK {
 		t.Row("sound", "every signature, quorum, chain, root and checkpoint holds")
 		return
