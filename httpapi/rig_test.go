@@ -62,7 +62,7 @@ const (
 
 // fakeRegistry answers from its fields; err, when set, is what every call gets.
 type fakeRegistry struct {
-	registryapi.Reader
+	registryapi.Engine
 	mu     sync.Mutex
 	head   registry.HeadView
 	err    error

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"ronbox/engines/registry/record"
 	"ronbox/httpapi/client"
 )
 
@@ -17,9 +18,6 @@ type Client struct{ *client.Client }
 
 // NewClient gives the calls of the registry over c.
 func NewClient(c *client.Client) Client { return Client{c} }
-
-// SchemaVersion is the registry schema that this client proposes in.
-const SchemaVersion = "1.0.0"
 
 const maxItems = 256 << 20 // bytes of a set of items: 65,536 descriptors of 4 KiB on average
 
@@ -61,8 +59,7 @@ func (c Client) Diff(ctx context.Context, from, to uint64) (Diff, error) {
 // Proposals reads one page of the live proposals, oldest first; cursor is the Next of the page before, limit 0 the
 // node's own page size.
 func (c Client) Proposals(ctx context.Context, cursor string, limit int) (ProposalList, error) {
-	k := client.Call{Path: "/registry/proposals", Query: client.Query{}.Page(cursor, limit)}
-	return client.Ask[ProposalList](ctx, c.Client, k)
+	return client.Ask[ProposalList](ctx, c.Client, client.Call{Path: "/registry/proposals", Query: client.Query{}.Page(cursor, limit)})
 }
 
 // Proposal reads the state of one proposal.
@@ -86,10 +83,7 @@ func (c Client) Signers(ctx context.Context, epoch uint64) (Signers, error) {
 
 // AuditChain reads up to limit records of the audit chain from a sequence number on; limit 0 is the node's own page size.
 func (c Client) AuditChain(ctx context.Context, from uint64, limit int) (AuditChain, error) {
-	q := client.Query{"from": {decimal(from)}}
-	if limit > 0 {
-		q["limit"] = []string{strconv.Itoa(limit)}
-	}
+	q := client.Query{}.Number("from", from).Number("limit", uint64(max(limit, 0)))
 	return client.Ask[AuditChain](ctx, c.Client, client.Call{Path: "/registry/audit", Query: q})
 }
 
@@ -100,19 +94,12 @@ func (c Client) Checkpoint(ctx context.Context) ([]byte, error) {
 
 // Checkpoints reads archived checkpoints of a size below before, 0 for all, the newest first.
 func (c Client) Checkpoints(ctx context.Context, before uint64) (CheckpointList, error) {
-	k := client.Call{Path: "/registry/checkpoints"}
-	if before > 0 {
-		k.Query = client.Query{"before": {decimal(before)}}
-	}
-	return client.Ask[CheckpointList](ctx, c.Client, k)
+	return client.Ask[CheckpointList](ctx, c.Client, client.Call{Path: "/registry/checkpoints", Query: client.Query{}.Number("before", before)})
 }
 
 // Inclusion reads the proof of a version in the log of size versions, 0 for that of the latest checkpoint.
 func (c Client) Inclusion(ctx context.Context, v, size uint64) (InclusionProof, error) {
-	q := client.Query{"version": {decimal(v)}}
-	if size > 0 {
-		q["size"] = []string{decimal(size)}
-	}
+	q := client.Query{}.Number("version", v).Number("size", size)
 	return client.Ask[InclusionProof](ctx, c.Client, client.Call{Path: "/registry/proof/inclusion", Query: q})
 }
 
@@ -155,7 +142,7 @@ func (c Client) CatchUp(ctx context.Context, from string) (CaughtUp, error) {
 // Propose sends a payload or a draft of one; wantB3, unless empty, is the hash it must have. Idempotent: the same
 // payload gives the proposal that lives already.
 func (c Client) Propose(ctx context.Context, payload []byte, wantB3 string) (Proposed, error) {
-	body := Propose{SchemaVersion: SchemaVersion, Payload: jsontext.Value(payload), PayloadB3: wantB3}
+	body := Propose{SchemaVersion: record.SchemaVersion, Payload: jsontext.Value(payload), PayloadB3: wantB3}
 	return client.Ask[Proposed](ctx, c.Client, client.Call{Method: http.MethodPost, Path: "/registry/proposals", Body: body})
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"ronbox/engines/registry"
+	"ronbox/engines/registry/record"
 	"ronbox/httpapi"
 )
 
@@ -29,6 +30,22 @@ func answer(c *httpapi.Request, v any, err error) error {
 		return err
 	}
 	return c.RespondCached(http.StatusOK, httpapi.CacheAsk, v)
+}
+
+// done responds with what a write gave.
+func done(c *httpapi.Request, v any, err error) error {
+	if err != nil {
+		return err
+	}
+	return c.Respond(http.StatusOK, v)
+}
+
+// byNumber makes a handler of a read by a number of the path, 0 where the path has none.
+func byNumber[T any](param string, read func(ctx context.Context, n uint64) (T, error)) httpapi.Handler {
+	return func(c *httpapi.Request) error {
+		v, err := read(c.Context(), c.NumberParam(param))
+		return answer(c, v, err)
+	}
 }
 
 // tagged answers with bytes of the engine as they are, under their hash.
@@ -63,11 +80,6 @@ func getBytes(read func(ctx context.Context, v uint64) ([]byte, error)) httpapi.
 		raw, err := read(c.Context(), c.NumberParam(paramVersion))
 		return tagged(c, httpapi.CacheForever, raw, err)
 	}
-}
-
-func (h handlers) getStatus(c *httpapi.Request) error {
-	st, err := h.reg.Status(c.Context(), c.NumberParam(paramVersion))
-	return answer(c, st, err)
 }
 
 func (h handlers) getDiff(c *httpapi.Request) error {
@@ -125,11 +137,6 @@ func (h handlers) getProposalPayload(c *httpapi.Request) error {
 	return tagged(c, httpapi.CacheAsk, raw, err)
 }
 
-func (h handlers) getSigners(c *httpapi.Request) error {
-	d, err := h.reg.Signers(c.Context(), c.NumberParam(paramEpoch)) // 0: the current set
-	return answer(c, d, err)
-}
-
 func (h handlers) getAudit(c *httpapi.Request) error {
 	from, err := c.Number("from", 1, 1, httpapi.MaxNumber)
 	limit, errLimit := c.Number("limit", maxAuditPage, 1, maxAuditPage)
@@ -145,8 +152,8 @@ func (h handlers) postProposal(c *httpapi.Request) error {
 	if err := c.Decode(&in); err != nil {
 		return err
 	}
-	if in.SchemaVersion != SchemaVersion {
-		return httpapi.BadBody("schema_version", "must be "+SchemaVersion)
+	if in.SchemaVersion != record.SchemaVersion {
+		return httpapi.BadBody("schema_version", "must be "+record.SchemaVersion)
 	}
 	if err := checkPayload(in.Payload); err != nil {
 		return err
@@ -191,28 +198,25 @@ func (h handlers) postApproval(c *httpapi.Request, id string) error {
 		return httpapi.BadBody("received_at", "is the node's to fill")
 	}
 	a, err := h.reg.Approve(c.Context(), c.Actor(), id, in, c.CorrID())
-	if err != nil {
-		return err
-	}
-	return c.Respond(http.StatusOK, a)
+	return done(c, a, err)
 }
 
 func (h handlers) postCommit(c *httpapi.Request, id string) error {
-	done, err := h.reg.Commit(c.Context(), c.Actor(), id, c.CorrID())
-	return answerCommitted(c, done, err)
+	made, err := h.reg.Commit(c.Context(), c.Actor(), id, c.CorrID())
+	return answerCommitted(c, made, err)
 }
 
 // answerCommitted is 201 where this request made the version, 200 where an earlier one did.
-func answerCommitted(c *httpapi.Request, done registry.Committed, err error) error {
+func answerCommitted(c *httpapi.Request, made registry.Committed, err error) error {
 	if err != nil {
 		return err
 	}
 	status := http.StatusCreated
-	if done.Replayed {
+	if made.Replayed {
 		status = http.StatusOK
 	}
-	c.MarkReplayed(done.Replayed)
-	return c.Respond(status, done)
+	c.MarkReplayed(made.Replayed)
+	return c.Respond(status, made)
 }
 
 func (h handlers) deleteProposal(c *httpapi.Request, id string) error {
@@ -230,8 +234,8 @@ func (h handlers) postGenesis(c *httpapi.Request) error {
 	if err := checkPayload(in.Payload); err != nil {
 		return err
 	}
-	done, err := h.reg.Genesis(c.Context(), c.Actor(), in.Payload, in.Approvals, c.CorrID())
-	return answerCommitted(c, done, err)
+	made, err := h.reg.Genesis(c.Context(), c.Actor(), in.Payload, in.Approvals, c.CorrID())
+	return answerCommitted(c, made, err)
 }
 
 // getStream follows the registry.

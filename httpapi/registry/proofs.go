@@ -2,6 +2,7 @@ package registry
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"strings"
 
@@ -47,24 +48,17 @@ func (h handlers) getCheckpoints(c *httpapi.Request) error {
 	return answer(c, out, err)
 }
 
-func (h handlers) getInclusion(c *httpapi.Request) error {
-	v, err := c.RequiredNumber("version", httpapi.MaxNumber)
-	size, errSize := c.Number("size", 0, 1, httpapi.MaxNumber)
-	if err := cmp.Or(err, errSize); err != nil {
-		return err
+// proof makes a handler of a proof about two numbers: the first must be given, the second is 0 where it is left out.
+func proof[T any](first, second string, prove func(ctx context.Context, a, b uint64) (T, error)) httpapi.Handler {
+	return func(c *httpapi.Request) error {
+		a, err := c.RequiredNumber(first, httpapi.MaxNumber)
+		b, errB := c.Number(second, 0, 1, httpapi.MaxNumber)
+		if err := cmp.Or(err, errB); err != nil {
+			return err
+		}
+		p, err := prove(c.Context(), a, b)
+		return answer(c, p, err)
 	}
-	p, err := h.reg.Inclusion(c.Context(), v, size)
-	return answer(c, p, err)
-}
-
-func (h handlers) getConsistency(c *httpapi.Request) error {
-	from, err := c.RequiredNumber("from", httpapi.MaxNumber)
-	to, errTo := c.Number("to", 0, 1, httpapi.MaxNumber)
-	if err := cmp.Or(err, errTo); err != nil {
-		return err
-	}
-	p, err := h.reg.Consistency(c.Context(), from, to)
-	return answer(c, p, err)
 }
 
 func (h handlers) getItem(c *httpapi.Request) error {
@@ -92,18 +86,12 @@ func (h handlers) getTile(c *httpapi.Request) error {
 
 func (h handlers) postCheckpoint(c *httpapi.Request) error {
 	made, err := h.reg.CheckpointNow(c.Context())
-	if err != nil {
-		return err
-	}
-	return c.Respond(http.StatusOK, checkpointBody(made.Signed))
+	return done(c, checkpointBody(made.Signed), err)
 }
 
 func (h handlers) getHighWater(c *httpapi.Request) error {
 	w, err := h.reg.HighWater(c.Context())
-	if err != nil {
-		return err
-	}
-	return c.Respond(http.StatusOK, w)
+	return done(c, w, err)
 }
 
 func (h handlers) postAdopt(c *httpapi.Request) error {
@@ -121,9 +109,6 @@ func (h handlers) postCatchUp(c *httpapi.Request) error {
 	if in.From == "" {
 		return httpapi.BadBody("from", "is missing")
 	}
-	done, err := h.reg.CatchUpFrom(c.Context(), c.Actor(), in.From, c.CorrID())
-	if err != nil {
-		return err
-	}
-	return c.Respond(http.StatusOK, done)
+	caught, err := h.reg.CatchUpFrom(c.Context(), c.Actor(), in.From, c.CorrID())
+	return done(c, caught, err)
 }

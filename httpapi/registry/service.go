@@ -20,9 +20,17 @@ import (
 	"ronbox/httpapi/wire"
 )
 
-// Reader answers the reads of /registry.
-type Reader interface {
+// Events feeds /registry/stream.
+type Events interface {
 	Head() *registry.HeadView
+	Subscribe(consumer string) *flow.Subscription[registry.Update]
+	Since(ctx context.Context, after uint64, limit int) ([]registry.Update, error)
+}
+
+// Engine is what the routes ask of the registry: its reads, its writes, each of which waits for an answer of the pipeline until ctx ends,
+// what lets others check the log, and the guard, which shows and ends a rollback.
+type Engine interface {
+	Events
 	Version(ctx context.Context, v uint64, withItems bool) (registry.Document, error)
 	PayloadBytes(ctx context.Context, v uint64) ([]byte, error)
 	EntryBytes(ctx context.Context, v uint64) ([]byte, error)
@@ -33,28 +41,13 @@ type Reader interface {
 	ProposalPayload(ctx context.Context, id string) ([]byte, error)
 	Signers(ctx context.Context, epoch uint64) (Signers, error)
 	Audit(ctx context.Context, from uint64, limit int) (registry.AuditChain, error)
-}
 
-// Writer takes the writes of /registry; each waits for an answer of the pipeline until ctx ends.
-type Writer interface {
 	Propose(ctx context.Context, by engines.Actor, payload []byte, wantB3, corrID string) (registry.Proposed, error)
 	Approve(ctx context.Context, by engines.Actor, id string, a record.Approval, corrID string) (registry.Approved, error)
 	Commit(ctx context.Context, by engines.Actor, id, corrID string) (registry.Committed, error)
 	Withdraw(ctx context.Context, by engines.Actor, id, corrID string) error
-	Genesis(
-		ctx context.Context, by engines.Actor, payload []byte, approvals []record.Approval, corrID string,
-	) (registry.Committed, error)
-}
+	Genesis(ctx context.Context, by engines.Actor, payload []byte, approvals []record.Approval, corrID string) (registry.Committed, error)
 
-// Events feeds /registry/stream.
-type Events interface {
-	Head() *registry.HeadView
-	Subscribe(consumer string) *flow.Subscription[registry.Update]
-	Since(ctx context.Context, after uint64, limit int) ([]registry.Update, error)
-}
-
-// Prover answers what lets others check the log.
-type Prover interface {
 	LatestCheckpoint() (*checkpoint.Signed, error)
 	ArchivedCheckpoints(ctx context.Context, before uint64, limit int) ([][]byte, error)
 	CheckpointNow(ctx context.Context) (registry.Checkpoint, error)
@@ -62,22 +55,10 @@ type Prover interface {
 	Consistency(ctx context.Context, from, to uint64) (registry.ConsistencyProof, error)
 	ItemProof(ctx context.Context, v uint64, id string) (record.ItemProof, error)
 	Tile(ctx context.Context, at logtree.At, width int, entries bool) ([]byte, error)
-}
 
-// Guard shows and ends a rollback.
-type Guard interface {
 	HighWater(ctx context.Context) (registry.HighWater, error)
 	Adopt(ctx context.Context, by engines.Actor, corrID string) error
 	CatchUpFrom(ctx context.Context, by engines.Actor, path, corrID string) (registry.CaughtUp, error)
-}
-
-// Engine is what the routes ask of the registry.
-type Engine interface {
-	Reader
-	Writer
-	Events
-	Prover
-	Guard
 }
 
 const (
@@ -101,7 +82,7 @@ func New(e Engine) httpapi.Service {
 	h := handlers{e, newEncoder()}
 	return httpapi.Service{
 		Name: service, Prefix: prefix, Errors: slices.Concat(recordRules(), rules()),
-		Routes: slices.Concat(h.reads(), h.proofs(), h.writes(), []httpapi.Route{h.audit()}, h.admin()),
+		Routes: slices.Concat(h.reads(), h.proofs(), h.writes(), h.admin()),
 		Params: []httpapi.PathParam{
 			httpapi.NumberParam(paramVersion, 1, "a number from 1"), httpapi.NumberParam(paramEpoch, 1, "a number from 1"),
 			{Param: openapi.Param{Name: paramProposal, Doc: "of a proposal", Pattern: "^p_[0-9A-HJKMNP-TV-Z]{26}$"}, Check: isProposalID},
@@ -115,32 +96,43 @@ func New(e Engine) httpapi.Service {
 	}
 }
 
+// read fills in what the reads have in common.
+func read(r *httpapi.Route) {
+	r.Method, r.Pattern, r.Class, r.Deadline, r.Endpoint = http.MethodGet, prefix+r.Pattern, httpapi.ClassRead, httpapi.DefaultDeadline, httpapi.EndpointRead
+	if r.Scope == "" {
+		r.Problems = []int{http.StatusNotFound, http.StatusGone}
+	}
+}
+
+// required is a number, from least on, that a query must have.
+func required(name, doc string, least uint64) openapi.Param {
+	p := openapi.Number(name, doc, httpapi.MaxNumber)
+	p.Required, p.Min = true, least
+	return p
+}
+
+func ok(body any) []openapi.Answer { return httpapi.Answers(http.StatusOK, body) }
+
 func (h handlers) reads() []httpapi.Route {
-	read := func(r *httpapi.Route) {
-		r.Method, r.Pattern, r.Class, r.Deadline, r.Endpoint = http.MethodGet, prefix+r.Pattern, httpapi.ClassRead, httpapi.DefaultDeadline, httpapi.EndpointRead
-		r.Headers, r.Problems = httpapi.IfNoneMatch(), []int{http.StatusNotFound, http.StatusGone}
+	tagged := func(r *httpapi.Route) {
+		read(r)
+		r.Headers = httpapi.IfNoneMatch()
 	}
-	version := func(name, doc string) openapi.Param {
-		p := openapi.Number(name, doc, httpapi.MaxNumber)
-		p.Required, p.Min = true, 0
-		return p
-	}
-	ok := func(body any) []openapi.Answer { return httpapi.Answers(http.StatusOK, body) }
-	return append(httpapi.Routes(read,
+	return append(httpapi.Routes(tagged,
 		httpapi.Route{Pattern: "head", Handle: h.getHead, Summary: "The newest version", Answers: httpapi.Tagged(Head{})},
 		httpapi.Route{Pattern: ":v", Handle: h.getVersion, Summary: "One version with its items and signatures", Answers: httpapi.Tagged(Version{}),
 			Query: []openapi.Param{{Name: "items", Doc: "0 leaves the items out", Enum: []string{"0", "1"}}}},
 		httpapi.Route{Pattern: ":v/payload", Handle: getBytes(h.reg.PayloadBytes), Summary: "The signed bytes of a version", Answers: httpapi.Tagged(nil)},
 		httpapi.Route{Pattern: ":v/entry", Handle: getBytes(h.reg.EntryBytes), Summary: "The log entry of a version", Answers: httpapi.Tagged(nil)},
-		httpapi.Route{Pattern: ":v/status", Handle: h.getStatus, Summary: "What may change about a version", Answers: ok(VersionStatus{})},
+		httpapi.Route{Pattern: ":v/status", Handle: byNumber(paramVersion, h.reg.Status), Summary: "What may change about a version", Answers: ok(VersionStatus{})},
 		httpapi.Route{Pattern: "diff", Handle: h.getDiff, Summary: "What changed between two versions", Answers: ok(Diff{}),
-			Query: []openapi.Param{version("from", "the version to begin at; 0: the empty set"), version("to", "the version to arrive at")}},
+			Query: []openapi.Param{required("from", "the version to begin at; 0: the empty set", 0), required("to", "the version to arrive at", 0)}},
 		httpapi.Route{Pattern: "proposals", Handle: h.getProposals, Summary: "Live proposals, oldest first", Answers: ok(ProposalList{}),
 			Query: []openapi.Param{{Name: "cursor", Doc: "next of the page before"}, openapi.Number("limit", "rows of a page", maxProposalPage)}},
 		httpapi.Route{Pattern: "proposals/:id", Handle: h.getProposal, Summary: "One proposal", Answers: ok(Proposal{})},
 		httpapi.Route{Pattern: "proposals/:id/payload", Handle: h.getProposalPayload, Summary: "The bytes to sign", Answers: httpapi.Tagged(nil)},
-		httpapi.Route{Pattern: "signers", Handle: h.getSigners, Summary: "The signer set in force", Answers: ok(Signers{})},
-		httpapi.Route{Pattern: "signers/:epoch", Handle: h.getSigners, Summary: "The signer set of an epoch", Answers: ok(Signers{})},
+		httpapi.Route{Pattern: "signers", Handle: byNumber(paramEpoch, h.reg.Signers), Summary: "The signer set in force", Answers: ok(Signers{})},
+		httpapi.Route{Pattern: "signers/:epoch", Handle: byNumber(paramEpoch, h.reg.Signers), Summary: "The signer set of an epoch", Answers: ok(Signers{})},
 	), httpapi.Route{
 		Method: http.MethodGet, Pattern: prefix + "stream", Handle: h.getStream, Class: httpapi.ClassStream, Endpoint: "stream",
 		Headers: []openapi.Param{httpapi.LastEvent("version")}, Summary: "Versions as they are committed",
@@ -167,7 +159,7 @@ func (h handlers) writes() []httpapi.Route {
 		httpapi.Route{Method: http.MethodPost, Pattern: "proposals", Endpoint: "propose", Handle: h.postProposal, Deadline: proposeDeadline,
 			Summary: "Propose the next version", In: Propose{}, Answers: httpapi.Answers(http.StatusAccepted, Proposed{})},
 		httpapi.Route{Method: http.MethodPost, Pattern: "approvals/:id", Endpoint: "approve", Handle: onProposal(h.postApproval), Deadline: proposeDeadline,
-			Summary: "Add a signature to a proposal", In: Approval{}, Answers: httpapi.Answers(http.StatusOK, Approved{})},
+			Summary: "Add a signature to a proposal", In: Approval{}, Answers: ok(Approved{})},
 		httpapi.Route{Method: http.MethodPost, Pattern: "commit/:id", Endpoint: "commit", Handle: onProposal(h.postCommit), Deadline: commitDeadline,
 			Summary: "Make a proposal the next version", Answers: committed()},
 		httpapi.Route{Method: http.MethodDelete, Pattern: "proposals/:id", Endpoint: "withdraw", Handle: onProposal(h.deleteProposal), Deadline: proposeDeadline,
@@ -175,39 +167,21 @@ func (h handlers) writes() []httpapi.Route {
 	)
 }
 
-func (h handlers) audit() httpapi.Route {
-	return httpapi.Route{
-		Method: http.MethodGet, Pattern: prefix + "audit", Handle: h.getAudit, Scope: service + ".audit", Class: httpapi.ClassRead,
-		Deadline: httpapi.DefaultDeadline, Endpoint: httpapi.EndpointRead, Summary: "The chain of decisions and refusals",
-		Query: []openapi.Param{
-			openapi.Number("from", "sequence number of the first record; 1 if left out", httpapi.MaxNumber),
-			openapi.Number("limit", "records of a page", maxAuditPage),
-		},
-		Answers: httpapi.Answers(http.StatusOK, AuditChain{}),
-	}
-}
-
 func (h handlers) proofs() []httpapi.Route {
-	read := func(r *httpapi.Route) {
-		r.Method, r.Pattern, r.Class, r.Deadline, r.Endpoint = http.MethodGet, prefix+r.Pattern, httpapi.ClassRead, httpapi.DefaultDeadline, httpapi.EndpointRead
-		r.Problems = []int{http.StatusNotFound, http.StatusGone}
-	}
-	required := func(name, doc string) openapi.Param {
-		p := openapi.Number(name, doc, httpapi.MaxNumber)
-		p.Required = true
-		return p
-	}
 	return httpapi.Routes(read,
 		httpapi.Route{Pattern: "checkpoint", Handle: h.getCheckpoint, Summary: "The latest checkpoint; JSON if Accept asks for it", Answers: httpapi.AnswersRaw("text/plain", "a C2SP checkpoint, signed by the log key")},
-		httpapi.Route{Pattern: "checkpoints", Handle: h.getCheckpoints, Summary: "Archived checkpoints, newest first", Answers: httpapi.Answers(http.StatusOK, CheckpointList{}),
+		httpapi.Route{Pattern: "checkpoints", Handle: h.getCheckpoints, Summary: "Archived checkpoints, newest first", Answers: ok(CheckpointList{}),
 			Query: []openapi.Param{openapi.Number("before", "size that all are below", httpapi.MaxNumber), openapi.Number("limit", "checkpoints of a page", maxCheckpointPage)}},
-		httpapi.Route{Pattern: "proof/inclusion", Handle: h.getInclusion, Summary: "Proof that a version is in the log", Answers: httpapi.Answers(http.StatusOK, InclusionProof{}),
-			Query: []openapi.Param{required("version", "the version"), openapi.Number("size", "size of the log; that of the latest checkpoint if left out", httpapi.MaxNumber)}},
-		httpapi.Route{Pattern: "proof/consistency", Handle: h.getConsistency, Summary: "Proof that the log has only grown", Answers: httpapi.Answers(http.StatusOK, ConsistencyProof{}),
-			Query: []openapi.Param{required("from", "the smaller size"), openapi.Number("to", "the larger size; that of the latest checkpoint if left out", httpapi.MaxNumber)}},
-		httpapi.Route{Pattern: ":v/item", Handle: h.getItem, Summary: "What a version says of one descriptor, with a proof of presence or absence", Answers: httpapi.Answers(http.StatusOK, ItemProof{}),
+		httpapi.Route{Pattern: "proof/inclusion", Handle: proof("version", "size", h.reg.Inclusion), Summary: "Proof that a version is in the log", Answers: ok(InclusionProof{}),
+			Query: []openapi.Param{required("version", "the version", 1), openapi.Number("size", "size of the log; that of the latest checkpoint if left out", httpapi.MaxNumber)}},
+		httpapi.Route{Pattern: "proof/consistency", Handle: proof("from", "to", h.reg.Consistency), Summary: "Proof that the log has only grown", Answers: ok(ConsistencyProof{}),
+			Query: []openapi.Param{required("from", "the smaller size", 1), openapi.Number("to", "the larger size; that of the latest checkpoint if left out", httpapi.MaxNumber)}},
+		httpapi.Route{Pattern: ":v/item", Handle: h.getItem, Summary: "What a version says of one descriptor, with a proof of presence or absence", Answers: ok(ItemProof{}),
 			Query: []openapi.Param{{Name: "id", Doc: "of the descriptor", Required: true}}},
 		httpapi.Route{Pattern: "tile/*path", Handle: h.getTile, Summary: "A tile of the log tree, as the C2SP tlog-tiles layout names it", Answers: httpapi.AnswersRaw(httpapi.TypeBytes, "hashes of 32 bytes, or entries behind their lengths")},
+		httpapi.Route{Pattern: "audit", Handle: h.getAudit, Scope: service + ".audit", Summary: "The chain of decisions and refusals", Answers: ok(AuditChain{}),
+			Query: []openapi.Param{openapi.Number("from", "sequence number of the first record; 1 if left out", httpapi.MaxNumber),
+				openapi.Number("limit", "records of a page", maxAuditPage)}},
 	)
 }
 
@@ -225,19 +199,19 @@ func (h handlers) admin() []httpapi.Route {
 		httpapi.Route{Method: http.MethodPost, Pattern: "genesis", Handle: h.postGenesis, Endpoint: "genesis", Body: httpapi.JSONBody,
 			Summary: "Begin the registry's log", In: Genesis{}, Answers: committed()},
 		httpapi.Route{Method: http.MethodPost, Pattern: "checkpoint", Handle: h.postCheckpoint, Endpoint: "checkpoint",
-			Summary: "Sign and archive a checkpoint now", Answers: httpapi.Answers(http.StatusOK, Checkpoint{})},
+			Summary: "Sign and archive a checkpoint now", Answers: ok(Checkpoint{})},
 		httpapi.Route{Method: http.MethodGet, Pattern: "highwater", Handle: h.getHighWater, Endpoint: httpapi.EndpointRead,
-			Summary: "The high-water mark, and whether the log may be extended", Answers: httpapi.Answers(http.StatusOK, HighWater{})},
+			Summary: "The high-water mark, and whether the log may be extended", Answers: ok(HighWater{})},
 		httpapi.Route{Method: http.MethodPost, Pattern: "highwater/adopt", Handle: h.postAdopt, Endpoint: "adopt",
-			Summary: "Take the log of this file for the newest", Answers: httpapi.Answers(http.StatusOK, HighWater{})},
+			Summary: "Take the log of this file for the newest", Answers: ok(HighWater{})},
 		httpapi.Route{Method: http.MethodPost, Pattern: "catch-up", Handle: h.postCatchUp, Endpoint: "catch_up", Body: httpapi.JSONBody, Deadline: catchUpDeadline,
-			Summary: "Bring the versions that this file has lost from a snapshot or an export on the node's disk", In: CatchUp{}, Answers: httpapi.Answers(http.StatusOK, CaughtUp{})},
+			Summary: "Bring the versions that this file has lost from a snapshot or an export on the node's disk", In: CatchUp{}, Answers: ok(CaughtUp{})},
 	)
 }
 
 // committed answers the caller who made the version, and one who asks again.
 func committed() []openapi.Answer {
-	again := httpapi.Answers(http.StatusOK, Committed{})
+	again := ok(Committed{})
 	again[0].Doc = "an earlier request has made it"
 	again[0].Headers = []openapi.Param{httpapi.Replayed("true")}
 	return append(httpapi.Answers(http.StatusCreated, Committed{}), again...)

@@ -16,8 +16,8 @@ import (
 const (
 	maxMoved = 5 // times that HEAD may move under one file
 
-	maxBody = 1 << 20 // of one request
-	wrapper = 256     // what a propose request holds besides the payload
+	maxBody    = 1 << 20       // of one request
+	maxPayload = maxBody - 256 // what else a propose request holds
 )
 
 // applier turns desired states into versions. It belongs to one goroutine.
@@ -63,12 +63,9 @@ func (ap *applier) apply(ctx context.Context, desired record.Items) (applied, er
 
 // refresh reads HEAD and, if it has moved, its state; the state must fit the hashes.
 func (ap *applier) refresh(ctx context.Context) (head registryapi.Head, err error) {
-	err = ap.Repeat(ctx, "head", func() (err error) { head, err = ap.node.Head(ctx); return err })
+	err = ap.Repeat(ctx, "head", func() (err error) { head, err = begun(ctx, ap.node); return err })
 	if err != nil {
 		return head, err
-	}
-	if head.Version == 0 {
-		return head, &cli.Failure{Outcome: noGenesis, Err: errors.New("the log has no genesis")}
 	}
 	if known := ap.base; head.Version == known.Version && head.PayloadB3 == known.PayloadB3 {
 		return head, nil
@@ -87,42 +84,16 @@ func (ap *applier) refresh(ctx context.Context) (head registryapi.Head, err erro
 	return head, nil
 }
 
-// publish takes p through all steps; each may be repeated, and the node makes one version of it.
+// publish takes p through all steps; each may be repeated, and the node makes one version of it. After a failed step p may be a version
+// all the same: an answer may have been lost, or the proposal may be gone because it was committed.
 func (ap *applier) publish(ctx context.Context, p *record.Payload) (done registryapi.Committed, err error) {
-	var prop registryapi.Proposed
-	err = ap.Repeat(ctx, "propose", func() (err error) {
-		prop, err = ap.node.Propose(ctx, p.Bytes(), p.B3().String())
-		return err
-	})
+	done, err = ap.commit(ctx, p)
 	if err != nil {
-		return done, ap.findCommitted(ctx, p, &done, fmt.Errorf("propose: %w", err))
-	}
-	for _, k := range ap.keys {
-		if k.file != "" {
-			if err := k.noteSigning(p, false); errors.Is(err, errSignedBefore) { // of an apply that did not get through: the chain takes one of the two
-				ap.warn("%v; signing this one too", err)
-				if err := k.noteSigning(p, true); err != nil {
-					return done, err
-				}
-			} else if err != nil {
-				return done, fmt.Errorf("note what %s signs: %w", k.SignerID, err)
-			}
+		doc, errDoc := ap.node.Version(ctx, p.Version, false)
+		if errDoc != nil || doc.PayloadB3 != p.B3() {
+			return done, err
 		}
-		signed := k.Sign(p.B3(), ap.now())
-		err = ap.Repeat(ctx, "approve", func() error {
-			_, err := ap.node.Approve(ctx, prop.ID, signed)
-			return ignoreIdentical(err)
-		})
-		if err != nil {
-			return done, ap.findCommitted(ctx, p, &done, fmt.Errorf("approve as %s: %w", k.SignerID, err))
-		}
-	}
-	err = ap.Repeat(ctx, "commit", func() (err error) {
-		done, _, err = ap.node.Commit(ctx, prop.ID)
-		return err
-	})
-	if err != nil {
-		return done, ap.findCommitted(ctx, p, &done, fmt.Errorf("commit: %w", err))
+		return registryapi.Committed{Version: doc.Version, PayloadB3: doc.PayloadB3, CommittedAt: doc.CommittedAt, Hash: doc.Hash}, nil
 	}
 	if done.Version != p.Version || done.PayloadB3 != p.B3() {
 		return done, inconsistent("it committed version %d, %s, for version %d, %s", done.Version, done.PayloadB3, p.Version, p.B3())
@@ -130,15 +101,42 @@ func (ap *applier) publish(ctx context.Context, p *record.Payload) (done registr
 	return done, nil
 }
 
-// findCommitted looks after a failed step whether p is a version all the same: an answer may have been lost, or the
-// proposal may be gone because it was committed.
-func (ap *applier) findCommitted(ctx context.Context, p *record.Payload, done *registryapi.Committed, cause error) error {
-	doc, err := ap.node.Version(ctx, p.Version, false)
-	if err != nil || doc.PayloadB3 != p.B3() {
-		return cause
+// commit proposes p, approves it with each key, and commits it.
+func (ap *applier) commit(ctx context.Context, p *record.Payload) (done registryapi.Committed, err error) {
+	var prop registryapi.Proposed
+	err = ap.Repeat(ctx, "propose", func() (err error) {
+		prop, err = ap.node.Propose(ctx, p.Bytes(), p.B3().String())
+		return err
+	})
+	if err != nil {
+		return done, fmt.Errorf("propose: %w", err)
 	}
-	*done = registryapi.Committed{Version: doc.Version, PayloadB3: doc.PayloadB3, CommittedAt: doc.CommittedAt, Hash: doc.Hash}
-	return nil
+	err = noteSignings(ap.keys, p, false)
+	if errors.Is(err, errSignedBefore) { // of an apply that did not get through: the chain takes one of the two
+		ap.warn("%v; signing this one too", err)
+		err = noteSignings(ap.keys, p, true)
+	}
+	if err != nil {
+		return done, err
+	}
+	for _, k := range ap.keys {
+		signed := k.Sign(p.B3(), ap.now())
+		err = ap.Repeat(ctx, "approve", func() error {
+			_, err := ap.node.Approve(ctx, prop.ID, signed)
+			return ignoreIdentical(err)
+		})
+		if err != nil {
+			return done, fmt.Errorf("approve as %s: %w", k.SignerID, err)
+		}
+	}
+	err = ap.Repeat(ctx, "commit", func() (err error) {
+		done, _, err = ap.node.Commit(ctx, prop.ID)
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("commit: %w", err)
+	}
+	return done, err
 }
 
 // headMoved reports whether another version came in between, or the proposal is gone: reading HEAD again may help.

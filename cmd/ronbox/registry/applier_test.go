@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -181,10 +182,11 @@ func impatient() cli.Repeater {
 func newApplier(f *fakeNode, keys ...*record.Key) *applier {
 	var held []signerKey
 	for _, k := range keys {
-		held = append(held, signerKey{Key: k})
+		held = append(held, signerKey{k, filepath.Join(f.t.TempDir(), "a.key")})
 	}
 	return &applier{
 		Repeater: impatient(), node: f, keys: held, now: time.Now, show: func(record.Base, []record.Item, []string) {},
+		warn: func(string, ...any) {},
 	}
 }
 

@@ -82,36 +82,25 @@ func inconsistent(format string, args ...any) error {
 
 // complete builds what the signers sign: the draft on top of the base, complete and canonical.
 func complete(base record.Base, d record.Draft, now time.Time) (*record.Payload, record.Items, error) {
-	p, items, err := record.Complete(d.Bytes(), base, now)
+	draft := d.Bytes() // a part of the payload, so that its size bounds the payload's from below
+	p, items, err := record.Complete(draft, base, now)
 	switch {
-	case errors.Is(err, record.ErrHardLimit) && sizeOf(d.Put, d.Remove) > maxBody-wrapper:
-		return nil, items, tooLarge(sizeOf(d.Put, d.Remove), d.Put, d.Remove)
+	case err == nil && len(p.Bytes()) > maxPayload:
+		return nil, items, tooLarge(len(p.Bytes()), d)
+	case errors.Is(err, record.ErrHardLimit) && len(draft) > maxPayload:
+		return nil, items, tooLarge(len(draft), d)
 	case err != nil:
 		return nil, items, fmt.Errorf("build version %d: %w", d.Version, err)
-	case len(p.Bytes()) > maxBody-wrapper:
-		return nil, items, tooLarge(len(p.Bytes()), d.Put, d.Remove)
 	}
 	return p, items, nil
 }
 
-// sizeOf bounds the size of a delta in a payload from below.
-func sizeOf(put []record.Item, remove []string) int {
-	n := 0
-	for _, it := range put {
-		n += len(it.Bytes) + 1
-	}
-	for _, id := range remove {
-		n += len(id) + 3
-	}
-	return n
-}
-
-func tooLarge(n int, put []record.Item, remove []string) error {
-	steps := n/(maxBody-wrapper) + 1
+func tooLarge(n int, d record.Draft) error {
+	steps := n/maxPayload + 1
 	f := cli.Fail(cli.ExitFailed, "delta_too_large",
 		fmt.Sprintf("reach it in %d steps: make files that hold part of the changes each, and apply them in order, this one last", steps),
 		"the change, %d put and %d removed, takes %s in one signed payload; a request holds %s",
-		len(put), len(remove), cli.Bytes(int64(n)), cli.Bytes(maxBody))
+		len(d.Put), len(d.Remove), cli.Bytes(int64(n)), cli.Bytes(maxBody))
 	f.Details = map[string]any{"bytes": n, "max_bytes": maxBody, "steps": steps}
 	return f
 }

@@ -96,10 +96,8 @@ func (a app) genesis(f genesisFlags) error {
 	}
 	doc := genesisDoc{f.out, p.B3().String(), p.Origin, len(set.Signers), set.Threshold, p.ItemsCount}
 	return a.Show(doc, func(t cli.Table) {
-		t.Row("written", doc.File)
-		t.Row("payload", doc.PayloadB3)
-		t.Row("signers", fmt.Sprintf("%d, of whom %d must approve a version", doc.Signers, doc.Threshold))
-		t.Row("items", doc.Items)
+		t.Rows("written", doc.File, "payload", doc.PayloadB3,
+			"signers", fmt.Sprintf("%d, of whom %d must approve a version", doc.Signers, doc.Threshold), "items", doc.Items)
 		t.Row("next", "each signer: ronbox registry sign --payload "+doc.File+" --key KEY --out APPROVAL")
 	})
 }
@@ -195,13 +193,9 @@ log that has begun refuses another beginning.`,
 }
 
 func (a app) init(ctx context.Context, c registryapi.Client, payload string, files, keyFiles []string) error {
-	raw, err := cli.ReadFile(payload, maxPayload)
+	p, err := a.readPayload(payload)
 	if err != nil {
 		return err
-	}
-	p, err := record.ParsePayload(raw)
-	if err != nil {
-		return fmt.Errorf("%s: %w", payload, err)
 	}
 	var signed []registryapi.Approval
 	for _, f := range files {
@@ -216,12 +210,24 @@ func (a app) init(ctx context.Context, c registryapi.Client, payload string, fil
 		if err != nil {
 			return err
 		}
-		if err := noteSignings(keys, p, false); err != nil {
+		here, err := a.signWith(keys, p, false)
+		if err != nil {
 			return err
 		}
-		for _, k := range keys {
-			signed = append(signed, k.Sign(p.B3(), a.Now()))
-		}
+		signed = append(signed, here...)
 	}
 	return shown(a, committedTable)(c.Genesis(ctx, p.Bytes(), signed))
+}
+
+// readPayload reads the file of a payload; "-" is stdin.
+func (a app) readPayload(file string) (*record.Payload, error) {
+	raw, err := a.ReadInput(file, maxBody)
+	if err != nil {
+		return nil, err
+	}
+	p, err := record.ParsePayload(raw)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", file, err)
+	}
+	return p, err
 }

@@ -33,7 +33,7 @@ many of them must approve a version, and how many a change of signers, stands ab
 			var epoch uint64
 			if len(args) == 1 {
 				var err error
-				if epoch, err = versionArg(args[0]); err != nil {
+				if epoch, err = versionArg(args[0], 1); err != nil {
 					return err
 				}
 			}
@@ -46,9 +46,8 @@ many of them must approve a version, and how many a change of signers, stands ab
 				return fmt.Errorf("signer set: %w", err)
 			}
 			return a.Show(s, func(t cli.Table) {
-				t.Row("epoch", s.Epoch)
-				t.Row("since version", s.Version)
-				t.Row("threshold", cli.Decimal(uint64(set.Threshold))+", for governance "+cli.Decimal(uint64(set.ThresholdGov)))
+				t.Rows("epoch", s.Epoch, "since version", s.Version,
+					"threshold", fmt.Sprintf("%d, for governance %d", set.Threshold, set.ThresholdGov))
 				for _, m := range set.Signers {
 					t.Row(m.Status, m.ID+"  "+m.PublicKey)
 				}
@@ -155,12 +154,9 @@ With --out the payload is written, for ` + "`ronbox registry propose`" + `, and 
 
 // headBase reads what the next version builds on; there must be a genesis.
 func headBase(ctx context.Context, c registryapi.Client) (b record.Base, err error) {
-	head, err := c.Head(ctx)
+	head, err := begun(ctx, c)
 	if err != nil {
 		return b, err
-	}
-	if head.Version == 0 {
-		return b, &cli.Failure{Outcome: noGenesis, Err: errors.New("the log has no genesis")}
 	}
 	return fetchBase(ctx, c, head)
 }
@@ -283,8 +279,7 @@ func (a app) drafted(ctx context.Context, c registryapi.Client, base record.Base
 	return a.Show(doc, func(t cli.Table) {
 		t.Opt("written", doc.File)
 		t.Opt("proposal", doc.ProposalID)
-		t.Row("version", doc.Version)
-		t.Row("payload", doc.PayloadB3)
+		t.Rows("version", doc.Version, "payload", doc.PayloadB3)
 		t.Opt("expires", doc.ExpiresAt)
 		for _, e := range by {
 			t.Row("it needs", e)

@@ -76,10 +76,8 @@ func (a app) keygen(id, out string) error {
 	}
 	doc := keyDoc{out, k.SignerID, record.AlgoEd25519, k.Public()}
 	return a.Show(doc, func(t cli.Table) {
-		t.Row("written", doc.File)
-		t.Row("signer", doc.SignerID)
-		t.Row("public key", doc.PublicKey)
-		t.Row("for genesis", "--signer "+doc.SignerID+"="+doc.PublicKey)
+		t.Rows("written", doc.File, "signer", doc.SignerID, "public key", doc.PublicKey,
+			"for genesis", "--signer "+doc.SignerID+"="+doc.PublicKey)
 	})
 }
 
@@ -124,13 +122,9 @@ func (a app) sign(f signFlags) error {
 	if err != nil {
 		return err
 	}
-	raw, err := a.ReadInput(f.payload, maxPayload)
+	p, err := a.readPayload(f.payload)
 	if err != nil {
 		return err
-	}
-	p, err := record.ParsePayload(raw)
-	if err != nil {
-		return fmt.Errorf("%s: %w", f.payload, err)
 	}
 	var base *record.Items
 	if f.base != "" {
@@ -150,18 +144,15 @@ func (a app) sign(f signFlags) error {
 		}
 	}
 	a.showPayload(p, base, set, f.all)
-	if err := noteSignings(keys, p, f.force); err != nil {
+	signed, err := a.signWith(keys, p, f.force)
+	if err != nil {
 		return err
-	}
-	approval := keys[0].Sign(p.B3(), a.Now())
-	if f.out == "" {
-		return a.PrintJSON(approval) // JSON in any case: the output is to be a file
 	}
 	next := "ronbox registry approve ID --approval " + f.out
 	if p.Kind == record.KindGenesis {
 		next = "ronbox registry init --payload " + f.payload + " --approval " + f.out + " and those of the other signers"
 	}
-	return a.writeApproval(f.out, approval, next)
+	return a.deliver(signed[0], f.out, "next", next)
 }
 
 // baseFits checks that the payload's change of items gives the root that was signed.
@@ -183,7 +174,7 @@ func baseFits(p *record.Payload, base record.Items) error {
 // readSigners reads the set in force before p, alone or with the entry that installed it, and checks that p follows it and that k may
 // approve p.
 func (a app) readSigners(path string, p *record.Payload, k signerKey) (*record.SignerSet, error) {
-	raw, err := a.ReadInput(path, maxPayload)
+	raw, err := a.ReadInput(path, maxBody)
 	if err != nil {
 		return nil, err
 	}
@@ -208,18 +199,20 @@ func (a app) readSigners(path string, p *record.Payload, k signerKey) (*record.S
 	return set, k.checkSigner(signer, known)
 }
 
-func (a app) writeApproval(out string, approval registryapi.Approval, next string) error {
-	raw, err := cli.Encode(approval)
+// deliver writes doc into the new file out and says what to do with it. Without a file it is printed, as JSON in any case: the output is to
+// be a file.
+func (a app) deliver(doc any, out, label, next string) error {
+	if out == "" {
+		return a.PrintJSON(doc)
+	}
+	raw, err := cli.Encode(doc)
 	if err != nil {
 		return err
 	}
 	if err := cli.WriteFile(out, raw, 0o644); err != nil {
 		return err
 	}
-	return a.Show(approval, func(t cli.Table) {
-		t.Row("written", out)
-		t.Row("next", next)
-	})
+	return a.Show(doc, func(t cli.Table) { t.Rows("written", out, label, next) })
 }
 
 func (a app) logKeyCmd() *cobra.Command {
@@ -251,9 +244,6 @@ func (a app) logKey(create bool) error {
 		return err
 	}
 	return a.Show(key, func(t cli.Table) {
-		t.Row("file", key.File)
-		t.Row("origin", key.Origin)
-		t.Row("log key", key.VKey)
-		t.Row("for genesis", "--log-key "+key.VKey)
+		t.Rows("file", key.File, "origin", key.Origin, "log key", key.VKey, "for genesis", "--log-key "+key.VKey)
 	})
 }

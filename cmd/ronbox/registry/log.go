@@ -43,26 +43,22 @@ shown, newest first.`,
 			return shown(a, checkpointsTable)(c.Checkpoints(ctx, 0))
 		case now:
 			made, err := c.CheckpointNow(ctx)
-			if err != nil {
-				return err
-			}
-			if a.Flags.JSON {
-				return a.PrintJSON(made)
-			}
-			return a.Print([]byte(made.Note))
+			return a.printNote(made, []byte(made.Note), err)
 		}
 		note, err := c.Checkpoint(ctx)
-		if err != nil {
-			return err
-		}
-		if a.Flags.JSON {
-			return a.PrintJSON(struct {
-				Note string `json:"note"`
-			}{string(note)})
-		}
-		return a.Print(note)
+		return a.printNote(struct {
+			Note string `json:"note"`
+		}{string(note)}, note, err)
 	})
 	return cmd
+}
+
+// printNote prints the note as it is, or with --json doc, which holds it.
+func (a app) printNote(doc any, note []byte, err error) error {
+	if err == nil && a.Flags.JSON {
+		return a.PrintJSON(doc)
+	}
+	return a.printBytes(note, err)
 }
 
 func checkpointsTable(t cli.Table, all registryapi.CheckpointList) {
@@ -102,7 +98,7 @@ public log key alone.`,
 	cmd.Flags().StringVar(&item, "item", "", "id of a descriptor")
 	cmd.Flags().StringVar(&out, "out", "", "new `file` for the proof (default stdout)")
 	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
-		v, err := versionArg(args[0])
+		v, err := versionArg(args[0], 1)
 		if err != nil {
 			return err
 		}
@@ -110,20 +106,7 @@ public log key alone.`,
 		if err != nil {
 			return err
 		}
-		if out == "" {
-			return a.PrintJSON(doc)
-		}
-		raw, err := cli.Encode(doc)
-		if err != nil {
-			return err
-		}
-		if err := cli.WriteFile(out, raw, 0o644); err != nil {
-			return err
-		}
-		return a.Show(doc, func(t cli.Table) {
-			t.Row("written", out)
-			t.Row("check it with", "ronbox registry verify --proof "+out+" --log-key VKEY")
-		})
+		return a.deliver(doc, out, "check it with", "ronbox registry verify --proof "+out+" --log-key VKEY")
 	})
 	return cmd
 }
@@ -165,13 +148,11 @@ only if it holds. Exit 23: there is none of that id.`,
 	cmd.Flags().Uint64Var(&at, "version", 0, "version to look into (default HEAD)")
 	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
 		if at == 0 {
-			head, err := c.Head(ctx)
+			head, err := begun(ctx, c)
 			if err != nil {
 				return err
 			}
-			if at = head.Version; at == 0 {
-				return &cli.Failure{Outcome: noGenesis, Err: fmt.Errorf("the log has no genesis")}
-			}
+			at = head.Version
 		}
 		doc, err := c.Version(ctx, at, false)
 		if err != nil {
@@ -231,21 +212,17 @@ written into the audit chain.`,
 }
 
 func highwaterTable(t cli.Table, w registryapi.HighWater) {
-	if w.Path != "" {
-		t.Row("file", w.Path)
-	}
+	t.Opt("file", w.Path)
 	if w.MarkSize > 0 {
-		t.Row("mark", fmt.Sprintf("version %d, root %s", w.MarkSize, w.MarkRoot))
-		t.Row("signed", w.MarkAt)
+		t.Rows("mark", fmt.Sprintf("version %d, root %s", w.MarkSize, w.MarkRoot), "signed", w.MarkAt)
 	}
 	t.Row("head", fmt.Sprintf("version %d, %s", w.Version, w.Hash))
 	if !w.Rollback {
 		t.Row("sound", "the log may be extended")
 		return
 	}
-	t.Row("STOPPED", w.Reason)
-	t.Row("why", w.Detail)
-	t.Row("next", "ronbox registry catch-up FILE, or highwater adopt if no later version exists")
+	t.Rows("STOPPED", w.Reason, "why", w.Detail,
+		"next", "ronbox registry catch-up FILE, or highwater adopt if no later version exists")
 }
 
 func (a app) catchUpCmd() *cobra.Command {
@@ -270,10 +247,7 @@ When the node has reached its high-water mark it signs and commits again.`,
 }
 
 func caughtUpTable(t cli.Table, done registryapi.CaughtUp) {
-	t.Row("before", done.From)
-	t.Row("now", done.To)
-	t.Row("records", done.Records)
-	t.Row("sound", "the log may be extended")
+	t.Rows("before", done.From, "now", done.To, "records", done.Records, "sound", "the log may be extended")
 }
 
 func (a app) pruneCmd() *cobra.Command {
@@ -309,8 +283,7 @@ var keeps = map[string]string{
 }
 
 func pruneTable(t cli.Table, p registryapi.RetentionPlan) {
-	t.Row("policy", p.Policy)
-	t.Row("kept from", fmt.Sprintf("version %d", p.MinVersion))
+	t.Rows("policy", p.Policy, "kept from", fmt.Sprintf("version %d", p.MinVersion))
 	if p.Reason != "" {
 		t.Row("nothing goes", cmp.Or(keeps[p.Reason], p.Reason))
 		return
@@ -351,11 +324,8 @@ signed, the audit chain and the signer sets. ` + "`ronbox registry verify --expo
 			return err
 		}
 		return a.Show(index, func(t cli.Table) {
-			t.Row("written", out)
-			t.Row("origin", index.Origin)
-			t.Row("versions", index.Size)
-			t.Row("genesis", index.Genesis)
-			t.Row("check it with", "ronbox registry verify --export "+out+" --genesis "+index.Genesis)
+			t.Rows("written", out, "origin", index.Origin, "versions", index.Size, "genesis", index.Genesis,
+				"check it with", "ronbox registry verify --export "+out+" --genesis "+index.Genesis)
 		})
 	})
 	return cmd

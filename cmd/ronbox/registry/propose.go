@@ -15,9 +15,6 @@ import (
 	registryapi "ronbox/httpapi/registry"
 )
 
-// maxPayload bounds a payload file: more would not fit a request.
-const maxPayload = maxBody
-
 func (a app) proposeCmd() *cobra.Command {
 	var want string
 	cmd := &cobra.Command{
@@ -31,7 +28,7 @@ The same payload gives the proposal that lives already.`,
 	}
 	cmd.Flags().StringVar(&want, "payload-b3", "", "the hash that the payload must have")
 	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
-		raw, err := a.ReadInput(args[0], maxPayload)
+		raw, err := a.ReadInput(args[0], maxBody)
 		if err != nil {
 			return err
 		}
@@ -44,10 +41,7 @@ The same payload gives the proposal that lives already.`,
 }
 
 func proposedTable(t cli.Table, p registryapi.Proposed) {
-	t.Row("proposal", p.ID)
-	t.Row("payload", p.PayloadB3)
-	t.Row("expires", p.ExpiresAt)
-	t.Row("next", "ronbox registry approve "+p.ID+" --key KEY")
+	t.Rows("proposal", p.ID, "payload", p.PayloadB3, "expires", p.ExpiresAt, "next", "ronbox registry approve "+p.ID+" --key KEY")
 }
 
 func (a app) approveCmd() *cobra.Command {
@@ -87,19 +81,19 @@ type approveFlags struct {
 }
 
 // baseOf reads what p builds on, if that is HEAD: p names it by its hash, which all that the node says must fit.
-func (a app) baseOf(ctx context.Context, c registryapi.Client, p *record.Payload) (*record.Base, error) {
+func (a app) baseOf(ctx context.Context, c registryapi.Client, p *record.Payload) (*record.Items, *record.SignerSet, error) {
 	head, err := c.Head(ctx)
 	if err != nil || head.Version+1 != p.Version || head.PayloadB3 != p.PrevHash {
-		return nil, err // it stands on another proposal, or is stale already
+		return nil, nil, err // it stands on another proposal, or is stale already
 	}
 	base, err := fetchBase(ctx, c, head)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if _, err := p.Check(base); err != nil {
-		return nil, inconsistent("the proposal: %w", err)
+		return nil, nil, inconsistent("the proposal: %w", err)
 	}
-	return &base, nil
+	return &base.Items, base.Signers, nil
 }
 
 // errSpelling is the fault of a payload that is not in canonical form, so that its hash is of other bytes.
@@ -123,23 +117,12 @@ func (a app) approvals(ctx context.Context, c registryapi.Client, id string, f a
 	if err != nil || !bytes.Equal(p.Bytes(), raw) {
 		return nil, inconsistent("proposal %s is no payload in canonical form: %w", id, cmp.Or(err, errSpelling))
 	}
-	base, err := a.baseOf(ctx, c, p)
+	items, signers, err := a.baseOf(ctx, c, p)
 	if err != nil {
 		return nil, err
 	}
-	if base != nil {
-		a.showPayload(p, &base.Items, base.Signers, f.all)
-	} else {
-		a.showPayload(p, nil, nil, f.all)
-	}
-	if err := noteSignings(keys, p, f.force); err != nil {
-		return nil, err
-	}
-	var out []registryapi.Approval
-	for _, k := range keys {
-		out = append(out, k.Sign(p.B3(), a.Now()))
-	}
-	return out, nil
+	a.showPayload(p, items, signers, f.all)
+	return a.signWith(keys, p, f.force)
 }
 
 func (a app) approve(ctx context.Context, c registryapi.Client, id string, signed []registryapi.Approval) error {
@@ -195,15 +178,7 @@ one whose answer was lost can be sent again.`,
 }
 
 func committedTable(t cli.Table, c registryapi.Committed) {
-	t.Row("version", c.Version)
-	t.Row("payload", c.PayloadB3)
-	t.Row("hash", c.Hash)
-	t.Row("committed", c.CommittedAt)
-}
-
-type withdrawn struct {
-	ProposalID string `json:"proposal_id"`
-	State      string `json:"state"`
+	t.Rows("version", c.Version, "payload", c.PayloadB3, "hash", c.Hash, "committed", c.CommittedAt)
 }
 
 func (a app) withdrawCmd() *cobra.Command {
@@ -217,6 +192,10 @@ approvals are void. A proposal also ends by itself when it expires.`,
 		RunE: a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
 			if err := c.Withdraw(ctx, args[0]); err != nil {
 				return err
+			}
+			type withdrawn struct {
+				ProposalID string `json:"proposal_id"`
+				State      string `json:"state"`
 			}
 			return a.Show(withdrawn{args[0], "withdrawn"}, func(t cli.Table) { t.Row(args[0], "withdrawn") })
 		}),
@@ -279,23 +258,16 @@ func allProposals(ctx context.Context, c registryapi.Client) (registryapi.Propos
 }
 
 func proposalTable(t cli.Table, p registryapi.Proposal) {
-	t.Row("proposal", p.ID)
-	t.Row("state", p.State)
-	t.Row("version", p.Version)
-	t.Row("payload", p.PayloadB3)
+	t.Rows("proposal", p.ID, "state", p.State, "version", p.Version, "payload", p.PayloadB3)
 	if p.Quorum == nil || p.ItemsCount == nil {
 		t.Row("ended", p.EndedAt)
 		return
 	}
-	t.Row("kind", p.Kind+", "+p.Mode)
-	t.Row("builds on", p.PrevHash)
-	t.Row("items", *p.ItemsCount)
-	t.Row("approvals", quorumText(p))
+	t.Rows("kind", p.Kind+", "+p.Mode, "builds on", p.PrevHash, "items", *p.ItemsCount, "approvals", quorumText(p))
 	for _, ap := range p.Approvals {
 		t.Row("approved by", ap.SignerID+" at "+ap.SignedAt)
 	}
-	t.Row("created", p.CreatedAt)
-	t.Row("expires", p.ExpiresAt)
+	t.Rows("created", p.CreatedAt, "expires", p.ExpiresAt)
 }
 
 func quorumText(p registryapi.Proposal) string {

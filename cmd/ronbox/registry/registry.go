@@ -108,6 +108,17 @@ func hint(err error, o *cli.Outcome) {
 // noGenesis is the outcome of what needs a log that has begun.
 var noGenesis = cli.Outcome{Code: cli.ExitFailed, Reason: "no_genesis", Next: "make one with `ronbox registry genesis` and `ronbox registry init`"}
 
+// begun reads HEAD of a log that must have begun.
+func begun(ctx context.Context, node interface {
+	Head(ctx context.Context) (registryapi.Head, error)
+}) (registryapi.Head, error) {
+	head, err := node.Head(ctx)
+	if err == nil && head.Version == 0 {
+		err = &cli.Failure{Outcome: noGenesis, Err: errors.New("the log has no genesis")}
+	}
+	return head, err
+}
+
 func (a app) headCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "head",
@@ -125,12 +136,8 @@ func headTable(t cli.Table, h registryapi.Head) {
 		t.Row("the log has no genesis: `ronbox registry genesis` and `registry init` make one")
 		return
 	}
-	t.Row("version", h.Version)
-	t.Row("payload", h.PayloadB3)
-	t.Row("hash", h.Hash)
-	t.Row("committed", h.CommittedAt)
-	t.Row("signer epoch", h.Epoch)
-	t.Row("incarnation", h.Incarnation)
+	t.Rows("version", h.Version, "payload", h.PayloadB3, "hash", h.Hash, "committed", h.CommittedAt,
+		"signer epoch", h.Epoch, "incarnation", h.Incarnation)
 }
 
 func (a app) getCmd() *cobra.Command {
@@ -150,7 +157,7 @@ func (a app) getCmd() *cobra.Command {
 	f.BoolVar(&noItems, "no-items", false, "leave the descriptors out")
 	cmd.MarkFlagsMutuallyExclusive("payload", "entry", "no-items")
 	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
-		v, err := versionArg(args[0])
+		v, err := versionArg(args[0], 1)
 		if err != nil {
 			return err
 		}
@@ -166,14 +173,8 @@ func (a app) getCmd() *cobra.Command {
 }
 
 func versionTable(t cli.Table, v registryapi.Version) {
-	t.Row("version", v.Version)
-	t.Row("kind", v.Kind)
-	t.Row("payload", v.PayloadB3)
-	t.Row("hash", v.Hash)
-	t.Row("previous", v.PrevHash)
-	t.Row("items root", v.ItemsRoot)
-	t.Row("committed", v.CommittedAt)
-	t.Row("signer epoch", v.Epoch)
+	t.Rows("version", v.Version, "kind", v.Kind, "payload", v.PayloadB3, "hash", v.Hash, "previous", v.PrevHash,
+		"items root", v.ItemsRoot, "committed", v.CommittedAt, "signer epoch", v.Epoch)
 	for _, ap := range v.Approvals {
 		t.Row("approved by", ap.SignerID+" at "+ap.SignedAt)
 	}
@@ -202,8 +203,8 @@ removed (the id). The other way round it shows what would lead back; version 0 i
 empty set before the first.`,
 		Args: cli.Exactly(2, "two versions"),
 		RunE: a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
-			from, err := versionOrNone(args[0])
-			to, errTo := versionOrNone(args[1])
+			from, err := versionArg(args[0], 0) // the empty set before the first
+			to, errTo := versionArg(args[1], 0)
 			if err := cmp.Or(err, errTo); err != nil {
 				return err
 			}
@@ -222,21 +223,13 @@ func diffTable(t cli.Table, d registryapi.Diff) {
 	t.Row(cli.Decimal(uint64(len(d.Put))) + " put, " + cli.Decimal(uint64(len(d.Remove))) + " removed")
 }
 
-// versionArg parses a version or an epoch: a whole number from 1.
-func versionArg(s string) (uint64, error) {
+// versionArg parses a version or an epoch: a whole number from least on.
+func versionArg(s string, least uint64) (uint64, error) {
 	v, err := strconv.ParseUint(s, 10, 53)
-	if err != nil || v == 0 || strings.HasPrefix(s, "0") {
+	if err != nil || v < least || s != cli.Decimal(v) {
 		return 0, cli.Usage("%q is no version: want 1, 2, 3 …", s)
 	}
 	return v, nil
-}
-
-// versionOrNone is versionArg, and 0 for the empty set before the first version.
-func versionOrNone(s string) (uint64, error) {
-	if s == "0" {
-		return 0, nil
-	}
-	return versionArg(s)
 }
 
 func (a app) auditCmd() *cobra.Command {

@@ -11,6 +11,7 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/registry/record"
+	registryapi "ronbox/httpapi/registry"
 )
 
 // signerKey is a key with the file it was read from.
@@ -82,4 +83,16 @@ func noteSignings(keys []signerKey, p *record.Payload, force bool) error {
 		}
 	}
 	return nil
+}
+
+// signWith notes and signs p with each key.
+func (a app) signWith(keys []signerKey, p *record.Payload, force bool) ([]registryapi.Approval, error) {
+	if err := noteSignings(keys, p, force); err != nil {
+		return nil, err
+	}
+	signed := make([]registryapi.Approval, len(keys))
+	for i, k := range keys {
+		signed[i] = k.Sign(p.B3(), a.Now())
+	}
+	return signed, nil
 }

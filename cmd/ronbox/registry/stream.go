@@ -46,8 +46,8 @@ type streamLine struct {
 }
 
 func (a app) stream(ctx context.Context, c registryapi.Client, f streamFlags) error {
-	if f.after != "" && f.after != "0" {
-		if _, err := versionArg(f.after); err != nil {
+	if f.after != "" {
+		if _, err := versionArg(f.after, 0); err != nil {
 			return err
 		}
 	}
