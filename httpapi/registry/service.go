@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"ronbox/appliance/flow"
@@ -234,7 +235,7 @@ func refusal(is func(error) bool, status int, reason, code, title string) httpap
 func recordRules() []httpapi.ErrorRule {
 	malformed := refusal(httpapi.Is(record.ErrMalformed), http.StatusBadRequest, httpapi.ReasonMalformed, "Malformed", "Malformed request").
 		With(httpapi.Field(func(e *record.FieldError) string { return e.Field }))
-	malformed.Text = fieldText
+	malformed.Text = said(func(e *record.FieldError) string { return strings.TrimPrefix(e.Field+": "+e.Reason, ": ") })
 	return []httpapi.ErrorRule{
 		malformed,
 		refusal(httpapi.Is(record.ErrHardLimit), http.StatusRequestEntityTooLarge, "hard_limit", "HardLimitExceeded", "Beyond a fixed limit"),
@@ -259,12 +260,7 @@ func recordRules() []httpapi.ErrorRule {
 // rules are what the registry refuses.
 func rules() []httpapi.ErrorRule {
 	forbidden := refusal(httpapi.Is(registry.ErrForbidden), http.StatusForbidden, httpapi.ReasonForbidden, "Forbidden", "Not allowed")
-	forbidden.Text = func(err error) string {
-		if e, ok := errors.AsType[*registry.ForbiddenError](err); ok {
-			return e.Reason
-		}
-		return err.Error()
-	}
+	forbidden.Text = said(func(e *registry.ForbiddenError) string { return e.Reason })
 	return []httpapi.ErrorRule{
 		refusal(httpapi.Is(registry.ErrNotFound), http.StatusNotFound, httpapi.ReasonNotFound, "NotFound", "Not found"),
 		refusal(httpapi.Is(registry.ErrExpired), http.StatusGone, "expired", "Expired", "Proposal has expired"),
@@ -290,14 +286,12 @@ func rules() []httpapi.ErrorRule {
 	}
 }
 
-// fieldText is a FieldError without what title and reason say already.
-func fieldText(err error) string {
-	e, ok := errors.AsType[*record.FieldError](err)
-	switch {
-	case !ok:
+// said makes the text of an error of type T: what it tells beside title and reason.
+func said[T error](text func(T) string) func(error) string {
+	return func(err error) string {
+		if e, ok := errors.AsType[T](err); ok {
+			return text(e)
+		}
 		return err.Error()
-	case e.Field == "":
-		return e.Reason
 	}
-	return e.Field + ": " + e.Reason
 }

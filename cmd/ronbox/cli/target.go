@@ -205,6 +205,11 @@ func ReadDatabase(file string, use func(*store.ReadOnly) error) error {
 	return errors.Join(use(r), r.Close())
 }
 
+// ViewDatabase is ReadDatabase within one read transaction.
+func ViewDatabase(ctx context.Context, file string, use func(store.Reader) error) error {
+	return ReadDatabase(file, func(r *store.ReadOnly) error { return r.View(ctx, use) })
+}
+
 // CheckRegular refuses anything but a regular file: a directory would be called a damaged database, a pipe would block.
 func CheckRegular(file string) error {
 	st, err := os.Stat(file)

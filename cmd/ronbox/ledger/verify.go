@@ -71,12 +71,10 @@ func (a app) verify(ctx context.Context, args []string, from uint64) error {
 
 // verifyLedger checks the ledger of a database.
 func verifyLedger(ctx context.Context, file string, o lverify.Options) (doc verifyDoc, err error) {
-	err = cli.ReadDatabase(file, func(r *store.ReadOnly) error {
-		return r.View(ctx, func(rd store.Reader) (err error) {
-			doc.SafeMode = tables.GetDoubt(rd)
-			doc.Report, err = lverify.Verify(ctx, rd, o)
-			return err
-		})
+	err = cli.ViewDatabase(ctx, file, func(r store.Reader) (err error) {
+		doc.SafeMode = tables.GetDoubt(r)
+		doc.Report, err = lverify.Verify(ctx, r, o)
+		return err
 	})
 	return doc, err
 }

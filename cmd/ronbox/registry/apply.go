@@ -79,7 +79,11 @@ func (a app) apply(ctx context.Context, c registryapi.Client, files, keyFiles []
 			return &cli.Failure{Err: fmt.Errorf("%s: %w", files[i], err), Details: map[string]any{"file": files[i], "results": doc.Results}}
 		}
 		p.End()
-		a.showApplied(done)
+		if done.Changed {
+			a.tell(fmt.Sprintf("%s: version %d, payload %s\n", done.File, done.Version, done.PayloadB3))
+		} else {
+			a.tell(fmt.Sprintf("%s: nothing differs from version %d\n", done.File, done.Version))
+		}
 		doc.Results, doc.Committed = append(doc.Results, done), done.Committed
 	}
 	if !a.Flags.JSON {
@@ -108,9 +112,6 @@ func (a app) readStates(files []string) ([]record.Items, error) {
 
 // showDelta shows a person the changes that are about to be signed.
 func (a app) showDelta(b record.Base, put []record.Item, remove []string) {
-	if a.Flags.JSON || a.Flags.Quiet {
-		return
-	}
 	var s strings.Builder
 	changed := 0
 	for _, it := range put {
@@ -120,18 +121,14 @@ func (a app) showDelta(b record.Base, put []record.Item, remove []string) {
 	}
 	fmt.Fprintf(&s, "on top of version %d: %d added, %d changed, %d removed\n", b.Version, len(put)-changed, changed, len(remove))
 	writeChanges(&s, put, remove, nil, sample)
-	fmt.Fprint(a.Stdout, cli.Plain(s.String()))
+	a.tell(s.String())
 }
 
-func (a app) showApplied(d applied) {
-	if a.Flags.JSON || a.Flags.Quiet {
-		return
+// tell prints text for people at once.
+func (a app) tell(text string) {
+	if !a.Flags.JSON && !a.Flags.Quiet {
+		fmt.Fprint(a.Stdout, cli.Plain(text))
 	}
-	if !d.Changed {
-		fmt.Fprint(a.Stdout, cli.Plain(fmt.Sprintf("%s: nothing differs from version %d\n", d.File, d.Version)))
-		return
-	}
-	fmt.Fprintf(a.Stdout, "%s: version %d, payload %s\n", d.File, d.Version, d.PayloadB3)
 }
 
 // maxDesired bounds one line and maxLines the lines of a desired state: twice the registry's

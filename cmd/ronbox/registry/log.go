@@ -182,9 +182,8 @@ func (a app) highwaterCmd() *cobra.Command {
 a file outside its database. A database that is older than its mark, or that was restored
 from a snapshot, is read, but nothing is signed or committed on top of it: there may be
 versions that it lacks, and a second version of the same number would split the log.`,
-		Example: `  ronbox registry highwater show
-  ronbox registry highwater show --json`,
-		RunE: cli.Ask(a.App, registryapi.NewClient, registryapi.Client.HighWater, highwaterTable),
+		Example: `  ronbox registry highwater show`,
+		RunE:    cli.Ask(a.App, registryapi.NewClient, registryapi.Client.HighWater, highwaterTable),
 	}
 	adopt := &cobra.Command{
 		Use:   "adopt",
@@ -259,8 +258,7 @@ func (a app) pruneCmd() *cobra.Command {
 prunes by itself, by the keys registry.retention.*, and only what an archived checkpoint
 covers. Genesis, changes of signers, checkpoints and the tiles of the log tree stay, so
 that the log still verifies from genesis, and proofs of what is gone hold.`,
-		Example: `  ronbox registry prune --dry-run
-  ronbox registry prune --dry-run --json`,
+		Example: `  ronbox registry prune --dry-run`,
 	}
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only show it")
 	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, _ []string) error {
@@ -313,11 +311,9 @@ signed, the audit chain and the signer sets. ` + "`ronbox registry verify --expo
 		}
 		var index export.Index
 		p := a.Progress(cli.Count, "export, versions")
-		err = cli.ReadDatabase(file, func(r *store.ReadOnly) error {
-			return r.View(ctx, func(rd store.Reader) (err error) {
-				index, err = export.Write(ctx, out, registry.NewSource(rd), p.Of)
-				return err
-			})
+		err = cli.ViewDatabase(ctx, file, func(r store.Reader) (err error) {
+			index, err = export.Write(ctx, out, registry.NewSource(r), p.Of)
+			return err
 		})
 		p.End()
 		if err != nil {

@@ -161,9 +161,8 @@ func (a app) commitCmd() *cobra.Command {
 		Long: `Make an approved proposal the next version. Until enough signers have approved it the
 answer is 422 quorum; a repeat of a commit that was made gives the same answer, so that
 one whose answer was lost can be sent again.`,
-		Example: `  ronbox registry commit p_01JD3V9T5E8Q2X7RZ4M6K0ABCD
-  ronbox registry commit p_01JD3V9T5E8Q2X7RZ4M6K0ABCD --json`,
-		Args: cli.Exactly(1, "one proposal id"),
+		Example: `  ronbox registry commit p_01JD3V9T5E8Q2X7RZ4M6K0ABCD`,
+		Args:    cli.Exactly(1, "one proposal id"),
 		RunE: a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
 			done, replayed, err := c.Commit(ctx, args[0])
 			if err != nil {

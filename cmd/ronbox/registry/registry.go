@@ -67,11 +67,18 @@ const (
 	exitNotFound  = 23 // no such version, proposal or item
 )
 
-// exits are the codes of refusals, by their reason.
-var exits = map[string]int{
-	"quorum": exitQuorum, "invalid_sig": exitQuorum, "revoked_key": exitQuorum, "bad_approval": exitQuorum,
-	"stale": exitStale, "expired": exitStale, "conflict": exitStale, "chain_mismatch": exitStale, "version_skew": exitStale,
-	"duplicate_approval": exitDuplicate, "not_found": exitNotFound, "pruned": exitNotFound,
+const (
+	lookAtHead   = "look at `ronbox registry head` and try again on top of it"
+	proposeAgain = "propose again"
+)
+
+// refusals are the outcomes of what the registry refuses, by the reason; without a code or a next step those that any refusal has.
+var refusals = map[string]cli.Outcome{
+	"quorum": {Code: exitQuorum}, "invalid_sig": {Code: exitQuorum}, "revoked_key": {Code: exitQuorum}, "bad_approval": {Code: exitQuorum},
+	"stale": {Code: exitStale, Next: proposeAgain}, "expired": {Code: exitStale, Next: proposeAgain}, "conflict": {Code: exitStale},
+	"chain_mismatch": {Code: exitStale, Next: lookAtHead}, "version_skew": {Code: exitStale, Next: lookAtHead},
+	"duplicate_approval": {Code: exitDuplicate}, "not_found": {Code: exitNotFound}, "pruned": {Code: exitNotFound},
+	"pending_limit": {Next: "`ronbox registry proposals` shows what waits"},
 }
 
 // hint refines the outcome of refusals of the registry, and of faults in its members.
@@ -85,22 +92,15 @@ func hint(err error, o *cli.Outcome) {
 	if !ok || p.Service != "registry" {
 		return
 	}
-	if code := exits[p.Reason]; code != 0 {
-		o.Code = code
-	}
-	parent, _ := p.Details["parent"].(string)
-	switch cause, _ := p.Details["cause"].(string); {
-	case parent != "":
+	known := refusals[p.Reason]
+	o.Code, o.Next = cmp.Or(known.Code, o.Code), cmp.Or(known.Next, o.Next)
+	if parent, _ := p.Details["parent"].(string); parent != "" {
 		o.Next = "commit " + parent + " first"
-	case p.Reason == "chain_mismatch", p.Reason == "version_skew":
-		o.Next = "look at `ronbox registry head` and try again on top of it"
-	case p.Reason == "expired", p.Reason == "stale":
-		o.Next = "propose again"
-	case p.Reason == "pending_limit":
-		o.Next = "`ronbox registry proposals` shows what waits"
-	case cause == "no_genesis":
+	}
+	switch p.Details["cause"] {
+	case "no_genesis":
 		*o = noGenesis
-	case cause == "rollback_detected":
+	case "rollback_detected":
 		o.Code, o.Next = cli.ExitFailed, "`ronbox registry highwater show` says what is missing; `ronbox registry catch-up` brings it"
 	}
 }

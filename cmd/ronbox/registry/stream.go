@@ -38,13 +38,6 @@ ends it. Who falls too far behind is told what was missed.`,
 	return cmd
 }
 
-// streamLine is one line of --json: the data of the event and its name.
-type streamLine struct {
-	Event string         `json:"event"`
-	ID    string         `json:"id,omitzero"`
-	Data  jsontext.Value `json:"data"`
-}
-
 func (a app) stream(ctx context.Context, c registryapi.Client, f streamFlags) error {
 	if f.after != "" {
 		if _, err := versionArg(f.after, 0); err != nil {
@@ -73,7 +66,11 @@ func (a app) stream(ctx context.Context, c registryapi.Client, f streamFlags) er
 // printEvent prints one event at once, without a table, which would wait for all of them.
 func (a app) printEvent(e client.Event) error {
 	if a.Flags.JSON {
-		return a.PrintJSON(streamLine{Event: e.Name, ID: e.ID, Data: e.Data})
+		return a.PrintJSON(struct {
+			Event string         `json:"event"`
+			ID    string         `json:"id,omitzero"`
+			Data  jsontext.Value `json:"data"`
+		}{e.Name, e.ID, e.Data})
 	}
 	if a.Flags.Quiet {
 		return nil

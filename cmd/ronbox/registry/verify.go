@@ -196,7 +196,10 @@ func (a app) verify(ctx context.Context, f verifyFlags) error {
 	if f.export != "" {
 		doc, err = verifyExport(ctx, f.export, o)
 	} else {
-		doc, err = verifyFile(ctx, f.db, o)
+		err = cli.ViewDatabase(ctx, f.db, func(r store.Reader) (err error) {
+			doc, err = registry.Verify(ctx, r, o)
+			return err
+		})
 	}
 	p.End()
 	if err != nil {
@@ -207,16 +210,6 @@ func (a app) verify(ctx context.Context, f verifyFlags) error {
 		problem, kind = doc.Problem.Error(), string(doc.Problem.Kind)
 	}
 	return a.ShowChecked(doc, problem, kind, func(t cli.Table) { verifyTable(t, doc) })
-}
-
-func verifyFile(ctx context.Context, file string, o rverify.Options) (doc rverify.Report, err error) {
-	err = cli.ReadDatabase(file, func(r *store.ReadOnly) error {
-		return r.View(ctx, func(rd store.Reader) (err error) {
-			doc, err = registry.Verify(ctx, rd, o)
-			return err
-		})
-	})
-	return doc, err
 }
 
 func verifyExport(ctx context.Context, dir string, o rverify.Options) (doc rverify.Report, err error) {

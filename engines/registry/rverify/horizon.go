@@ -6,7 +6,6 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/registry/checkpoint"
-	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/record"
 )
 
@@ -20,7 +19,11 @@ type Horizon struct {
 }
 
 // statement is what the node signed of a horizon: by a log key, of this log and of this place.
-func (h *Horizon) statement(keys checkpoint.Keys) (said checkpoint.Retention, err error) {
+func (h *Horizon) statement(r LogReader) (said checkpoint.Retention, err error) {
+	keys, _, err := trustedKeys(r)
+	if err != nil {
+		return said, err
+	}
 	text, err := keys.OpenText(h.Note)
 	if err == nil {
 		said, err = checkpoint.ParseRetention(text)
@@ -34,26 +37,10 @@ func (h *Horizon) statement(keys checkpoint.Keys) (said checkpoint.Retention, er
 	return said, err
 }
 
-// covered holds the tree against the statement of retention: what is gone was under the root that it names.
-func (h *Horizon) covered(keys checkpoint.Keys, tree logtree.Reader) error {
-	said, err := h.statement(keys)
-	if err != nil {
-		return err
-	}
-	if root, err := tree.Root(said.Size); err != nil || root != said.Root {
-		return problemf(KindCheckpoint, said.Size, "the statement of retention names root %s, the tree has %s (%v)", said.Root, root, err)
-	}
-	return nil
-}
-
 // begin takes the place of version Min: it walks from genesis over the versions that changed the signers, each under the set before it,
 // and takes version Min with the items that its signers have signed. What is gone is vouched for by the tree, which VerifyWhole checks.
 func (v *Verifier) begin(ctx context.Context, r LogReader, h *Horizon) error {
-	keys, _, err := trustedKeys(r)
-	if err != nil {
-		return err
-	}
-	said, err := h.statement(keys)
+	said, err := h.statement(r)
 	if err != nil {
 		return err
 	}
@@ -89,7 +76,7 @@ func (v *Verifier) begin(ctx context.Context, r LogReader, h *Horizon) error {
 	if _, err := v.o.each(ctx, len(docs), func(i int) error { return docs[i].checkApprovals(v.o.From) }); err != nil {
 		return err
 	}
-	v.report = Report{First: h.Min}
+	v.report, v.said = Report{First: h.Min}, said
 	v.accept(docs, at)
 	v.due = v.due[len(v.due)-1:] // the audit records of the others are gone
 	return nil

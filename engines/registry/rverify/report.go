@@ -2,7 +2,6 @@ package rverify
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"ronbox/appliance/b3"
@@ -71,28 +70,26 @@ const slice = 256
 
 // Verify checks the whole log. A bad log is told in the report; the error is ctx's alone.
 func Verify(ctx context.Context, r LogReader, o Options) (Report, error) {
-	v := New(o)
-	for more := true; more; {
-		var err error
-		if more, err = v.Step(ctx, r, slice); err != nil && v.Problem() == nil {
-			return v.Report(), err
-		}
-	}
-	return v.Report(), nil
+	return New(o).whole(ctx, r, nil)
 }
 
 // VerifyWhole is Verify and, of a log that holds, the check of its tree, of its checkpoints, and of the checkpoint that was seen.
 func VerifyWhole(ctx context.Context, r LogReader, t TreeReader, o Options) (Report, error) {
-	report, err := Verify(ctx, r, o)
-	if err != nil || !report.OK {
-		return report, err
+	return New(o).whole(ctx, r, t)
+}
+
+func (v *Verifier) whole(ctx context.Context, r LogReader, t TreeReader) (Report, error) {
+	err := error(nil)
+	for more := true; more && err == nil; {
+		more, err = v.Step(ctx, r, slice)
 	}
-	err = verifyTree(ctx, r, t, o.Seen)
-	if errors.As(err, &report.Problem) {
+	if err == nil && t != nil {
+		err = v.note(v.verifyTree(ctx, r, t))
+	}
+	if v.problem != nil {
 		err = nil
 	}
-	report.OK = report.Problem == nil && err == nil
-	return report, err
+	return v.Report(), err
 }
 
 // each deals n pieces of work to the legs; piece i must touch nothing that piece j touches. It returns how many hold before the first that

@@ -26,29 +26,21 @@ type TreeReader interface {
 	Notes() iter.Seq2[uint64, []byte]
 }
 
-// verifyTree checks every tile against the entries, and every checkpoint against the tiles and the log keys of the signer sets. What r reads
-// must have been verified.
-func verifyTree(ctx context.Context, r LogReader, t TreeReader, seen []byte) error {
+// verifyTree checks every tile against the entries, and every checkpoint against the tiles and the log keys of the signer sets. v has
+// verified what r reads.
+func (v *Verifier) verifyTree(ctx context.Context, r LogReader, t TreeReader) error {
 	size, err := t.TreeSize()
 	if err != nil {
 		return problemf(KindIncomplete, 0, "size of the tree: %v", err)
 	}
-	head, err := r.Head()
-	if err != nil {
-		return problemf(KindIncomplete, 0, "HEAD: %v", err)
-	}
-	if size > head.Version {
-		return problemf(KindTree, 0, "the tree covers %d entries, the log has %d", size, head.Version)
+	if size > v.at.Head.Version {
+		return problemf(KindTree, 0, "the tree covers %d entries, the log has %d", size, v.at.Head.Version)
 	}
 	keys, witnesses, err := trustedKeys(r)
 	if err != nil {
 		return err
 	}
-	h, err := r.Horizon()
-	if err != nil {
-		return problemf(KindIncomplete, 0, "where the log begins: %v", err)
-	}
-	if err := checkTiles(ctx, r, t, size, h); err != nil {
+	if err := checkTiles(ctx, r, t, size, v.report.First); err != nil {
 		return err
 	}
 	tree := logtree.Reader{Tiles: t.Tile}
@@ -57,15 +49,15 @@ func verifyTree(ctx context.Context, r LogReader, t TreeReader, seen []byte) err
 			return err
 		}
 	}
-	if h != nil {
-		if err := h.covered(keys, tree); err != nil {
-			return err
+	if gone := v.said; gone.Size > 0 { // under the root that the statement names
+		if root, err := tree.Root(gone.Size); err != nil || root != gone.Root {
+			return problemf(KindCheckpoint, gone.Size, "the statement of retention names root %s, the tree has %s (%v)", gone.Root, root, err)
 		}
 	}
-	if seen == nil {
+	if v.o.Seen == nil {
 		return nil
 	}
-	return checkSeen(tree, size, keys, seen)
+	return checkSeen(tree, size, keys, v.o.Seen)
 }
 
 // checkNote holds a checkpoint that is kept for a size against the tree.
@@ -132,11 +124,11 @@ func trustedKeys(r LogReader) (keys checkpoint.Keys, witnesses []checkpoint.Witn
 	return keys, witnesses, err
 }
 
-// checkTiles makes every tile of a tree of size entries again: those of leaves from the entries, and those of each level above from the
+// checkTiles makes every tile of a tree of size entries, of which those before version first may be gone, again: those of leaves from the entries, and those of each level above from the
 // tiles below it, which hold by then.
-func checkTiles(ctx context.Context, r LogReader, t TreeReader, size uint64, h *Horizon) error {
+func checkTiles(ctx context.Context, r LogReader, t TreeReader, size, first uint64) error {
 	tree := logtree.Reader{Tiles: t.Tile}
-	err := checkLevel(ctx, t, 0, size, func(n uint64, stored []byte) (tlog.Hash, error) { return leaf(r, n+1, stored, h) })
+	err := checkLevel(ctx, t, 0, size, func(n uint64, stored []byte) (tlog.Hash, error) { return leaf(r, n+1, stored, first) })
 	for level, n := 1, size/logtree.Width; err == nil && n > 0; level, n = level+1, n/logtree.Width {
 		err = checkLevel(ctx, t, level, n, func(n uint64, _ []byte) (tlog.Hash, error) { return top(tree, level, n) })
 	}
@@ -166,14 +158,14 @@ func checkLevel(ctx context.Context, t TreeReader, level int, n uint64, hash fun
 	return nil
 }
 
-// leaf is the hash of the entry of a version; of one that is gone it is the hash that its tile keeps.
-func leaf(r LogReader, version uint64, tile []byte, h *Horizon) (hash tlog.Hash, err error) {
+// leaf is the hash of the entry of a version; of one before first that is gone it is the hash that its tile keeps.
+func leaf(r LogReader, version uint64, tile []byte, first uint64) (hash tlog.Hash, err error) {
 	raw, err := r.Entry(version)
 	if err == nil {
 		return logtree.Leaf(raw), nil
 	}
 	from := (version - 1) % logtree.Width * tlog.HashSize
-	if gone := h != nil && version < h.Min && errors.Is(err, ErrMissing); gone && uint64(len(tile)) >= from+tlog.HashSize {
+	if gone := version < first && errors.Is(err, ErrMissing); gone && uint64(len(tile)) >= from+tlog.HashSize {
 		return tlog.Hash(tile[from:][:tlog.HashSize]), nil
 	}
 	return hash, problemf(KindIncomplete, version, "entry: %v", err)

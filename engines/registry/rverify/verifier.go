@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/record"
 )
 
@@ -30,7 +31,8 @@ type Epoch struct {
 type Verifier struct {
 	o       Options
 	at      State
-	due     []*record.Artifact // entries of verified versions whose audit records have not been seen, ascending
+	said    checkpoint.Retention // of a pruned log: the statement of its horizon
+	due     []*record.Artifact   // entries of verified versions whose audit records have not been seen, ascending
 	report  Report
 	problem *Problem
 }
@@ -67,17 +69,17 @@ func (v *Verifier) Step(ctx context.Context, r LogReader, n int) (more bool, err
 	if v.problem != nil {
 		return false, v.problem
 	}
-	v.report.OK = false
 	more, err = v.step(ctx, r, max(n, 1))
-	if p := (*Problem)(nil); errors.As(err, &p) {
-		v.problem = p
-		return false, p
-	}
-	if err != nil {
-		return false, err
-	}
+	more = more && err == nil
 	v.report.OK = !more
-	return more, nil
+	return more, v.note(err)
+}
+
+// note keeps the problem that err is, if it is one; what is not checked whole is not sound.
+func (v *Verifier) note(err error) error {
+	v.report.OK = v.report.OK && err == nil
+	errors.As(err, &v.problem)
+	return err
 }
 
 func (v *Verifier) step(ctx context.Context, r LogReader, n int) (more bool, err error) {
