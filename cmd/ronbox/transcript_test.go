@@ -19,6 +19,8 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/cmd/ronbox/cli"
+	"ronbox/engines/edge"
+	edgeapi "ronbox/httpapi/edge"
 )
 
 var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
@@ -110,6 +112,10 @@ func (tr *transcript) direct(t *testing.T, words []string) {
 			s, err := c.Status(t.Context())
 			starting := slices.Contains(slices.Collect(maps.Values(s.Causes)), "starting")
 			return err == nil && !starting && (s.Phase == "running") == (s.Ready && !s.Degraded)
+		})
+		until(t, "every pack is verified", func() bool {
+			all, err := c.Catalog(t.Context())
+			return err == nil && !slices.ContainsFunc(all.Packs, func(p edgeapi.Pack) bool { return p.State == string(edge.PackVerifying) })
 		})
 	case "stop":
 		fmt.Fprintf(&tr.out, "exit %d\n", tr.procs[tr.box.dir].signal(t, syscall.SIGTERM))
