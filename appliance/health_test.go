@@ -75,7 +75,7 @@ func TestLongBootsAreTold(t *testing.T) {
 	cfg, _ := devConfig(t)
 	r := start(t, cfg)
 	r.receipt("/v1/transfer", "k", pay("alice", "bob", "1", 1))
-	crashed := twin(t, cfg)
+	crashed := r.crashed()
 	r.halt()
 	off := *cfg
 	off.Registry.Enabled = false
@@ -84,7 +84,9 @@ func TestLongBootsAreTold(t *testing.T) {
 		want string
 	}{{crashed, "STATUS=check"}, {cfg, "STATUS=verify the registry"}, {&off, "STATUS=verify the ledger"}} {
 		said := listen(t)
-		start(t, tt.cfg).halt()
+		r := start(t, tt.cfg)
+		r.halt()
+		r.await("the manager to hear the last", func() bool { return strings.Contains(said.all(), "STATUS=stopped") })
 		if !strings.Contains(said.all(), tt.want) {
 			t.Errorf("the manager does not hear %q:\n%s", tt.want, said.all())
 		}

@@ -198,7 +198,7 @@ func (n *Node) offline(ctx context.Context, work func(context.Context) error) (e
 	n.drainEngines(base)
 	n.endEngines(base)
 	n.store.CloseLanes()
-	if n.sup.Drain("store", storeWithin, n.grace()) > 0 || n.liveTasks.Load() > 0 {
+	if n.sup.Drain("store", n.within.store, n.grace()) > 0 || n.liveTasks.Load() > 0 {
 		return errors.Join(err, errors.New("a task did not stop"))
 	}
 	n.closeEngines(base)

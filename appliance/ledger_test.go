@@ -51,9 +51,9 @@ func TestAssetsOfTheConfiguration(t *testing.T) {
 	if got := r.assets(); !slices.Equal(got, []string{"gold", "ron", "silver"}) {
 		t.Errorf("after a reload: %v", got)
 	}
-	seq := r.store.Info().Seq
+	commits := r.metric("ledger_commits_total")
 	must(t, r.declareAssets(t.Context()))
-	if r.store.Info().Seq != seq {
+	if r.metric("ledger_commits_total") != commits {
 		t.Error("what is declared is written again")
 	}
 	if got := r.v1("POST", "/v1/issue", "k", strings.Replace(issue("bob", "5", 1), "ron", "gold", 1)); got.status != http.StatusOK {
@@ -176,6 +176,7 @@ func TestWalletKnowsOfSafeMode(t *testing.T) {
 	cfg, _ := devConfig(t)
 	r := start(t, cfg)
 	paid, _ := r.receipt("/v1/transfer", "k", strings.Replace(pay("alice", "bob", "10", 1), "{", `{"memo":"rotten-memo",`, 1))
+	r.settled() // or a page that is written meanwhile is read
 	rot(t, cfg.Path(DatabaseName), "rotten-memo")
 	if got := r.v1("GET", "/v1/tx/"+paid.TxID+"/proof", "", ""); got.status < 500 {
 		t.Fatalf("the proof of a record that does not check: %d %s", got.status, got.body)
@@ -275,10 +276,10 @@ func TestMoneySurvivesAKill(t *testing.T) {
 		_, got := r.receipt("/v1/transfer", "k"+string('a'+rune(n)), pay("alice", "b:"+string('a'+rune(n%3)), "1000", n+1))
 		bodies = append(bodies, got.body)
 	}
-	if r.metric("ledger_overlay_dirty") == 0 {
-		t.Error("everything was written behind already: this proves nothing")
+	for n := uint64(2); r.metric("ledger_overlay_dirty") == 0; n++ { // a slow machine may have written all behind by now
+		r.receipt("/v1/issue", fmt.Sprint("late-", n), issue("carol", "1", n))
 	}
-	crashed := twin(t, cfg) // the file as a kill would leave it
+	crashed := r.crashed()
 	r.halt()
 	verified(t, crashed)
 	again := start(t, crashed)

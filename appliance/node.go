@@ -1,6 +1,7 @@
 package appliance
 
 import (
+	"cmp"
 	"io"
 	"net"
 	"os"
@@ -49,6 +50,7 @@ type Options struct {
 	RunStep func(step string)
 
 	inherited map[string]net.Listener // from the service manager, by name
+	within    bounds                  // of its stop; zero: stopWithin
 }
 
 // Node is one appliance. New wires it, Run lives its one life.
@@ -57,6 +59,8 @@ type Node struct {
 	opt   Options
 	build Build
 	now   func() time.Time
+
+	within bounds // of the parts of a stop
 
 	metrics *obs.Metrics
 	ring    *obs.Ring
@@ -147,6 +151,7 @@ func New(cfg *config.Config, build Build, o Options) (*Node, error) {
 // assemble builds every part on those below it.
 func assemble(cfg *config.Config, build Build, o Options, out io.Writer, now func() time.Time) (*Node, error) {
 	n := &Node{boot: cfg, opt: o, build: build, now: now, drain: newRequest(), abort: newRequest(), died: newRequest()}
+	n.within = cmp.Or(o.within, stopWithin)
 	n.metrics = obs.NewMetrics()
 	n.metrics.Configure(cfg.Metrics)
 	n.ring = obs.NewRing(out, n.metrics)

@@ -22,7 +22,7 @@ import (
 func TestEveryPartLogs(t *testing.T) {
 	cfg, _ := devConfig(t)
 	r := start(t, cfg)
-	crashed := twin(t, cfg)
+	crashed := r.crashed()
 	r.halt()
 	crashed.Log.Level = "trace"
 	r = start(t, crashed)
@@ -133,7 +133,7 @@ const goldenTopology = "../testdata/golden/topology.md"
 func defaultTopology(t *testing.T) *flow.Catalog {
 	t.Helper()
 	cfg := config.Default()
-	cfg.Wallet.Workers = 2 // not as many as this machine has cores
+	cfg.Wallet.Workers, cfg.Index.Resolver.Workers = 2, 16 // not as many as this machine has cores for
 	n, err := New(cfg, Build{}, Options{})
 	if err != nil {
 		t.Fatal(err)

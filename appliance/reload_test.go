@@ -151,7 +151,7 @@ func TestBadReload(t *testing.T) {
 // What cannot be applied now is tried again: a port that is taken is bound once it is free.
 func TestReloadIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	taken, err := net.Listen("tcp", quietAddr)
 	must(t, err)
 	cfg, _ := devConfig(t)
 	calls := 0
@@ -447,10 +447,13 @@ func TestAuditOfManyChanges(t *testing.T) {
 	}
 }
 
-// freeAddr is an address that nobody listens on for the moment.
+// quietAddr is any port of an address where nobody else comes to listen: one that was free there stays so.
+const quietAddr = "127.0.53.53:0"
+
+// freeAddr is an address that nobody listens on.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", quietAddr)
 	must(t, err)
 	defer func() { must(t, l.Close()) }()
 	return l.Addr().String()

@@ -2,6 +2,7 @@ package appliance
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,6 +23,7 @@ import (
 
 	"ronbox/appliance/config"
 	"ronbox/appliance/flow"
+	"ronbox/appliance/unit"
 	"ronbox/engines/registry/record"
 	"ronbox/httpapi/client"
 	edgeapi "ronbox/httpapi/edge"
@@ -40,7 +42,10 @@ func TestMain(m *testing.M) {
 }
 
 // patience bounds every wait of a test for something that takes milliseconds.
-const patience = 20 * time.Second
+const patience = time.Minute
+
+// patientStop are the bounds of a stop that a busy machine is not to exceed.
+var patientStop = bounds{store: patience, server: patience, spans: patience, lines: patience}
 
 // newConfig is a node on a fresh directory, on any free port. Socket paths have at most 107 bytes, so the directory's
 // name does not hold the test's.
@@ -55,6 +60,7 @@ func newConfig(t *testing.T) *config.Config {
 	cfg.Node.DataDir = filepath.Join(dir, "data")
 	cfg.Server.Bind = "127.0.0.1:0"
 	cfg.Store.MaxBytes = 256 << 20
+	cfg.Node.AbortGrace = unit.Duration(5 * time.Second)
 	return cfg
 }
 
@@ -101,9 +107,19 @@ func devConfig(t *testing.T) (*config.Config, InitResult) {
 	return loaded(t, cfg), res
 }
 
-// calm is the environment of a node on a machine that may be busy: any free port, a small file, and patience with the disk.
+// calm is the environment of a node on a machine that may be busy: any free port, a small file, and patience with the disk and with
+// what is to end.
 func calm() []string {
-	return []string{"RONBOX_SERVER__BIND=127.0.0.1:0", "RONBOX_STORE__MAX_BYTES=256MiB", "RONBOX_LEDGER__STALL_AFTER=2s"}
+	return []string{"RONBOX_SERVER__BIND=127.0.0.1:0", "RONBOX_STORE__MAX_BYTES=256MiB", "RONBOX_LEDGER__STALL_AFTER=2s",
+		"RONBOX_NODE__ABORT_GRACE=5s", "RONBOX_NODE__DRAIN_CAP=30s",
+		"RONBOX_REGISTRY__DRAIN_DEADLINE=30s", "RONBOX_EDGE__DRAIN_DEADLINE=30s", "RONBOX_INDEX__DRAIN_DEADLINE=5s", "RONBOX_REWARDER__DRAIN_DEADLINE=5s",
+		"RONBOX_REGISTRY__TIMEOUTS__PROPOSE=5s", "RONBOX_REGISTRY__TIMEOUTS__APPROVE=5s", "RONBOX_REGISTRY__TIMEOUTS__COMMIT=5s"}
+}
+
+// hurried has a node stop within its usual bounds, where something hangs.
+func hurried(cfg *config.Config) Options {
+	cfg.Node.AbortGrace = config.Default().Node.AbortGrace
+	return Options{within: stopWithin}
 }
 
 // loaded is what serve makes of the directory, on any free port.
@@ -193,6 +209,7 @@ func launchWith(t *testing.T, cfg *config.Config, o Options) *rig {
 // wired is a node that does not run.
 func wired(t *testing.T, cfg *config.Config, o Options, out io.Writer) *Node {
 	t.Helper()
+	o.within = cmp.Or(o.within, patientStop)
 	n, err := assemble(cfg, Build{Version: "test"}, o, out, time.Now)
 	if err != nil {
 		t.Fatal(err)
@@ -238,6 +255,12 @@ func (r *rig) writable(want bool) {
 			r.t.Fatalf("write-ready is not %v: %v\n%s", want, r.board.Report("", "").Causes, r.log)
 		}
 	}
+}
+
+// sound waits until nothing degrades the node: tasks that have just been started show a moment later that they run.
+func (r *rig) sound() {
+	r.t.Helper()
+	r.await("a sound node", func() bool { return !r.board.Report("", "").Degraded })
 }
 
 // until waits for a phase.

@@ -175,6 +175,7 @@ func TestDevNodeWorks(t *testing.T) {
 		}
 	}
 	r := start(t, cfg)
+	r.sound()
 	r.until("running", func(p flow.Phase) bool { return p == flow.Running })
 	tcp, key := r.tcp(), signer(t, cfg)
 	ready, err := tcp.Ready(t.Context(), "", "")

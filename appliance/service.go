@@ -94,7 +94,7 @@ const drainLeast = time.Second
 // drainWithin is its drain deadline under the node's ceiling.
 func (s service) drainWithin(cfg *config.Config) time.Duration {
 	if s.drain == nil {
-		return drainLeast
+		return max(drainLeast, cfg.Node.AbortGrace.D())
 	}
 	return min(s.drain(cfg).D(), cfg.Node.DrainCap.D())
 }

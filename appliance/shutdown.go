@@ -11,14 +11,22 @@ import (
 	"ronbox/store"
 )
 
-// Bounds of the parts of a stop. With the graces of the aborted and the cut in each part, they add up to 4 s after the
+// bounds are those of the parts of a stop.
+type bounds struct {
+	store  time.Duration // the committer empties its lanes
+	server time.Duration // answers that are being written
+	spans  time.Duration // spans on their way to the collector
+	lines  time.Duration // log lines
+}
+
+// stopWithin bounds the stop of every node. With the graces of the aborted and the cut in each part, its parts add up to 4 s after the
 // drain.
+var stopWithin = bounds{
+	store: 1500 * time.Millisecond, server: 750 * time.Millisecond, spans: 300 * time.Millisecond, lines: 200 * time.Millisecond,
+}
+
 const (
-	storeWithin  = 1500 * time.Millisecond // the committer empties its lanes
-	serverWithin = 750 * time.Millisecond  // answers that are being written
-	spansWithin  = 300 * time.Millisecond  // spans on their way to the collector
-	linesWithin  = 200 * time.Millisecond  // log lines
-	dieWithin    = 300 * time.Millisecond  // everything, once nothing can be trusted
+	dieWithin = 300 * time.Millisecond // everything, once nothing can be trusted
 
 	// afterDrain is the time that a service manager is asked for beside the drain: twice that of the parts above.
 	afterDrain = 8 * time.Second
@@ -139,8 +147,8 @@ func (n *Node) stop(ctx context.Context) event {
 	n.refuseReloads() // those that no reloader was there for: the boot failed, or it was about to be started again
 	n.endEngines(ctx)
 	n.store.CloseLanes()
-	straggler := n.sup.Drain("store", storeWithin, n.grace()) > 0
-	shut, cancel := context.WithTimeout(ctx, serverWithin)
+	straggler := n.sup.Drain("store", n.within.store, n.grace()) > 0
+	shut, cancel := context.WithTimeout(ctx, n.within.server)
 	defer cancel()
 	if err := n.server.Shutdown(shut); err != nil {
 		n.log.Warn("calls were cut", "reason", err.Error())
@@ -200,7 +208,7 @@ func (n *Node) flush(ctx context.Context) {
 	if err := n.closeTracer(ctx); err != nil {
 		n.log.Warn("spans were lost", "reason", err.Error())
 	}
-	ctx, cancel := context.WithTimeout(ctx, linesWithin)
+	ctx, cancel := context.WithTimeout(ctx, n.within.lines)
 	defer cancel()
 	if n.ring.Flush(ctx) != nil {
 		n.sup.Drain(ownService, 0, n.grace())
@@ -208,7 +216,7 @@ func (n *Node) flush(ctx context.Context) {
 }
 
 func (n *Node) closeTracer(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, spansWithin)
+	ctx, cancel := context.WithTimeout(ctx, n.within.spans)
 	defer cancel()
 	return n.tracer.Close(ctx)
 }

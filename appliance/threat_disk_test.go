@@ -294,8 +294,8 @@ func (s *siege) overflow() {
 func overPaid(t *testing.T) {
 	s := besiege(t, func(cfg *config.Config) { cfg.Wallet.Limits.RatePerSecond, cfg.Wallet.Limits.Burst = 5, 5 })
 	before, refused := s.scrape(), 0
-	for range 40 {
-		got := s.ask(s.attacker(), s.pays("k", "{}"))
+	for _, one := range s.atOnce(40, s.pays("k", "{}")) {
+		got := <-one
 		if got.status == http.StatusTooManyRequests {
 			refused++
 			s.told("rate", got, http.StatusTooManyRequests, "rate_limit")
@@ -323,8 +323,8 @@ func mintFor(sub string, scopes ...string) nodeapi.MintRequest {
 func latePayments(t *testing.T) {
 	s := besiege(t, steady)
 	known := s.pays("known", pay("alice", "bob", "10", 1))
-	first, release := s.inTheMiddle(strings.Replace(known, "\r\nIdempotency", "\r\nRequest-Timeout: 0.5\r\nIdempotency", 1))
-	got := s.ask(s.attacker(), s.pays("never", pay("alice", "bob", "1", 2), "Request-Timeout: 0.05"))
+	first, release := s.inTheMiddle(strings.Replace(known, "\r\nIdempotency", "\r\nRequest-Timeout: 1.5\r\nIdempotency", 1))
+	got := s.ask(s.attacker(), s.pays("never", pay("alice", "bob", "1", 2), "Request-Timeout: 0.3"))
 	s.told("in the queue", got, http.StatusServiceUnavailable, "timeout")
 	if got.problem.Code != "RETRY_LATER" || !got.problem.Retryable {
 		t.Errorf("in the queue: %s", got.body)
@@ -482,8 +482,8 @@ func fullBeforeTheLedger(t *testing.T) {
 func failedSyncOfMoney(t *testing.T) {
 	s := besiege(t)
 	_, kept := s.receipt("/v1/transfer", "kept", pay("alice", "bob", "1", 1))
-	s.poison()
-	got := s.ask(s.attacker(), s.pays("lost", pay("alice", "bob", "2", 2)))
+	s.settled()
+	got := s.meetsABrokenDisk(s.pays("lost", pay("alice", "bob", "2", 2)))
 	want := map[string]any{"UPSTREAM_UNAVAILABLE": "unknown", "RETRY_LATER": "none"}[got.problem.Code]
 	if got.status != http.StatusServiceUnavailable || want == nil || got.problem.Details["outcome"] != want {
 		t.Errorf("a payment on a broken disk: %d %s", got.status, got.body)
@@ -499,6 +499,18 @@ func failedSyncOfMoney(t *testing.T) {
 	again.has("bob", "3", 0)
 	again.halt()
 	verified(t, again.cfg)
+}
+
+// meetsABrokenDisk makes a write that is there before the disk fails, and gives what it is told: once the disk has failed the node is about
+// to be gone.
+func (s *siege) meetsABrokenDisk(raw string) answer {
+	s.t.Helper()
+	release, others := s.holdStore(), s.depth("work")
+	first := s.sends(s.t.Context(), raw)
+	s.inHand(others + 1)
+	s.poison()
+	release()
+	return <-first
 }
 
 // acknowledged commits n versions and gives the last one.
@@ -517,7 +529,7 @@ func powerCut(t *testing.T) {
 	s := besiege(t)
 	for range 3 {
 		want := s.acknowledged(2)
-		again := start(t, twin(t, s.cfg)) // the file of a process that is gone, as the disk has it
+		again := start(t, s.crashed())
 		if again.store.Info().Clean || !strings.Contains(again.log.String(), "unclean_boot") {
 			t.Errorf("the log does not say that the stop was unclean\n%s", again.log)
 		}
@@ -600,8 +612,7 @@ func fillDisk(t *testing.T, path string) {
 func failedSync(t *testing.T) {
 	s := besiege(t)
 	want := s.acknowledged(2)
-	s.poison()
-	got := s.ask(s.attacker(), s.post("/registry/proposals", s.propose("lost")))
+	got := s.meetsABrokenDisk(s.post("/registry/proposals", s.propose("lost")))
 	s.told("a write on a broken disk", got, http.StatusServiceUnavailable, "store_failed")
 	if got.problem.Details["outcome"] != "unknown" {
 		t.Errorf("outcome %v", got.problem.Details)
@@ -751,7 +762,7 @@ func clockJumps(t *testing.T) {
 func launchAt(t *testing.T, cfg *config.Config, now func() time.Time) *rig {
 	t.Helper()
 	r := &rig{t: t, cfg: cfg, log: &logs{}, up: make(chan struct{}), exit: make(chan int, 1)}
-	n, err := assemble(cfg, Build{Version: "test"}, Options{}, r.log, now)
+	n, err := assemble(cfg, Build{Version: "test"}, Options{within: patientStop}, r.log, now)
 	must(t, err)
 	r.Node = n
 	r.OnRunning(func(nodeapi.Status) { close(r.up) })

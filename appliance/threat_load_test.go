@@ -296,7 +296,7 @@ func TestHelper(t *testing.T) {
 func TestSlowloris(t *testing.T) {
 	const many = 2000
 	s := besiege(t, func(cfg *config.Config) {
-		cfg.Server.ReadTimeout = unit.Duration(time.Second)
+		cfg.Server.ReadTimeout = unit.Duration(3 * time.Second)
 		cfg.Server.MaxConns, cfg.Server.PerIP = 2*many, many
 	})
 	s.counted("half open", map[string]float64{"rejected_total reason=timeout": many, "store_commands_total": 0}, func() {
@@ -380,7 +380,7 @@ func stalled(t *testing.T, change ...func(*config.Config)) (s *siege, inHand <-c
 	t.Helper()
 	s = besiege(t, change...)
 	release = s.holdStore()
-	inHand = s.sends(t.Context(), s.post("/registry/proposals", s.propose("in-hand"), "Request-Timeout: 1.9"))
+	inHand = s.sends(t.Context(), s.post("/registry/proposals", s.propose("in-hand")))
 	s.inHand(1)
 	return s, inHand, release
 }
@@ -481,8 +481,8 @@ func (s *siege) registryProposals() (int, error) {
 func overRate(t *testing.T) {
 	s := besiege(t, func(cfg *config.Config) { cfg.Registry.Limits.RPS = 5 })
 	before, refused, done := s.scrape(), 0, 0
-	for range 60 {
-		got := s.ask(s.attacker(), s.post("/registry/proposals", "{}"))
+	for _, one := range s.atOnce(60, s.post("/registry/proposals", "{}")) {
+		got := <-one
 		switch got.status {
 		case http.StatusBadRequest:
 			done++
@@ -543,9 +543,9 @@ func lateAnswers(t *testing.T) {
 	s.counted("deadlines", map[string]float64{
 		"rejected_total reason=timeout": 1, "rejected_total reason=commit_unknown": 1, "io_timeouts_total op=commit": 2,
 	}, func() {
-		first = s.sends(t.Context(), s.post("/registry/proposals", again, "Request-Timeout: 0.5"))
+		first = s.sends(t.Context(), s.post("/registry/proposals", again, "Request-Timeout: 1.5"))
 		s.inHand(1)
-		got := s.ask(s.attacker(), s.post("/registry/proposals", s.propose("never"), "Request-Timeout: 0.05"))
+		got := s.ask(s.attacker(), s.post("/registry/proposals", s.propose("never"), "Request-Timeout: 0.3"))
 		s.told("in the queue", got, http.StatusGatewayTimeout, "timeout")
 		if got.problem.Details["outcome"] != "none" || !got.problem.Retryable {
 			t.Errorf("in the queue: %s", got.body)

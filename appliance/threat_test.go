@@ -364,6 +364,17 @@ func (s *siege) sends(ctx context.Context, raw string) <-chan answer {
 	return out
 }
 
+// atOnce makes n calls side by side, each from an address of its own: however slow the machine is, they come faster than one after the
+// other would.
+func (s *siege) atOnce(n int, raw string) []<-chan answer {
+	s.t.Helper()
+	out := make([]<-chan answer, n)
+	for i := range out {
+		out[i] = s.sends(s.t.Context(), raw)
+	}
+	return out
+}
+
 // gone reports whether the other side has ended the connection without a word.
 func gone(c net.Conn) error {
 	n, err := c.Read(make([]byte, 1))

@@ -19,6 +19,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"ronbox/appliance/config"
+	"ronbox/appliance/unit"
 	"ronbox/engines"
 	"ronbox/engines/ledger"
 	"ronbox/engines/ledger/record"
@@ -150,12 +151,11 @@ func TestMoneyDrains(t *testing.T) {
 	}
 	var acked atomic.Int64
 	var wg sync.WaitGroup
-	warm := make(chan struct{})
 	for i := range payers {
 		c := r.tcp()
-		wg.Go(func() { r.spend(c, i, &acked, warm) })
+		wg.Go(func() { r.spend(c, i, &acked) })
 	}
-	<-warm
+	r.await("a warm node", func() bool { return acked.Load() >= 200 || t.Failed() })
 	r.stop()
 	code := r.end()
 	wg.Wait()
@@ -172,20 +172,24 @@ func TestMoneyDrains(t *testing.T) {
 	t.Logf("%d payments", acked.Load())
 }
 
+// againAfter is the pause of a payer who was told to come again.
+const againAfter = 10 * time.Millisecond
+
 // spend pays one unit after the other until the node says that it drains, or is gone.
-func (r *rig) spend(c *apiClient, payer int, acked *atomic.Int64, warm chan struct{}) {
+func (r *rig) spend(c *apiClient, payer int, acked *atomic.Int64) {
 	ctx := context.WithoutCancel(r.t.Context())
-	for n := uint64(1); ; n++ {
+	for n := uint64(1); ; {
 		body := walletapi.Transfer{From: fmt.Sprintf("payer/%d", payer), To: "shop", Asset: "ron", AmountMinor: "1", Nonce: n}
 		_, err := c.Transfer(ctx, fmt.Sprintf("p%d-%d", payer, n), body)
 		var p *wire.Problem
 		switch {
 		case err == nil:
-			if acked.Add(1) == 200 {
-				close(warm)
-			}
-		case errors.Is(err, client.ErrNotReachable), errors.As(err, &p) && p.Status == http.StatusServiceUnavailable && p.Code == "RETRY_LATER":
+			acked.Add(1)
+			n++
+		case errors.Is(err, client.ErrNotReachable), errors.As(err, &p) && p.Reason == "draining":
 			return // nothing was done
+		case errors.As(err, &p) && p.Status == http.StatusServiceUnavailable && p.Code == "RETRY_LATER":
+			<-time.After(againAfter) // the disk is slow, nothing was done
 		default:
 			r.t.Errorf("payer %d, payment %d: %v", payer, n, err)
 			return
@@ -196,7 +200,7 @@ func (r *rig) spend(c *apiClient, payer int, acked *atomic.Int64, warm chan stru
 // While the disk does not answer, payments are refused at once and told when to come back, balances are read, and nothing that
 // was accepted is lost; the node is ready again by itself.
 func TestMoneyWhileTheDiskStalls(t *testing.T) {
-	s := besiege(t, func(cfg *config.Config) { cfg.Ledger.StallAfter = config.Default().Ledger.StallAfter })
+	s := besiege(t, steady, func(cfg *config.Config) { cfg.Ledger.StallAfter = unit.Duration(time.Second) })
 	release := s.holdStore()
 	first := s.sends(t.Context(), s.pays("first", pay("alice", "bob", "10", 1)))
 	s.inHand(1)
@@ -256,7 +260,7 @@ func TestMoneyAborted(t *testing.T) {
 	t.Parallel()
 	cfg, _ := devConfig(t)
 	must(t, cfg.Wallet.DrainDeadline.UnmarshalText([]byte("1s")))
-	s := besieged(start(t, cfg))
+	s := besieged(launchWith(t, cfg, hurried(cfg)).begin())
 	known := s.pays("known", pay("alice", "bob", "10", 1))
 	first, release := s.inTheMiddle(known)
 	s.stop()
@@ -312,7 +316,7 @@ func (r *rig) live(nth int64, do func(*rig)) (exit int, reads int64) {
 		next.Server.Bind = []string{"127.0.0.1:0", "127.0.0.2:0"}[loads.Load()%2]
 		return &next, nil, nil
 	}
-	n, err := assemble(r.cfg, Build{Version: "test"}, Options{Load: load}, r.log, func() time.Time {
+	n, err := assemble(r.cfg, Build{Version: "test"}, Options{Load: load, within: patientStop}, r.log, func() time.Time {
 		if count.Add(1) == nth {
 			do(r)
 		}

@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -42,36 +43,40 @@ func TestHeartbeat(t *testing.T) {
 
 // A slow store heals by its own probes, though nobody commits.
 func TestProbesHeal(t *testing.T) {
-	r := idle(t, newFile(t), testConfig())
-	r.heart.slow.Store(true)
-	if err := r.Health(); !errors.Is(err, ErrSlow) {
-		t.Errorf("health: %v", err)
-	}
-	var g group
-	g.open(r.Store)
-	before := *r.Info()
-	for range streak {
-		if err := g.run(t.Context(), nil); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) { // where no disk is slow
+		r := inMemory(t, Options{})
+		r.heart.slow.Store(true)
+		if err := r.Health(); !errors.Is(err, ErrSlow) {
+			t.Errorf("health: %v", err)
 		}
-	}
-	if err := r.Health(); err != nil || r.Info().Seq != before.Seq {
-		t.Errorf("health after %d probes: %v, seq %d", streak, err, r.Info().Seq)
-	}
-	r.stop()
+		var g group
+		g.open(r.Store)
+		before := *r.Info()
+		for range streak {
+			if err := g.run(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.Health(); err != nil || r.Info().Seq != before.Seq {
+			t.Errorf("health after %d probes: %v, seq %d", streak, err, r.Info().Seq)
+		}
+		r.stop()
+	})
 }
 
 // Groups that touch no disk say nothing about its pace.
 func TestRefusalsDoNotHeal(t *testing.T) {
-	r := open(t, newFile(t))
-	defer r.stop()
-	r.heart.slow.Store(true)
-	for range streak {
-		if _, err := Commit(t.Context(), r.Store, Work, put{Key: "k", Refuse: true}); !errors.Is(err, errRefused) {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) { // where the probes of its own, which heal it, do not come meanwhile
+		r := inMemory(t, Options{}).start()
+		defer r.stop()
+		r.heart.slow.Store(true)
+		for range streak {
+			if _, err := Commit(t.Context(), r.Store, Work, put{Key: "k", Refuse: true}); !errors.Is(err, errRefused) {
+				t.Fatal(err)
+			}
 		}
-	}
-	if err := r.Health(); !errors.Is(err, ErrSlow) {
-		t.Errorf("health after %d refusals: %v", streak, err)
-	}
+		if err := r.Health(); !errors.Is(err, ErrSlow) {
+			t.Errorf("health after %d refusals: %v", streak, err)
+		}
+	})
 }

@@ -66,7 +66,7 @@ func TestCloseAnswersWhatIsLeft(t *testing.T) {
 	r := idle(t, newFile(t), testConfig())
 	var wg sync.WaitGroup
 	for l := range Lane(lanes) {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		wg.Go(func() {
 			if _, err := Commit(ctx, r.Store, l, put{Key: "k"}); !errors.Is(err, ErrClosed) {
@@ -106,7 +106,7 @@ func TestPanicInTheCommitter(t *testing.T) {
 	var wg sync.WaitGroup
 	for i, l := range []Lane{Work, Work, Bulk} {
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			if _, err := Commit(ctx, r.Store, l, put{Key: "k"}); !errors.Is(err, ErrDied) || errors.Is(err, ErrUnknown) {
 				t.Errorf("command %d: %v", i, err)

@@ -39,7 +39,8 @@ func fresh(t *testing.T) map[string]*dto.MetricFamily {
 	_, err = appliance.Init(t.Context(), cfg, appliance.InitOptions{Dev: true})
 	must(t, err)
 	cfg, err = config.Load(config.LoadOptions{
-		DataDir: cfg.Node.DataDir, Env: []string{"RONBOX_SERVER__BIND=127.0.0.1:0", "RONBOX_STORE__MAX_BYTES=256MiB", "RONBOX_LOG__LEVEL=error"},
+		DataDir: cfg.Node.DataDir, Env: []string{"RONBOX_SERVER__BIND=127.0.0.1:0", "RONBOX_STORE__MAX_BYTES=256MiB", "RONBOX_LOG__LEVEL=error",
+			"RONBOX_NODE__ABORT_GRACE=5s"}, // a machine that is busy
 	})
 	must(t, err)
 	n, err := appliance.New(cfg, appliance.Build{}, appliance.Options{})
@@ -56,7 +57,7 @@ func fresh(t *testing.T) map[string]*dto.MetricFamily {
 	}()
 	select {
 	case <-up:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the node does not serve")
 	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.Addr()+"/metrics", nil)

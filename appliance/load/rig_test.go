@@ -23,7 +23,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds every wait of a test for something that takes milliseconds.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func must(t testing.TB, err error) {
 	t.Helper()
@@ -45,11 +45,11 @@ func devConfig(t *testing.T) *config.Config {
 	return loaded(t, cfg)
 }
 
-// loaded is what serve makes of the directory, on any free port, with patience for a disk that is busy.
+// loaded is what serve makes of the directory, on any free port, with patience for a machine that is busy.
 func loaded(t *testing.T, cfg *config.Config) *config.Config {
 	t.Helper()
 	out, err := config.Load(config.LoadOptions{
-		DataDir: cfg.Node.DataDir, Env: []string{"RONBOX_SERVER__BIND=127.0.0.1:0", "RONBOX_LEDGER__STALL_AFTER=2s"},
+		DataDir: cfg.Node.DataDir, Env: []string{"RONBOX_SERVER__BIND=127.0.0.1:0", "RONBOX_LEDGER__STALL_AFTER=2s", "RONBOX_NODE__ABORT_GRACE=5s"},
 	})
 	must(t, err)
 	return out

@@ -200,7 +200,7 @@ func TestTasksRestInSafeMode(t *testing.T) {
 	r := newRig(t, nil, func(c *ledger.Config) { c.DirtyMaxAccounts = 1 }).declare("ron")
 	r.accept(issue("alice", 1, 1), issue("bob", 1, 2))
 	r.l.Bar()
-	ctx, cancel := context.WithTimeout(r.ctx(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(r.ctx(), time.Minute)
 	defer cancel()
 	if r.l.FlushDue(ctx); ctx.Err() != nil {
 		t.Error("the flusher does not rest")

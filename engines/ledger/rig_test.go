@@ -157,12 +157,12 @@ func (r *rig) stop() {
 	r.stopped = true
 	r.bg.Wait()
 	r.sup.CancelBackground()
-	r.sup.Drain("ledger", 5*time.Second, time.Second)
+	r.sup.Drain("ledger", time.Minute, time.Second)
 	if err := r.l.Close(r.ctx()); err != nil {
 		r.t.Errorf("close the ledger: %v", err)
 	}
 	r.store.CloseLanes()
-	r.sup.Drain("store", 5*time.Second, time.Second)
+	r.sup.Drain("store", time.Minute, time.Second)
 	r.sup.Close()
 	if err := r.store.Close(); err != nil && r.store.Err() == nil {
 		r.t.Errorf("close: %v", err)

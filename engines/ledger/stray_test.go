@@ -92,7 +92,7 @@ func (r *rig) backlog() int {
 // waitFor lets others run until ok is true.
 func waitFor(t testing.TB, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); runtime.Gosched() {
+	for end := time.Now().Add(time.Minute); !ok(); runtime.Gosched() {
 		if time.Now().After(end) {
 			t.Fatal("it does not happen")
 		}
