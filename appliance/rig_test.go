@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 const patience = time.Minute
 
 // patientStop are the bounds of a stop that a busy machine is not to exceed.
-var patientStop = bounds{store: patience, server: patience, spans: patience, lines: patience}
+var patientStop = bounds{store: patience, server: 5 * time.Second, spans: 5 * time.Second, lines: 5 * time.Second}
 
 // newConfig is a node on a fresh directory, on any free port. Socket paths have at most 107 bytes, so the directory's
 // name does not hold the test's.

@@ -402,7 +402,9 @@ func TestHangingCollector(t *testing.T) {
 func TestStopEndsLongCalls(t *testing.T) {
 	t.Parallel()
 	cfg, _ := devConfig(t)
-	r := start(t, cfg)
+	within := patientStop
+	within.server = stopWithin.server
+	r := launchWith(t, cfg, Options{within: within}).begin()
 	ended := make(chan error, 1)
 	go func() { ended <- r.socket().Profile(t.Context(), "profile", 5*time.Minute, io.Discard) }()
 	r.await("the profile", r.profiling.Load)
