@@ -300,6 +300,62 @@ func TestEdgeBesideHostileClients(t *testing.T) {
 
 func isReset(err error) bool { return strings.Contains(err.Error(), "reset") }
 
+// longPack is a sound pack with so many bytes behind its last tile that no socket holds them all.
+func longPack(t *testing.T) []byte {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(packsFolder, "stamen_toner_z3.pmtiles"))
+	must(t, err)
+	const more = 48 << 20
+	binary.LittleEndian.PutUint64(raw[64:], binary.LittleEndian.Uint64(raw[64:])+more) // the length of the tile data, which is the last section
+	return append(raw, make([]byte, more)...)
+}
+
+// A client that takes nothing of a long asset is cut off in its window, 64 KiB in 15 s, and counted; one that reads slowly, but reads, gets all of it.
+func TestSlowReadersOfAnAsset(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes as long as the window")
+	}
+	long := longPack(t)
+	r := mapNode(t, func(c *config.Config) {
+		must(t, os.WriteFile(filepath.Join(c.Path(PacksName), "long.pmtiles"), long, 0o600))
+	})
+	ask := func() net.Conn {
+		c, err := net.Dial("tcp", r.Addr())
+		must(t, err)
+		must(t, c.SetDeadline(time.Now().Add(2*time.Minute)))
+		_, err = io.WriteString(c, "GET /edge/assets/long.pmtiles HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+		must(t, err)
+		return c
+	}
+	began, stalled, slow := time.Now(), ask(), ask()
+	defer func() { _ = stalled.Close() }()
+	late := func() float64 { return r.metric("io_timeouts_total", "service", "edge", "op", "write") }
+	in := bufio.NewReader(slow)
+	resp, err := http.ReadResponse(in, nil)
+	must(t, err)
+	var got bytes.Buffer
+	for late() == 0 { // slowly: 256 KiB in a second, far above 64 KiB in 15
+		n, err := io.CopyN(&got, resp.Body, 64<<10)
+		if err != nil || time.Since(began) > time.Minute {
+			t.Fatalf("after %s and %d bytes, %d more: %v, %v cut off", time.Since(began), got.Len(), n, err, late())
+		}
+		time.Sleep(250 * time.Millisecond)
+	}
+	if took := time.Since(began); took < 14*time.Second {
+		t.Errorf("cut off after %s", took)
+	}
+	_, err = io.Copy(&got, resp.Body)
+	if err != nil || !bytes.Equal(got.Bytes(), long) || late() != 1 {
+		t.Errorf("who reads got %d bytes of %d: %v; %v cut off", got.Len(), len(long), err, late())
+	}
+	if n, err := io.Copy(io.Discard, stalled); err == nil && n >= int64(len(long)) {
+		t.Errorf("who does not read got all %d bytes", n)
+	}
+	_ = slow.Close()
+	r.halt()
+}
+
 // TileJSON names the host that it was asked of, or the one that the configuration gives.
 func TestTileJSONNamesTheHost(t *testing.T) {
 	t.Parallel()

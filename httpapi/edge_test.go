@@ -18,7 +18,8 @@ import (
 // fakeEdge has one object and one pack; err, when set, is what every call gets.
 type fakeEdge struct {
 	err      error
-	public   string // edge.public_url
+	public   string        // edge.public_url
+	within   time.Duration // that the last Asset had
 	rejected []string
 }
 
@@ -37,7 +38,9 @@ func (f *fakeEdge) Config() *edge.Config {
 
 func (f *fakeEdge) Rejected(reason string) { f.rejected = append(f.rejected, reason) }
 
-func (f *fakeEdge) Asset(_ context.Context, path string) (*edge.Object, error) {
+func (f *fakeEdge) Asset(ctx context.Context, path string) (*edge.Object, error) {
+	end, _ := ctx.Deadline()
+	f.within = time.Until(end)
 	if f.err == nil && path != fakeAsset {
 		return nil, edge.ErrNotFound
 	}
@@ -206,6 +209,24 @@ func TestEdgeHearsOfEveryRefusal(t *testing.T) {
 		}
 		if w := r.do(tt.method, tt.target, tt.body, tt.header); w.Code != tt.status || len(r.edge.rejected) != 1 || r.edge.rejected[0] != tt.word {
 			t.Errorf("%s %s: %d, counted as %q, want %d as %s\n%s", tt.method, tt.target, w.Code, r.edge.rejected, tt.status, tt.word, w.Body)
+		}
+	}
+}
+
+// A request for an asset says how long it waits, if it says so in a way that can be read; it does not wait longer than the node would.
+func TestEdgeTakesHintsOfTime(t *testing.T) {
+	r := newRig(t)
+	for _, tt := range []struct {
+		name, value string
+		within      time.Duration
+	}{
+		{"X-None", "", httpapi.DefaultDeadline}, {"Request-Timeout", "2", 2 * time.Second}, {"Request-Timeout", "600", httpapi.DefaultDeadline},
+		{"Request-Timeout", "soon", httpapi.DefaultDeadline}, {"Request-Timeout", "0", httpapi.DefaultDeadline}, {"Request-Timeout", "-1", httpapi.DefaultDeadline},
+		{"Deadline", "yesterday", httpapi.DefaultDeadline}, {"Deadline", "", httpapi.DefaultDeadline},
+	} {
+		w := r.do(http.MethodGet, "/edge/assets/"+fakeAsset, "", header{tt.name: tt.value})
+		if longer := r.edge.within > 2*time.Second; w.Code != http.StatusOK || r.edge.within > tt.within || longer != (tt.within > 2*time.Second) {
+			t.Errorf("%s %q: %d, within %s, want %s", tt.name, tt.value, w.Code, r.edge.within, tt.within)
 		}
 	}
 }

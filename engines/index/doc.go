@@ -7,8 +7,8 @@
 //     neither an entry of the cache nor a lookup under way from before the move answers anyone after it.
 //  2. What a power cut could take back is not answered: who reads a row that is not synced waits until it is.
 //  3. A version is written once. The seq of a key grows with each write, and survives its deletion.
-//  4. The file holds signed provider records alone, whose signatures were checked before they were queued. What peers say stays in memory. The name of
-//     another node is taken only under a key that is trusted for it.
+//  4. The file holds signed provider records alone, whose signatures were checked before they were queued. What peers say stays in memory, and is told to
+//     clients, not to other nodes. The name of another node is taken only under a key that is trusted for it.
 //  5. A lookup is one flight, one place in work_tx, and has one deadline from its admission. It makes at most alpha + beta calls, and three
 //     retries beside; one for a name may ask each peer once. No call outlives the job it is for.
 //  6. The first good answer wins; a loser is cancelled and joined. One that was still out when the second wave won counts against its peer.
