@@ -170,7 +170,7 @@ func checkKeys(keys []signerKey, set *record.SignerSet) error {
 	}
 	if len(keys) < set.Threshold {
 		return cli.Fail(cli.ExitDenied, "quorum", "add --key for more signers, or use propose, approve and commit",
-			"%d keys given, the signer set needs %d approvals", len(keys), set.Threshold)
+			"--key names %d of the signers, and %d must approve", len(keys), set.Threshold)
 	}
 	return nil
 }

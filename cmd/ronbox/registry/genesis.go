@@ -115,6 +115,9 @@ func (a app) firstSigners(f genesisFlags) (*record.SignerSet, error) {
 	if set.Threshold == 0 {
 		set.Threshold = len(set.Signers)
 	}
+	if set.Threshold < 0 || set.Threshold > len(set.Signers) {
+		return nil, cli.Usage("--threshold %d: want 1 to %d, as many as there are signers", set.Threshold, len(set.Signers))
+	}
 	if set.ThresholdGov == 0 {
 		set.ThresholdGov = max(set.Threshold, len(set.Signers)/2+1)
 	}
@@ -133,7 +136,8 @@ func readWitnesses(set *record.SignerSet, file string) error {
 		return err
 	}
 	if _, err := checkpoint.ParsePolicy(string(raw)); err != nil {
-		return fmt.Errorf("%s: %w", file, err)
+		return cli.Fail(cli.ExitFailed, "malformed", "each witness is a line: witness NAME VKEY, and its URL if the node is to ask it",
+			"--witness-policy %s: %w", file, err)
 	}
 	set.WitnessPolicy = string(raw)
 	return nil

@@ -173,7 +173,7 @@ func (a app) nextSigners(base record.Base, f signersFlags) (*record.SignerSet, e
 	}
 	old := base.Signers
 	next := *old
-	next.Epoch, next.Signers = old.Epoch+1, slices.Clone(old.Signers)
+	next.Signers = slices.Clone(old.Signers)
 	next.Threshold, next.ThresholdGov = cmp.Or(f.threshold, old.Threshold), cmp.Or(f.thresholdGov, old.ThresholdGov)
 	if len(f.logKeys) > 0 {
 		next.LogKeys = f.logKeys
@@ -202,6 +202,10 @@ func (a app) nextSigners(base record.Base, f signersFlags) (*record.SignerSet, e
 		}
 		next.Signers = append(next.Signers, s)
 	}
+	if next.B3() == old.B3() {
+		return nil, cli.Fail(cli.ExitFailed, "no_change", "", "nothing differs from the set in force, of epoch %d", old.Epoch)
+	}
+	next.Epoch++
 	err = next.Validate(old)
 	if fault, ok := errors.AsType[*record.FieldError](err); ok {
 		member, _, _ := strings.Cut(fault.Field, ".")

@@ -240,13 +240,11 @@ When the node has reached its high-water mark it signs and commits again.`,
 			if err != nil {
 				return err
 			}
-			return shown(a, caughtUpTable)(c.CatchUp(ctx, path))
+			return shown(a, func(t cli.Table, done registryapi.CaughtUp) {
+				t.Rows("before", done.From, "now", done.To, "records", done.Records, "sound", "the log may be extended")
+			})(c.CatchUp(ctx, path))
 		}),
 	}
-}
-
-func caughtUpTable(t cli.Table, done registryapi.CaughtUp) {
-	t.Rows("before", done.From, "now", done.To, "records", done.Records, "sound", "the log may be extended")
 }
 
 func (a app) pruneCmd() *cobra.Command {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
@@ -44,6 +45,14 @@ func proposedTable(t cli.Table, p registryapi.Proposed) {
 	t.Rows("proposal", p.ID, "payload", p.PayloadB3, "expires", p.ExpiresAt, "next", "ronbox registry approve "+p.ID+" --key KEY")
 }
 
+// oneProposal wants the id of one proposal.
+func oneProposal(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 && !strings.HasPrefix(args[0], "p_") {
+		return cli.Usage("%q is no proposal: want p_…, as `ronbox registry proposals` lists them", args[0])
+	}
+	return cli.Exactly(1, "one proposal id")(cmd, args)
+}
+
 func (a app) approveCmd() *cobra.Command {
 	var f approveFlags
 	cmd := &cobra.Command{
@@ -56,7 +65,7 @@ func (a app) approveCmd() *cobra.Command {
 With --key the payload is fetched, checked and shown with what it replaces, and its hash,
 computed here, signed; KEY.signed keeps the key from a second payload for one version.
 With --approval the file that ` + "`ronbox registry sign`" + ` wrote is sent.`,
-		Args: cli.Exactly(1, "one proposal id"),
+		Args: oneProposal,
 	}
 	cmd.Flags().StringArrayVar(&f.keys, "key", nil, "key `file` to sign with")
 	cmd.Flags().StringVar(&f.approval, "approval", "", "`file` that holds a signed approval")
@@ -162,7 +171,7 @@ func (a app) commitCmd() *cobra.Command {
 answer is 422 quorum; a repeat of a commit that was made gives the same answer, so that
 one whose answer was lost can be sent again.`,
 		Example: `  ronbox registry commit p_01JD3V9T5E8Q2X7RZ4M6K0ABCD`,
-		Args:    cli.Exactly(1, "one proposal id"),
+		Args:    oneProposal,
 		RunE: a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
 			done, replayed, err := c.Commit(ctx, args[0])
 			if err != nil {
@@ -187,7 +196,7 @@ func (a app) withdrawCmd() *cobra.Command {
 		Long: `End a proposal before it is committed; who proposed it may, and node.admin. Its
 approvals are void. A proposal also ends by itself when it expires.`,
 		Example: `  ronbox registry withdraw p_01JD3V9T5E8Q2X7RZ4M6K0ABCD --json`,
-		Args:    cli.Exactly(1, "one proposal id"),
+		Args:    oneProposal,
 		RunE: a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
 			if err := c.Withdraw(ctx, args[0]); err != nil {
 				return err
@@ -214,6 +223,11 @@ With --payload the bytes that signers sign come out, for ` + "`ronbox registry s
 	}
 	cmd.Flags().BoolVar(&payload, "payload", false, "print the payload of proposal ID, nothing else")
 	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
+		if len(args) > 0 {
+			if err := oneProposal(cmd, args); err != nil {
+				return err
+			}
+		}
 		switch {
 		case len(args) == 0 && payload:
 			return cli.Usage("--payload wants a proposal id")

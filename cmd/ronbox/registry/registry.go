@@ -74,7 +74,8 @@ const (
 
 // refusals are the outcomes of what the registry refuses, by the reason; without a code or a next step those that any refusal has.
 var refusals = map[string]cli.Outcome{
-	"quorum": {Code: exitQuorum}, "invalid_sig": {Code: exitQuorum}, "revoked_key": {Code: exitQuorum}, "bad_approval": {Code: exitQuorum},
+	"quorum":      {Code: exitQuorum, Next: "have more of the signers approve it"},
+	"invalid_sig": {Code: exitQuorum}, "revoked_key": {Code: exitQuorum}, "bad_approval": {Code: exitQuorum},
 	"stale": {Code: exitStale, Next: proposeAgain}, "expired": {Code: exitStale, Next: proposeAgain}, "conflict": {Code: exitStale},
 	"chain_mismatch": {Code: exitStale, Next: lookAtHead}, "version_skew": {Code: exitStale, Next: lookAtHead},
 	"duplicate_approval": {Code: exitDuplicate}, "not_found": {Code: exitNotFound}, "pruned": {Code: exitNotFound},
