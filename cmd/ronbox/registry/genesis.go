@@ -105,12 +105,8 @@ func (a app) genesis(f genesisFlags) error {
 // firstSigners is the signer set that the flags name.
 func (a app) firstSigners(f genesisFlags) (*record.SignerSet, error) {
 	set := &record.SignerSet{Epoch: 1, Threshold: f.threshold, ThresholdGov: f.thresholdGov, LogKeys: f.logKeys}
-	for _, text := range f.signers {
-		s, err := a.newSigner("--signer", text, 1)
-		if err != nil {
-			return nil, err
-		}
-		set.Signers = append(set.Signers, s)
+	if err := a.addSigners(set, "--signer", f.signers, 1); err != nil {
+		return nil, err
 	}
 	if set.Threshold == 0 {
 		set.Threshold = len(set.Signers)

@@ -192,15 +192,11 @@ func (a app) nextSigners(base record.Base, f signersFlags) (*record.SignerSet, e
 			s.Status, s.Reason, s.GraceUntilVersion = record.StatusRevoked, f.reason, 0
 		})
 	}
+	if err == nil {
+		err = a.addSigners(&next, "--add", f.add, base.Version+1)
+	}
 	if err != nil {
 		return nil, err
-	}
-	for _, text := range f.add {
-		s, err := a.newSigner("--add", text, base.Version+1)
-		if err != nil {
-			return nil, err
-		}
-		next.Signers = append(next.Signers, s)
 	}
 	if next.B3() == old.B3() {
 		return nil, cli.Fail(cli.ExitFailed, "no_change", "", "nothing differs from the set in force, of epoch %d", old.Epoch)
@@ -232,22 +228,27 @@ func dismiss(old, next *record.SignerSet, flag string, ids []string, change func
 	return nil
 }
 
-// newSigner is the active entry of a signer, of what keygen prints or of the file that holds it.
-func (a app) newSigner(flag, text string, since uint64) (s record.Signer, err error) {
-	id, key, inline := strings.Cut(text, "=")
-	if !inline || !strings.HasPrefix(id, "org:") {
-		raw, err := a.ReadInput(text, maxKeyFile)
-		if err != nil {
-			return s, fmt.Errorf("%s: want ID=BASE64, as keygen prints it, or a file: %w", flag, err)
+// addSigners adds active signers to a set, each given as what keygen prints or as the file that holds it.
+func (a app) addSigners(set *record.SignerSet, flag string, given []string, since uint64) error {
+	for _, text := range given {
+		id, key, inline := strings.Cut(text, "=")
+		if !inline || !strings.HasPrefix(id, "org:") {
+			raw, err := a.ReadInput(text, maxKeyFile)
+			if err != nil {
+				return fmt.Errorf("%s: want ID=BASE64, as keygen prints it, or a file: %w", flag, err)
+			}
+			var doc keyDoc
+			if err := json.Unmarshal(raw, &doc, json.RejectUnknownMembers(true)); err != nil {
+				return cli.Fail(cli.ExitFailed, "malformed", "give ID=BASE64, or what `ronbox registry keygen --json` printed",
+					"%s %s is not the public half of a signer's key", flag, text)
+			}
+			id, key = doc.SignerID, doc.PublicKey
 		}
-		var doc keyDoc
-		if err := json.Unmarshal(raw, &doc, json.RejectUnknownMembers(true)); err != nil {
-			return s, cli.Fail(cli.ExitFailed, "malformed", "give ID=BASE64, or what `ronbox registry keygen --json` printed",
-				"%s %s is not the public half of a signer's key", flag, text)
-		}
-		id, key = doc.SignerID, doc.PublicKey
+		set.Signers = append(set.Signers, record.Signer{
+			ID: id, Algo: record.AlgoEd25519, PublicKey: key, Status: record.StatusActive, SinceVersion: since,
+		})
 	}
-	return record.Signer{ID: id, Algo: record.AlgoEd25519, PublicKey: key, Status: record.StatusActive, SinceVersion: since}, nil
+	return nil
 }
 
 // draftedDoc is the output of signers propose and of supersede.
