@@ -38,32 +38,30 @@ func Sign(key ed25519.PrivateKey, signerID string, payloadB3 b3.Digest, at time.
 
 // ParseApproval reads an approval in any spelling. A wrong one is a *FieldError; whether the signature holds is not checked here.
 func ParseApproval(raw []byte) (Approval, error) {
-	if len(raw) > maxApproval {
-		return Approval{}, fmt.Errorf("%w: approval of %d bytes, at most %d", ErrHardLimit, len(raw), maxApproval)
-	}
-	canon, err := Canonical(raw)
+	canon, err := bounded(raw, "approval", maxApproval)
 	if err != nil {
 		return Approval{}, err
 	}
-	return approvalOf("", canon)
+	var a Approval
+	f := approvalForm.read("", canon, &a)
+	f.complete()
+	a.checkForm(f, "")
+	return a, f.done()
 }
 
-func approvalOf(path string, canon []byte) (Approval, error) {
-	f := newFields(path, canon)
-	a := Approval{
-		SignerID: f.text("signer_id"), Algo: f.text("algo"), Sig: f.text("sig"), SignedAt: f.time("signed_at"),
-		ReceivedAt: f.timeOpt("received_at"),
-	}
+var approvalForm = formOf[Approval]()
+
+// checkForm checks the approval at a path that ends in a dot, or is "".
+func (a Approval) checkForm(f *fields, at string) {
 	if !validSignerID(a.SignerID) {
-		f.fail("signer_id", "must be org:<realm>#<key>")
+		f.fail(at+"signer_id", "must be org:<realm>#<key>")
 	}
 	if a.Algo != AlgoEd25519 {
-		f.fail("algo", "must be %s", AlgoEd25519)
+		f.fail(at+"algo", "must be %s", AlgoEd25519)
 	}
 	if _, ok := decode64(a.Sig, ed25519.SignatureSize); !ok {
-		f.fail("sig", "must be standard base64 of 64 bytes")
+		f.fail(at+"sig", "must be standard base64 of 64 bytes")
 	}
-	return a, f.done()
 }
 
 // Bytes is the canonical approval.

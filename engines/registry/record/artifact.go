@@ -1,7 +1,6 @@
 package record
 
 import (
-	"fmt"
 	"strconv"
 
 	"ronbox/appliance/b3"
@@ -28,10 +27,17 @@ type Artifact struct {
 	AuditSeq      uint64     `json:"audit_seq"`     // of the last audit record before this commit, 0 for none
 	AuditHead     b3.Digest  `json:"audit_head"`    // hash of that record
 	ProposalID    string     `json:"proposal_id"`
-	CommittedAt   string     `json:"committed_at"`
+	CommittedAt   string     `json:"committed_at" format:"time"`
 
 	canon []byte
 }
+
+type entryDoc struct {
+	Type string `json:"type"`
+	*Artifact
+}
+
+var entryForm = formOf[entryDoc]()
 
 // NewArtifact seals an entry: it fills in SchemaVersion, checks the form of every member and fixes the bytes. A fault is a *FieldError, too
 // many bytes ErrHardLimit.
@@ -42,53 +48,17 @@ func NewArtifact(a Artifact) (*Artifact, error) {
 
 // ParseEntry reads a log entry in any spelling.
 func ParseEntry(raw []byte) (*Artifact, error) {
-	if len(raw) > 4*MaxEntry {
-		return nil, entryTooLarge(len(raw))
-	}
-	canon, err := Canonical(raw)
+	canon, err := bounded(raw, "log entry", MaxEntry)
 	if err != nil {
 		return nil, err
 	}
-	if len(canon) > MaxEntry {
-		return nil, entryTooLarge(len(canon))
-	}
-	f := newFields("", canon)
-	f.is("type", TypeArtifact)
-	a := &Artifact{
-		SchemaVersion: f.text("schema_version"), Origin: f.text("origin"), Version: f.uint("version"), Kind: f.text("kind"),
-		PayloadB3: f.digest("payload_b3"), PayloadBytes: int64(f.count("payload_bytes", 1, MaxPayload)), PrevHash: f.digest("prev_hash"),
-		AuthorizedBy: f.digest("authorized_by"), AuditSeq: f.uint("audit_seq"), AuditHead: f.digest("audit_head"),
-		ProposalID: f.text("proposal_id"), CommittedAt: f.time("committed_at"), canon: canon,
-	}
-	if a.Approvals, err = readApprovals(&f); err != nil {
-		return nil, err
-	}
-	a.checkForm(&f)
+	a := &Artifact{canon: canon}
+	doc := entryDoc{Artifact: a}
+	f := entryForm.read("", canon, &doc)
+	f.is("type", doc.Type, TypeArtifact)
+	f.complete()
+	a.checkForm(f)
 	return a, f.done()
-}
-
-func entryTooLarge(n int) error {
-	return fmt.Errorf("%w: log entry of %d bytes, at most %d", ErrHardLimit, n, MaxEntry)
-}
-
-func readApprovals(f *fields) ([]Approval, error) {
-	all := f.array("approvals")
-	out := make([]Approval, len(all))
-	for i, raw := range all {
-		at := "approvals." + strconv.Itoa(i)
-		a, err := approvalOf(at, raw)
-		if err != nil {
-			return nil, err
-		}
-		if a.ReceivedAt == "" {
-			f.fail(at+".received_at", "missing")
-		}
-		if i > 0 && out[i-1].SignerID >= a.SignerID {
-			f.fail(at+".signer_id", "approvals must be sorted by signer, each once")
-		}
-		out[i] = a
-	}
-	return out, nil
 }
 
 func (a *Artifact) checkForm(f *fields) {
@@ -109,6 +79,17 @@ func (a *Artifact) checkForm(f *fields) {
 	if len(a.Approvals) == 0 {
 		f.fail("approvals", "must not be empty")
 	}
+	for i, approval := range a.Approvals {
+		at := "approvals." + strconv.Itoa(i) + "."
+		approval.checkForm(f, at)
+		if approval.ReceivedAt == "" {
+			f.fail(at+"received_at", "missing")
+		}
+		if i > 0 && a.Approvals[i-1].SignerID >= approval.SignerID {
+			f.fail(at+"signer_id", "approvals must be sorted by signer, each once")
+		}
+	}
+	f.within("payload_bytes", int(a.PayloadBytes), 1, MaxPayload)
 	if (a.AuditSeq == 0) != a.AuditHead.IsZero() {
 		f.fail("audit_head", "must be zero iff audit_seq is 0")
 	}
@@ -129,10 +110,7 @@ func (a *Artifact) Bytes() []byte {
 func (a *Artifact) Hash() b3.Digest { return b3.Sum(a.Bytes()) }
 
 func (a *Artifact) encode() []byte {
-	return encode(struct {
-		Type string `json:"type"`
-		*Artifact
-	}{TypeArtifact, a})
+	return encode(entryDoc{TypeArtifact, a})
 }
 
 // Head is where the log ends; the zero Head is the empty log.

@@ -1,11 +1,6 @@
 package record
 
-import (
-	"fmt"
-	"math"
-
-	"ronbox/appliance/b3"
-)
+import "ronbox/appliance/b3"
 
 const (
 	// TypeAudit is the type member of an audit record.
@@ -43,7 +38,7 @@ func EventOf(kind string) string {
 type Audit struct {
 	Seq        uint64     `json:"seq"`  // from 1
 	Prev       b3.Digest  `json:"prev"` // hash of the record before it, zero for the first
-	At         string     `json:"at"`
+	At         string     `json:"at" format:"time"`
 	Event      string     `json:"event"`
 	Decision   string     `json:"decision"`
 	Reason     string     `json:"reason"`  // "" when accepted
@@ -58,6 +53,13 @@ type Audit struct {
 	canon []byte
 }
 
+type auditDoc struct {
+	Type string `json:"type"`
+	Audit
+}
+
+var auditForm = formOf[auditDoc]()
+
 // AuditActor is who asked: members that do not apply are absent.
 type AuditActor struct {
 	CapID  string  `json:"cap_id,omitzero"`  // token id
@@ -65,44 +67,19 @@ type AuditActor struct {
 	UID    *uint32 `json:"uid,omitzero"`     // of a peer of the admin socket
 }
 
-// NewAudit seals a record: it checks the form of every member and fixes the bytes. A fault is a *FieldError, too many bytes ErrHardLimit.
-func NewAudit(a Audit) (*Audit, error) { return ParseAudit(a.encode()) }
-
 // ParseAudit reads a record in any spelling.
 func ParseAudit(raw []byte) (*Audit, error) {
-	if len(raw) > 4*MaxAudit {
-		return nil, auditTooLarge(len(raw))
-	}
-	canon, err := Canonical(raw)
+	canon, err := bounded(raw, "audit record", MaxAudit)
 	if err != nil {
 		return nil, err
 	}
-	if len(canon) > MaxAudit {
-		return nil, auditTooLarge(len(canon))
-	}
-	f := newFields("", canon)
-	f.is("type", TypeAudit)
-	a := &Audit{
-		Seq: f.uint("seq"), Prev: f.digest("prev"), At: f.time("at"), Event: f.text("event"), Decision: f.text("decision"),
-		Reason: f.text("reason"), CorrID: f.text("corr_id"), ProposalID: f.textOpt("proposal_id"), PayloadB3: f.digestOpt("payload_b3"),
-		ApprovalB3: f.digestOpt("approval_b3"), Version: f.uintOpt("version"), canon: canon,
-	}
-	if f.has("signers") {
-		if a.Signers = f.texts("signers"); len(a.Signers) == 0 {
-			f.fail("signers", "must not be empty")
-		}
-	}
-	if raw := f.raw("actor"); raw != nil {
-		if a.Actor, err = actorOf(raw); err != nil {
-			return nil, err
-		}
-	}
-	a.checkForm(&f)
-	return a, f.done()
-}
-
-func auditTooLarge(n int) error {
-	return fmt.Errorf("%w: audit record of %d bytes, at most %d", ErrHardLimit, n, MaxAudit)
+	var doc auditDoc
+	f := auditForm.read("", canon, &doc)
+	f.is("type", doc.Type, TypeAudit)
+	f.complete()
+	doc.checkForm(f)
+	doc.canon = canon
+	return &doc.Audit, f.done()
 }
 
 func (a *Audit) checkForm(f *fields) {
@@ -118,20 +95,6 @@ func (a *Audit) checkForm(f *fields) {
 	if a.Decision != DecisionAccept && a.Decision != DecisionReject {
 		f.fail("decision", "must be accept or reject")
 	}
-}
-
-func actorOf(canon []byte) (AuditActor, error) {
-	f := newFields("actor", canon)
-	a := AuditActor{CapID: f.textOpt("cap_id"), KeyFpr: f.textOpt("key_fpr")}
-	if f.has("uid") {
-		uid := f.uint("uid")
-		if uid > math.MaxUint32 {
-			f.fail("uid", "must be at most %d", math.MaxUint32)
-		}
-		small := uint32(uid)
-		a.UID = &small
-	}
-	return a, f.done()
 }
 
 // Commits says whether the record stands for a version.
@@ -152,10 +115,7 @@ func (a *Audit) Bytes() []byte {
 func (a *Audit) B3() b3.Digest { return b3.Sum(a.Bytes()) }
 
 func (a *Audit) encode() []byte {
-	doc := struct {
-		Type string `json:"type"`
-		Audit
-	}{TypeAudit, *a}
+	doc := auditDoc{TypeAudit, *a}
 	out := encode(doc)
 	if len(out) > MaxAudit {
 		doc.Signers = nil

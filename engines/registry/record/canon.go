@@ -3,6 +3,7 @@ package record
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -19,6 +20,21 @@ const largest = "9007199254740991"
 // Canonical answers the one canonical form of the JSON value in raw. Anything that does not have one is a *FieldError: floats, -0, integers
 // beyond ±(2^53-1), null, duplicate members, invalid UTF-8, lone surrogates, more than MaxDepth levels, or a second value.
 func Canonical(raw []byte) ([]byte, error) { return canonical(raw, MaxDepth) }
+
+// bounded is the canonical form of a document that has at most so many bytes in it.
+func bounded(raw []byte, what string, most int) (canon []byte, err error) {
+	if len(raw) <= 4*most { // in any spelling
+		if canon, err = Canonical(raw); err != nil || len(canon) <= most {
+			return canon, err
+		}
+		raw = canon
+	}
+	return nil, tooLarge(what, len(raw), most)
+}
+
+func tooLarge(what string, n, most int) error {
+	return fmt.Errorf("%w: %s of %d bytes, at most %d", ErrHardLimit, what, n, most)
+}
 
 func canonical(raw []byte, maxDepth int) ([]byte, error) {
 	if err := narrow(raw, maxDepth); err != nil {

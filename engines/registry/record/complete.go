@@ -3,50 +3,45 @@ package record
 import (
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"ronbox/appliance/b3"
 )
 
 // Hint is what a draft says of its place in the log.
 type Hint struct {
-	Version  uint64
-	PrevHash b3.Digest // zero when left out
+	Version  uint64     `json:"version"`
+	PrevHash *b3.Digest `json:"prev_hash,omitzero"` // nil when left out
 }
+
+var hintForm = formOf[Hint]()
 
 // PeekDraft reads version and prev_hash of a draft and looks at nothing else.
-func PeekDraft(draft []byte) (Hint, error) {
-	canon, err := canonicalDraft(draft)
+func PeekDraft(draft []byte) (h Hint, err error) {
+	canon, err := bounded(draft, "payload", MaxPayload)
 	if err != nil {
-		return Hint{}, err
+		return h, err
 	}
-	f := newFields("", canon)
-	h := Hint{Version: f.uint("version")}
-	if f.has("prev_hash") {
-		h.PrevHash = f.digest("prev_hash")
-	}
+	f := hintForm.read("", canon, &h)
+	f.complete()
 	if f.failed != nil {
-		return Hint{}, f.failed
+		return h, f.failed
 	}
 	return h, nil
-}
-
-func canonicalDraft(draft []byte) ([]byte, error) {
-	if len(draft) > 4*MaxPayload {
-		return nil, payloadTooLarge(len(draft))
-	}
-	return Canonical(draft)
 }
 
 // Complete fills in what a draft may leave out (type, origin, prev_hash, created_at, kind, mode, items_count, items_root, signer_set_b3, and
 // an empty put or remove, of a change of signers both) and answers the payload and the items after it. What the draft does say must be right: a wrong value is a
 // *FieldError, a version that does not follow ErrVersionSkew, a foreign prev_hash ErrChainMismatch, too much of anything ErrHardLimit.
 func Complete(draft []byte, b Base, now time.Time) (*Payload, Items, error) {
-	canon, err := canonicalDraft(draft)
+	canon, err := bounded(draft, "payload", MaxPayload)
 	if err != nil {
 		return nil, Items{}, err
 	}
-	f := newFields("", canon)
-	open := fillForm(&f, b, now)
-	p, err := payloadOf(canon, f)
+	doc := payloadDoc{Payload: &Payload{}}
+	f := payloadForm.read("", canon, &doc)
+	open := doc.fill(f, b, now)
+	p, err := doc.payload(f)
 	if err != nil {
 		return nil, Items{}, err
 	}
@@ -72,7 +67,7 @@ func Complete(draft []byte, b Base, now time.Time) (*Payload, Items, error) {
 	p.canon = p.encode()
 	p.b3 = b3.Sum(p.canon)
 	if len(p.canon) > MaxPayload {
-		return nil, Items{}, payloadTooLarge(len(p.canon))
+		return nil, Items{}, tooLarge("payload", len(p.canon), MaxPayload)
 	}
 	return p, items, nil
 }
@@ -80,8 +75,8 @@ func Complete(draft []byte, b Base, now time.Time) (*Payload, Items, error) {
 // left says which computed members the draft left out.
 type left struct{ count, root, set bool }
 
-// fillForm adds to f the members that the base decides, and stand-ins for those that are computed later.
-func fillForm(f *fields, b Base, now time.Time) left {
+// fill adds the members that the base decides, and stand-ins for those that are computed later.
+func (d *payloadDoc) fill(f *fields, b Base, now time.Time) left {
 	if f.failed != nil {
 		return left{}
 	}
@@ -97,28 +92,28 @@ func fillForm(f *fields, b Base, now time.Time) left {
 	if f.has("items") {
 		mode = ModeFull
 	}
-	f.fill("type", TypeSet)
-	f.fill("origin", b.Origin)
-	f.fill("prev_hash", b.PayloadB3.String())
-	f.fill("created_at", FormatTime(now))
-	f.fill("kind", kind)
-	f.fill("mode", mode)
-	if f.text("mode") == ModeDelta && (f.has("put") || f.has("remove") || f.text("kind") == KindSigners) {
-		f.fillRaw("put", "[]")
-		f.fillRaw("remove", "[]")
+	fill(f, "type", &d.Type, TypeSet)
+	fill(f, "origin", &d.Origin, b.Origin)
+	fill(f, "prev_hash", &d.PrevHash, b.PayloadB3)
+	fill(f, "created_at", &d.CreatedAt, FormatTime(now))
+	fill(f, "kind", &d.Kind, kind)
+	fill(f, "mode", &d.Mode, mode)
+	if d.Mode == ModeDelta && (f.has("put") || f.has("remove") || d.Kind == KindSigners) {
+		fill(f, "put", &d.contents.Put, &[]jsontext.Value{})
+		fill(f, "remove", &d.contents.Remove, &[]string{})
 	}
 	open := left{count: !f.has("items_count"), root: !f.has("items_root"), set: !f.has("signer_set_b3")}
-	f.fillRaw("items_count", "0")
-	f.fill("items_root", Items{}.Root())
-	f.fill("signer_set_b3", b3.Digest{}.String())
+	fill(f, "items_count", &d.ItemsCount, 0)
+	fill(f, "items_root", &d.ItemsRoot, Items{}.Root())
+	fill(f, "signer_set_b3", &d.SignerSetB3, b3.Digest{})
 	return open
 }
 
 // SameDraft reports whether q is what draft, of which p was completed, would have become at another moment: it names no time, and p and q
 // differ in nothing but created_at.
 func SameDraft(draft []byte, p, q *Payload) bool {
-	canon, err := canonicalDraft(draft)
-	if f := newFields("", canon); err != nil || f.failed != nil || f.has("created_at") {
+	canon, err := bounded(draft, "payload", MaxPayload)
+	if f := payloadForm.read("", canon, &payloadDoc{Payload: &Payload{}}); err != nil || f.failed != nil || f.has("created_at") {
 		return false
 	}
 	return p.ContentB3() == q.ContentB3()

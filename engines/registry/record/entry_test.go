@@ -78,7 +78,7 @@ func TestLargestQuorumFits(t *testing.T) {
 	if _, err := NewArtifact(e); err != nil {
 		t.Error(err)
 	}
-	a, err := NewAudit(Audit{Seq: 1, At: FormatTime(noon), Event: EventCommit, Decision: DecisionAccept, Signers: ids, Version: 2})
+	a, err := newAudit(Audit{Seq: 1, At: FormatTime(noon), Event: EventCommit, Decision: DecisionAccept, Signers: ids, Version: 2})
 	if err != nil || a.Signers != nil {
 		t.Errorf("%v, %v", a, err)
 	}
@@ -90,9 +90,11 @@ func TestLargestQuorumFits(t *testing.T) {
 	}
 }
 
+func newAudit(a Audit) (*Audit, error) { return ParseAudit(a.encode()) }
+
 func TestAudit(t *testing.T) {
 	uid := uint32(0)
-	a, err := NewAudit(Audit{
+	a, err := newAudit(Audit{
 		Seq: 2, Prev: b3.Sum([]byte("1")), At: FormatTime(noon), Event: EventCommit, Decision: DecisionAccept, CorrID: "c\"1\"",
 		Actor: AuditActor{CapID: "01J", KeyFpr: "f", UID: &uid}, ProposalID: "p_1", PayloadB3: b3.Sum(nil), Version: 3, Signers: []string{"org:a#b"},
 	})
@@ -102,7 +104,7 @@ func TestAudit(t *testing.T) {
 	if canon, err := Canonical(a.Bytes()); err != nil || !bytes.Equal(canon, a.Bytes()) || !bytes.Equal(a.encode(), a.Bytes()) || !a.Commits() {
 		t.Fatalf("%s is not canonical: %v", a.Bytes(), err)
 	}
-	small, err := NewAudit(Audit{Seq: 1, At: FormatTime(noon), Event: "propose.rejected", Decision: DecisionReject, Reason: "x"})
+	small, err := newAudit(Audit{Seq: 1, At: FormatTime(noon), Event: "propose.rejected", Decision: DecisionReject, Reason: "x"})
 	want := `{"actor":{},"at":"2026-03-01T12:00:00.000Z","corr_id":"","decision":"reject","event":"propose.rejected","prev":"` + b3.Digest{}.String() +
 		`","reason":"x","seq":1,"type":"ron.registry/audit/v1"}`
 	if err != nil || string(small.Bytes()) != want || small.Commits() {
@@ -123,12 +125,12 @@ func TestAudit(t *testing.T) {
 		_, err := ParseAudit([]byte(strings.Replace(string(a.Bytes()), tt.old, tt.to, 1)))
 		wantField(t, tt.old+" -> "+tt.to, err, tt.field)
 	}
-	_, err = NewAudit(Audit{Seq: 1, At: FormatTime(noon), Event: "x", Decision: DecisionReject, CorrID: "\xff"})
+	_, err = newAudit(Audit{Seq: 1, At: FormatTime(noon), Event: "x", Decision: DecisionReject, CorrID: "\xff"})
 	if !errors.Is(err, ErrMalformed) {
 		t.Errorf("invalid text: %v", err)
 	}
 	for _, n := range []int{MaxAudit, 5 * MaxAudit} {
-		_, err = NewAudit(Audit{Seq: 1, At: FormatTime(noon), Event: "x", Decision: DecisionReject, CorrID: strings.Repeat("c", n)})
+		_, err = newAudit(Audit{Seq: 1, At: FormatTime(noon), Event: "x", Decision: DecisionReject, CorrID: strings.Repeat("c", n)})
 		if !errors.Is(err, ErrHardLimit) {
 			t.Errorf("%d bytes: %v", n, err)
 		}

@@ -2,8 +2,9 @@ package record
 
 import (
 	"bytes"
-	"fmt"
 	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 const (
@@ -17,34 +18,28 @@ const (
 	itemDepth = MaxDepth - 2
 )
 
-// Kinds of descriptors.
-const (
-	ItemNode      = "node"
-	ItemService   = "service"
-	ItemRegion    = "region"
-	ItemPlacement = "placement"
-	ItemPolicyPin = "policy_pin"
-)
-
 // Item is a validated descriptor in canonical bytes. Bytes must not be modified.
 type Item struct {
 	ID    string
 	Bytes []byte
 }
 
-// Descriptor is what an item says.
-type Descriptor struct {
-	ID, Kind  string
-	Endpoint  string // "" when absent, as the next two
-	Region    string
-	ExpiresAt string
-	Meta      []byte // canonical object
+// descriptor is what an item says.
+type descriptor struct {
+	ID        string         `json:"id"`
+	Kind      string         `json:"kind"`
+	Endpoint  string         `json:"endpoint,omitzero"`
+	Region    string         `json:"region,omitzero"`
+	ExpiresAt string         `json:"expires_at,omitzero" format:"time"`
+	Meta      jsontext.Value `json:"meta"`
 }
+
+var itemForm = formOf[descriptor]()
 
 // ParseItem reads one descriptor in any spelling. A wrong one is a *FieldError, a large one ErrHardLimit.
 func ParseItem(raw []byte) (Item, error) {
 	if len(raw) > 4*MaxDescriptor {
-		return Item{}, fmt.Errorf("%w: descriptor of %d bytes, at most %d", ErrHardLimit, len(raw), MaxDescriptor)
+		return Item{}, tooLarge("descriptor", len(raw), MaxDescriptor)
 	}
 	canon, err := canonical(raw, itemDepth)
 	if err != nil {
@@ -65,31 +60,15 @@ func (it *Item) UnmarshalJSON(raw []byte) (err error) {
 // itemOf checks the canonical descriptor at path.
 func itemOf(path string, canon []byte) (Item, error) {
 	if len(canon) > MaxDescriptor {
-		return Item{}, fmt.Errorf("%w: descriptor %s of %d bytes, at most %d", ErrHardLimit, path, len(canon), MaxDescriptor)
+		return Item{}, tooLarge("descriptor "+path, len(canon), MaxDescriptor)
 	}
-	d, err := descriptor(path, canon)
-	return Item{ID: d.ID, Bytes: canon}, err
-}
-
-// Descriptor gives the members of the item.
-func (it Item) Descriptor() Descriptor {
-	d, err := descriptor("", it.Bytes)
-	if err != nil {
-		panic("record: item was not validated: " + err.Error())
-	}
-	return d
-}
-
-func descriptor(path string, canon []byte) (Descriptor, error) {
-	f := newFields(path, canon)
-	d := Descriptor{
-		ID: f.text("id"), Kind: f.text("kind"), Endpoint: f.textOpt("endpoint"), Region: f.textOpt("region"),
-		ExpiresAt: f.timeOpt("expires_at"), Meta: f.raw("meta"),
-	}
+	var d descriptor
+	f := itemForm.read(path, canon, &d)
+	f.complete()
 	if !validID(d.ID) {
 		f.fail("id", "must match [a-z0-9][a-z0-9._:@/#-]{0,199}")
 	}
-	if !slices.Contains([]string{ItemNode, ItemService, ItemRegion, ItemPlacement, ItemPolicyPin}, d.Kind) {
+	if !slices.Contains([]string{"node", "service", "region", "placement", "policy_pin"}, d.Kind) {
 		f.fail("kind", "must be node, service, region, placement or policy_pin")
 	}
 	if len(d.Endpoint) > MaxEndpoint {
@@ -98,7 +77,7 @@ func descriptor(path string, canon []byte) (Descriptor, error) {
 	if !bytes.HasPrefix(d.Meta, []byte("{")) {
 		f.fail("meta", "must be an object")
 	}
-	return d, f.done()
+	return Item{ID: d.ID, Bytes: canon}, f.done()
 }
 
 // validID says whether s may name a descriptor. Ids are ASCII, so every order of them agrees.

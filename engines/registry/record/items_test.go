@@ -181,10 +181,9 @@ func TestParseItem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := it.Descriptor()
-	if it.ID != "service/s3@eu#1" || d.Kind != ItemService || d.Endpoint != "https://s3" || d.Region != "eu" ||
-		d.ExpiresAt != "2027-01-01T00:00:00Z" || string(d.Meta) != `{"a":[],"b":1}` {
-		t.Errorf("%+v", d)
+	want := `{"endpoint":"https://s3","expires_at":"2027-01-01T00:00:00Z","id":"service/s3@eu#1","kind":"service","meta":{"a":[],"b":1},"region":"eu"}`
+	if it.ID != "service/s3@eu#1" || string(it.Bytes) != want {
+		t.Errorf("%s: %s", it.ID, it.Bytes)
 	}
 	for _, tt := range []struct{ old, to, field string }{
 		{`"id":"service/s3@eu#1",`, ``, "id"},

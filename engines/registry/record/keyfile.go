@@ -15,6 +15,16 @@ const TypeKey = "ron.registry/key/v1"
 // maxKeyFile is the most bytes of a key file.
 const maxKeyFile = 4 << 10
 
+type keyDoc struct {
+	Algo      string `json:"algo"`
+	PublicKey string `json:"public_key"`
+	Seed      string `json:"seed"`
+	SignerID  string `json:"signer_id"`
+	Type      string `json:"type"`
+}
+
+var keyForm = formOf[keyDoc]()
+
 // Key is a signer's private key. It prints as its signer only.
 type Key struct {
 	SignerID string
@@ -36,18 +46,17 @@ func NewKey(signerID string, random io.Reader) (*Key, error) {
 // ParseKey reads a key file: JSON with type, signer_id, algo, seed and public_key, the last two in standard base64. The public key must be
 // that of the seed.
 func ParseKey(raw []byte) (*Key, error) {
-	if len(raw) > maxKeyFile {
-		return nil, fmt.Errorf("%w: key file of %d bytes, at most %d", ErrHardLimit, len(raw), maxKeyFile)
-	}
-	canon, err := Canonical(raw)
+	canon, err := bounded(raw, "key file", maxKeyFile)
 	if err != nil {
 		return nil, err
 	}
-	f := newFields("", canon)
-	f.is("type", TypeKey)
-	f.is("algo", AlgoEd25519)
-	k, public := &Key{SignerID: f.text("signer_id")}, f.text("public_key")
-	seed, ok := decode64(f.text("seed"), ed25519.SeedSize)
+	var doc keyDoc
+	f := keyForm.read("", canon, &doc)
+	f.is("type", doc.Type, TypeKey)
+	f.is("algo", doc.Algo, AlgoEd25519)
+	f.complete()
+	k := &Key{SignerID: doc.SignerID}
+	seed, ok := decode64(doc.Seed, ed25519.SeedSize)
 	if !validSignerID(k.SignerID) {
 		f.fail("signer_id", "must be org:<realm>#<key>")
 	}
@@ -58,7 +67,7 @@ func ParseKey(raw []byte) (*Key, error) {
 		return nil, err
 	}
 	k.private = ed25519.NewKeyFromSeed(seed)
-	if public != k.Public() {
+	if doc.PublicKey != k.Public() {
 		return nil, fieldf("public_key", "is not the public key of the seed")
 	}
 	return k, nil
@@ -66,14 +75,7 @@ func ParseKey(raw []byte) (*Key, error) {
 
 // Bytes is the key file, one line. It holds the secret: write it with mode 0600 and never log it.
 func (k *Key) Bytes() []byte {
-	doc := struct {
-		Algo      string `json:"algo"`
-		PublicKey string `json:"public_key"`
-		Seed      string `json:"seed"`
-		SignerID  string `json:"signer_id"`
-		Type      string `json:"type"`
-	}{AlgoEd25519, k.Public(), encode64(k.private.Seed()), k.SignerID, TypeKey}
-	return append(encode(doc), '\n')
+	return append(encode(keyDoc{AlgoEd25519, k.Public(), encode64(k.private.Seed()), k.SignerID, TypeKey}), '\n')
 }
 
 // Public is the public key in standard base64.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"ronbox/appliance/b3"
 )
 
@@ -40,9 +42,9 @@ type Payload struct {
 	PrevHash      b3.Digest  `json:"prev_hash"` // hash of the payload before it, zero for genesis
 	Kind          string     `json:"kind"`
 	Mode          string     `json:"mode"`
-	CreatedAt     string     `json:"created_at"`
-	Expiry        string     `json:"expiry,omitzero"` // "" when absent: advice to consumers
-	Put           []Item     `json:"-"`               // "put" of a delta, "items" of a full set
+	CreatedAt     string     `json:"created_at" format:"time"`
+	Expiry        string     `json:"expiry,omitzero" format:"time"` // "" when absent: advice to consumers
+	Put           []Item     `json:"-"`                             // "put" of a delta, "items" of a full set
 	Remove        []string   `json:"-"`
 	ItemsCount    int        `json:"items_count"`
 	ItemsRoot     string     `json:"items_root"`    // of the set after this version
@@ -74,41 +76,35 @@ const (
 // ParsePayload reads a complete payload in any spelling and checks every rule that does not need its base. A wrong one is a *FieldError, a
 // large one ErrHardLimit.
 func ParsePayload(raw []byte) (*Payload, error) {
-	if len(raw) > 4*MaxPayload {
-		return nil, payloadTooLarge(len(raw))
-	}
-	canon, err := Canonical(raw)
+	canon, err := bounded(raw, "payload", MaxPayload)
 	if err != nil {
 		return nil, err
 	}
-	return payloadOf(canon, newFields("", canon))
+	doc := payloadDoc{Payload: &Payload{canon: canon, b3: b3.Sum(canon)}}
+	return doc.payload(payloadForm.read("", canon, &doc))
 }
 
-func payloadTooLarge(n int) error {
-	return fmt.Errorf("%w: payload of %d bytes, at most %d", ErrHardLimit, n, MaxPayload)
+// payloadDoc is a payload with its members as they are written.
+type payloadDoc struct {
+	Type string `json:"type"`
+	*Payload
+	contents
 }
 
-// payloadOf reads a complete payload from its canonical bytes.
-func payloadOf(canon []byte, f fields) (*Payload, error) {
-	if len(canon) > MaxPayload {
-		return nil, payloadTooLarge(len(canon))
-	}
-	f.is("type", TypeSet)
-	p := &Payload{
-		SchemaVersion: f.text("schema_version"), Origin: f.text("origin"), Version: f.uint("version"), PrevHash: f.digest("prev_hash"),
-		Kind: f.text("kind"), Mode: f.text("mode"), CreatedAt: f.time("created_at"), Expiry: f.timeOpt("expiry"),
-		ItemsCount: f.count("items_count", 0, MaxItems), ItemsRoot: f.text("items_root"),
-		SignerSetB3: f.digest("signer_set_b3"), RationaleB3: f.digestOpt("rationale_b3"),
-		canon: canon, b3: b3.Sum(canon),
-	}
-	p.checkForm(&f)
-	if err := p.readSigners(&f); err != nil {
+var payloadForm = formOf[payloadDoc]()
+
+// payload checks the members.
+func (d payloadDoc) payload(f *fields) (*Payload, error) {
+	f.is("type", d.Type, TypeSet)
+	f.complete()
+	d.checkForm(f)
+	if err := d.readSigners(f); err != nil {
 		return nil, err
 	}
-	if err := p.readChange(&f); err != nil {
+	if err := d.readChange(f); err != nil {
 		return nil, err
 	}
-	return p, f.done()
+	return d.Payload, f.done()
 }
 
 // checkForm holds each member against its form.
@@ -127,70 +123,80 @@ func (p *Payload) checkForm(f *fields) {
 	default:
 		f.fail("kind", "must be genesis, update, signers or supersede")
 	}
+	f.within("items_count", p.ItemsCount, 0, MaxItems)
 	if _, ok := parseRoot(p.ItemsRoot); !ok {
 		f.fail("items_root", `must be "sha256:" and 64 lower-case hex digits`)
 	}
 }
 
-func (p *Payload) readSigners(f *fields) (err error) {
-	if raw := f.find("signer_set"); raw != nil {
-		p.SignerSet, err = signerSetOf("signer_set", raw)
+func (d payloadDoc) readSigners(f *fields) (err error) {
+	if raw := d.contents.SignerSet; raw != nil && f.failed == nil {
+		d.Payload.SignerSet, err = signerSetOf("signer_set", raw)
 	}
-	if raw := f.find("supersede"); raw != nil && err == nil {
-		p.Supersede, err = supersedeOf("supersede", raw)
+	if d.Supersede != nil {
+		d.Supersede.checkForm(f)
 	}
 	return err
 }
 
-func supersedeOf(path string, canon []byte) (*Supersede, error) {
-	f := newFields(path, canon)
-	s := &Supersede{Of: f.digest("of"), Reason: f.text("reason"), Other: f.textOpt("other"), Note: f.text("note")}
+func (s *Supersede) checkForm(f *fields) {
 	switch s.Reason {
 	case ReasonKeyCompromise, ReasonDataError, ReasonGovernanceAction, ReasonOther:
 	default:
-		f.fail("reason", "must be %s, %s, %s or %s", ReasonKeyCompromise, ReasonDataError, ReasonGovernanceAction, ReasonOther)
+		f.fail("supersede.reason", "must be %s, %s, %s or %s", ReasonKeyCompromise, ReasonDataError, ReasonGovernanceAction, ReasonOther)
 	}
 	if (s.Reason == ReasonOther) != (s.Other != "") || len(s.Other) > maxSignerText {
-		f.fail("other", "is there iff reason is %s, with 1 to %d bytes", ReasonOther, maxSignerText)
+		f.fail("supersede.other", "is there iff reason is %s, with 1 to %d bytes", ReasonOther, maxSignerText)
 	}
 	if s.Note == "" || len(s.Note) > maxSignerText {
-		f.fail("note", "must be 1 to %d bytes", maxSignerText)
+		f.fail("supersede.note", "must be 1 to %d bytes", maxSignerText)
 	}
-	return s, f.done()
 }
 
 // readChange reads items, or put and remove, as the mode asks.
-func (p *Payload) readChange(f *fields) (err error) {
-	switch p.Mode {
+func (d payloadDoc) readChange(f *fields) (err error) {
+	mine, others, name, items := []string{"put", "remove"}, []string{"items"}, "put", d.contents.Put
+	switch d.Mode {
 	case ModeFull:
-		p.Put, err = readItems(f, "items")
+		mine, others, name, items = others, mine, "items", d.Items
 	case ModeDelta:
-		p.Put, err = readItems(f, "put")
-		p.Remove = f.texts("remove")
-		for i, id := range p.Remove {
-			if !validID(id) {
-				f.fail("remove."+strconv.Itoa(i), "is not a descriptor id")
-			}
-		}
-		if f.has("items") { // completing a draft has looked at it already
-			f.fail("items", "only a full set has items; a delta has put and remove")
-		}
 	default:
 		f.fail("mode", "must be full or delta")
 	}
+	for _, m := range mine {
+		if !f.has(m) {
+			f.fail(m, "missing")
+		}
+	}
+	for _, m := range others {
+		if f.has(m) {
+			f.fail(m, "only a full set has items; a delta has put and remove")
+		}
+	}
+	if f.failed != nil {
+		return f.failed
+	}
+	if d.contents.Remove != nil {
+		d.Payload.Remove = *d.contents.Remove
+	}
+	for i, id := range d.Payload.Remove {
+		if !validID(id) {
+			f.fail("remove."+strconv.Itoa(i), "is not a descriptor id")
+		}
+	}
+	d.Payload.Put, err = readItems(name, *items)
 	return err
 }
 
-// readItems reads an array of descriptors. Each must be there once; Apply sees to that.
-func readItems(f *fields, name string) ([]Item, error) {
-	all := f.array(name)
+// readItems reads descriptors. Each must be there once; Apply sees to that.
+func readItems(name string, all []jsontext.Value) ([]Item, error) {
 	if len(all) > MaxItems {
 		return nil, fmt.Errorf("%w: %d descriptors, at most %d", ErrHardLimit, len(all), MaxItems)
 	}
 	items := make([]Item, len(all))
 	for i, raw := range all {
 		var err error
-		if items[i], err = itemOf(f.path+name+"."+strconv.Itoa(i), raw); err != nil {
+		if items[i], err = itemOf(name+"."+strconv.Itoa(i), raw); err != nil {
 			return nil, err
 		}
 	}
@@ -225,9 +231,5 @@ func (p *Payload) B3() b3.Digest {
 
 // encode writes the members; those a draft leaves out are written as they are, so a payload is completed before.
 func (p *Payload) encode() []byte {
-	return encode(struct {
-		Type string `json:"type"`
-		*Payload
-		contents
-	}{TypeSet, p, contentsOf(p.Mode == ModeFull, p.Put, p.Remove, p.SignerSet)})
+	return encode(payloadDoc{TypeSet, p, contentsOf(p.Mode == ModeFull, p.Put, p.Remove, p.SignerSet)})
 }

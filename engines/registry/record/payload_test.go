@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -130,7 +131,7 @@ func TestCompleteRefuses(t *testing.T) {
 		{`{"schema_version":"1.0.0","version":1,` + put + `}`, "", ErrVersionSkew},
 		{`{` + head + `,` + put + `,"prev_hash":"` + zero + `"}`, "", ErrChainMismatch},
 		{`{` + head + `,` + put + `,"prev_hash":"b3:00"}`, "prev_hash", nil},
-		{`{` + manyMembers(30) + `}`, "m24", nil},
+		{`{` + manyMembers(30) + `}`, "schema_version", nil},
 	} {
 		_, _, err := Complete([]byte(tt.draft), base, noon)
 		if tt.field != "" {
@@ -227,14 +228,14 @@ func TestPeekDraft(t *testing.T) {
 		hint         Hint
 	}{
 		{`{"version":7,"x":1}`, "", Hint{Version: 7}},
-		{`{"prev_hash":"` + want.String() + `","version":7}`, "", Hint{7, want}},
+		{`{"prev_hash":"` + want.String() + `","version":7}`, "", Hint{7, &want}},
 		{`{"prev_hash":1,"version":7}`, "prev_hash", Hint{}},
 		{`{}`, "version", Hint{}},
 	} {
 		got, err := PeekDraft([]byte(tt.draft))
 		if tt.field != "" {
 			wantField(t, tt.draft, err, tt.field)
-		} else if err != nil || got != tt.hint {
+		} else if err != nil || !reflect.DeepEqual(got, tt.hint) {
 			t.Errorf("%s: %+v, %v", tt.draft, got, err)
 		}
 	}

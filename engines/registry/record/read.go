@@ -2,57 +2,170 @@ package record
 
 import (
 	"bytes"
+	"errors"
+	"iter"
+	"reflect"
+	"slices"
 	"strconv"
+	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-
-	"ronbox/appliance/b3"
 )
 
-// maxMembers bounds the members of a typed object as read; the largest has 18. maxFilled leaves room for those added to a draft.
-const (
-	maxMembers = 24
-	maxFilled  = maxMembers + 12
-)
+// form is what the tags of a struct, which name its members, say of a typed object. A member is there, unless its tag has omitzero; then it
+// says something when it is, or absent and empty would be two forms of one value.
+type form []member
 
-// fields reads the members of one canonical object by name. The first fault sticks; done answers it, or names a member nobody asked for.
+type member struct {
+	name           string
+	index          []int
+	optional, time bool
+	inner          form // of a member that is an object, or an array of them
+}
+
+// formOf reads the tags of T.
+func formOf[T any]() form { return tagsOf(reflect.TypeFor[T](), nil) }
+
+func tagsOf(t reflect.Type, at []int) (all form) {
+	for i := range t.NumField() {
+		field, index := t.Field(i), append(slices.Clone(at), i)
+		of := field.Type
+		for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice {
+			of = of.Elem()
+		}
+		name, options, tagged := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case field.Anonymous:
+			all = append(all, tagsOf(of, index)...)
+		case name != "" && name != "-":
+			m := member{name: name, index: index, optional: tagged && options != "", time: field.Tag.Get("format") == "time"}
+			if of.Kind() == reflect.Struct {
+				m.inner = tagsOf(of, nil)
+			}
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// fields are the members of one canonical object. The first fault sticks; done answers it, or names a member that the form has not.
 type fields struct {
-	path   string // of the object, "" or "items.3."
-	slots  [maxFilled]slot
-	n      int
-	failed *FieldError
+	form    form
+	path    string // of the object, "" or "items.3."
+	seen    uint64 // a bit for each member of the form
+	unknown *string
+	failed  *FieldError
 }
 
-type slot struct {
-	name, value []byte // name unquoted: names that matter have no escapes
-	read        bool
-}
-
-// newFields opens the object in canon, which is canonical. What is not an object is a fault of path.
-func newFields(path string, canon []byte) fields {
-	f := fields{path: path}
+// read fills the struct that into points to from the object in canon, which is canonical. What is not an object is a fault of path.
+func (fm form) read(path string, canon []byte, into any) *fields {
+	f := &fields{form: fm, path: path}
 	if len(canon) == 0 || canon[0] != '{' {
-		f.failed = &FieldError{Field: path, Reason: "must be an object"}
+		f.fail("", "must be an object")
 		return f
 	}
 	if path != "" {
 		f.path += "."
 	}
-	for at := 1; canon[at] != '}'; {
-		if canon[at] == ',' {
-			at++
+	v := reflect.ValueOf(into).Elem()
+	for name, raw := range parts(canon) {
+		if i := f.index(name); i >= 0 {
+			f.seen |= 1 << i
+			f.take(fm[i], name, raw, v.FieldByIndex(fm[i].index))
+		} else if f.unknown == nil {
+			f.unknown = &name
 		}
-		colon := skip(canon, at)
-		end := skip(canon, colon+1)
-		if f.n == maxMembers {
-			f.fail(string(canon[at+1:colon-1]), "unknown member")
-			return f
-		}
-		f.slots[f.n] = slot{name: canon[at+1 : colon-1], value: canon[colon+1 : end]}
-		f.n++
-		at = end
 	}
 	return f
+}
+
+// take reads the value of a member, or of an element of one, into v.
+func (f *fields) take(m member, name string, raw []byte, v reflect.Value) {
+	switch {
+	case m.inner == nil:
+		if err := decode(raw, v); err != nil {
+			f.mistyped(name, err)
+		} else if m.optional && (v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0) {
+			f.fail(name, "must not be %s", emptiness(v.Kind()))
+		} else if m.time {
+			if reason := badTime(v.String()); reason != "" {
+				f.fail(name, "%s", reason)
+			}
+		}
+	case v.Kind() == reflect.Slice && raw[0] != '[':
+		f.fail(name, "must be an array")
+	case v.Kind() == reflect.Slice:
+		for _, element := range parts(raw) {
+			n := v.Len()
+			v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
+			f.take(m, name+"."+strconv.Itoa(n), element, v.Index(n))
+		}
+	case v.Kind() == reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		f.take(m, name, raw, v.Elem())
+	default:
+		of := m.inner.read(f.path+name, raw, v.Addr().Interface())
+		of.complete()
+		if of.done() != nil && f.failed == nil {
+			f.failed = of.failed
+		}
+	}
+}
+
+// decode reads a value that is no typed object. Most are texts without escapes.
+func decode(raw []byte, v reflect.Value) error {
+	if v.Kind() == reflect.String && raw[0] == '"' && bytes.IndexByte(raw, '\\') < 0 {
+		v.SetString(string(raw[1 : len(raw)-1]))
+		return nil
+	}
+	return json.Unmarshal(raw, v.Addr().Interface())
+}
+
+// mistyped words a value that is not of the type of its member.
+func (f *fields) mistyped(name string, err error) {
+	reason := "has no value of its kind"
+	if e, ok := errors.AsType[*json.SemanticError](err); ok {
+		if at := dotted(e.JSONPointer); at != "" {
+			name += "." + at
+		}
+		switch e.GoType.Kind() {
+		case reflect.String:
+			reason = "must be a string"
+		case reflect.Slice:
+			reason = "must be an array"
+		case reflect.Array:
+			reason = `must be "b3:" and 64 lower-case hex digits`
+		case reflect.Int, reflect.Uint32, reflect.Uint64:
+			reason = "must be an integer, 0 or more"
+		}
+	}
+	f.fail(name, "%s", reason)
+}
+
+func emptiness(k reflect.Kind) string {
+	switch k {
+	case reflect.Array:
+		return "zero"
+	case reflect.Uint64:
+		return "0"
+	}
+	return "empty"
+}
+
+func (f *fields) index(name string) int {
+	return slices.IndexFunc(f.form, func(m member) bool { return m.name == name })
+}
+
+// has reports whether a member of the form is there.
+func (f *fields) has(name string) bool { return f.seen&(1<<f.index(name)) != 0 }
+
+// fill gives a member its value unless it is there.
+func fill[T any](f *fields, name string, into *T, value T) {
+	if !f.has(name) {
+		*into = value
+		f.seen |= 1 << f.index(name)
+	}
 }
 
 func (f *fields) fail(name, format string, args ...any) {
@@ -61,171 +174,33 @@ func (f *fields) fail(name, format string, args ...any) {
 	}
 }
 
-func (f *fields) find(name string) []byte {
-	for i := range f.slots[:f.n] {
-		if s := &f.slots[i]; string(s.name) == name {
-			s.read = true
-			return s.value
-		}
-	}
-	return nil
-}
-
-func (f *fields) has(name string) bool { return f.find(name) != nil }
-
-// fill adds a text member unless it is there.
-func (f *fields) fill(name, text string) { f.fillRaw(name, string(encode(text))) }
-
-// fillRaw adds a member of canonical value unless it is there.
-func (f *fields) fillRaw(name, value string) {
-	if !f.has(name) {
-		f.slots[f.n] = slot{name: []byte(name), value: []byte(value)}
-		f.n++
-	}
-}
-
-// raw gives the canonical value of a required member.
-func (f *fields) raw(name string) []byte {
-	v := f.find(name)
-	if v == nil {
-		f.fail(name, "missing")
-	}
-	return v
-}
-
-func (f *fields) text(name string) string {
-	v := f.raw(name)
-	if v == nil {
-		return ""
-	}
-	if v[0] != '"' {
-		f.fail(name, "must be a string")
-		return ""
-	}
-	return unquote(v)
-}
-
-// textOpt gives "" for an absent member; a present one must not be empty, or absent and empty would be two forms of one value.
-func (f *fields) textOpt(name string) string {
-	if !f.has(name) {
-		return ""
-	}
-	s := f.text(name)
-	if s == "" {
-		f.fail(name, "must not be empty")
-	}
-	return s
-}
-
-// is demands a fixed text.
-func (f *fields) is(name, want string) {
-	if got := f.text(name); got != want {
+// is demands a text.
+func (f *fields) is(name, got, want string) {
+	if f.has(name) && got != want {
 		f.fail(name, "must be %q", want)
 	}
 }
 
-func (f *fields) uint(name string) uint64 {
-	v := f.raw(name)
-	if v == nil {
-		return 0
-	}
-	n, err := strconv.ParseUint(string(v), 10, 64)
-	if err != nil {
-		f.fail(name, "must be an integer, 0 or more")
-	}
-	return n
-}
-
-// count gives a whole number of at least from and at most to.
-func (f *fields) count(name string, from, to int) int {
-	n := f.uint(name)
-	if n < uint64(from) || n > uint64(to) {
+// within demands a number of at least from and at most to.
+func (f *fields) within(name string, n, from, to int) {
+	if n < from || n > to {
 		f.fail(name, "must be %d to %d", from, to)
-		return from
 	}
-	return int(n)
 }
 
-// uintOpt gives 0 for an absent member; a present one must not be 0.
-func (f *fields) uintOpt(name string) uint64 {
-	if !f.has(name) {
-		return 0
-	}
-	n := f.uint(name)
-	if n == 0 {
-		f.fail(name, "must not be 0")
-	}
-	return n
-}
-
-func (f *fields) digest(name string) b3.Digest {
-	d, err := b3.Parse(f.text(name))
-	if err != nil {
-		f.fail(name, `must be "b3:" and 64 lower-case hex digits`)
-	}
-	return d
-}
-
-// digestOpt gives zero for an absent member; a present one must not be zero.
-func (f *fields) digestOpt(name string) b3.Digest {
-	if !f.has(name) {
-		return b3.Digest{}
-	}
-	d := f.digest(name)
-	if d.IsZero() {
-		f.fail(name, "must not be zero")
-	}
-	return d
-}
-
-func (f *fields) time(name string) string {
-	s := f.text(name)
-	if reason := badTime(s); reason != "" {
-		f.fail(name, "%s", reason)
-	}
-	return s
-}
-
-func (f *fields) timeOpt(name string) string {
-	if !f.has(name) {
-		return ""
-	}
-	return f.time(name)
-}
-
-// array gives the canonical elements of a required array.
-func (f *fields) array(name string) [][]byte {
-	v := f.raw(name)
-	if v == nil {
-		return nil
-	}
-	if v[0] != '[' {
-		f.fail(name, "must be an array")
-		return nil
-	}
-	return elements(v)
-}
-
-// texts gives a required array of strings.
-func (f *fields) texts(name string) []string {
-	all := f.array(name)
-	out := make([]string, 0, len(all))
-	for i, v := range all {
-		if v[0] != '"' {
-			f.fail(name+"."+strconv.Itoa(i), "must be a string")
-			return nil
+// complete demands the members that are not optional.
+func (f *fields) complete() {
+	for i, m := range f.form {
+		if !m.optional && f.seen&(1<<i) == 0 {
+			f.fail(m.name, "missing")
 		}
-		out = append(out, unquote(v))
 	}
-	return out
 }
 
-// done answers the first fault, or the first member that nobody asked for.
+// done answers the first fault, or the first member that the form has not.
 func (f *fields) done() error {
-	for _, s := range f.slots[:f.n] {
-		if !s.read {
-			f.fail(string(s.name), "unknown member")
-		}
+	if f.unknown != nil {
+		f.fail(*f.unknown, "unknown member")
 	}
 	if f.failed == nil {
 		return nil
@@ -233,70 +208,22 @@ func (f *fields) done() error {
 	return f.failed
 }
 
-// elements splits a canonical array.
-func elements(canon []byte) [][]byte {
-	var out [][]byte
-	for at := 1; canon[at] != ']'; {
-		if canon[at] == ',' {
-			at++
-		}
-		end := skip(canon, at)
-		out = append(out, canon[at:end])
-		at = end
-	}
-	return out
-}
-
-// skip gives the end of the canonical value that begins at from.
-func skip(canon []byte, from int) int {
-	switch canon[from] {
-	case '"':
-		return skipText(canon, from)
-	case '{', '[':
-		at := from + 1
-		for depth := 1; depth > 0; {
-			switch canon[at] {
-			case '"':
-				at = skipText(canon, at)
-				continue
-			case '{', '[':
-				depth++
-			case '}', ']':
-				depth--
+// parts walks the members of a canonical object, or the elements of a canonical array, which have no names.
+func parts(canon []byte) iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		dec := jsontext.NewDecoder(bytes.NewBuffer(canon), jsontext.AllowDuplicateNames(true)) // it has none
+		open, err := dec.ReadToken()
+		for isObject := open.Kind() == '{'; err == nil && dec.PeekKind() != ']' && dec.PeekKind() != '}'; {
+			name := ""
+			if isObject {
+				t, _ := dec.ReadToken()
+				name = t.String()
 			}
-			at++
-		}
-		return at
-	}
-	at := from
-	for at < len(canon) && canon[at] != ',' && canon[at] != '}' && canon[at] != ']' {
-		at++
-	}
-	return at
-}
-
-func skipText(canon []byte, from int) int {
-	at := from + 1
-	for {
-		at += bytes.IndexByte(canon[at:], '"') + 1
-		back := at - 2
-		for canon[back] == '\\' {
-			back--
-		}
-		if (at-2-back)%2 == 0 {
-			return at // the quote is not escaped
+			var raw jsontext.Value
+			raw, err = dec.ReadValue()
+			if end := int(dec.InputOffset()); err == nil && !yield(name, canon[end-len(raw):end]) {
+				return
+			}
 		}
 	}
-}
-
-// unquote gives the text of a canonical string.
-func unquote(v []byte) string {
-	if bytes.IndexByte(v, '\\') < 0 {
-		return string(v[1 : len(v)-1])
-	}
-	plain, err := jsontext.AppendUnquote(nil, v)
-	if err != nil {
-		panic("record: canonical string does not unquote: " + err.Error())
-	}
-	return string(plain)
 }

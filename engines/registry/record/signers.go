@@ -2,7 +2,6 @@ package record
 
 import (
 	"crypto/ed25519"
-	"strconv"
 
 	"ronbox/appliance/b3"
 )
@@ -42,31 +41,28 @@ type Signer struct {
 
 // ParseSignerSet reads a set in any spelling. The rules that need no other set are checked; Validate adds those of history.
 func ParseSignerSet(raw []byte) (*SignerSet, error) {
-	if len(raw) > 4*MaxPayload {
-		return nil, ErrHardLimit
-	}
-	canon, err := Canonical(raw)
+	canon, err := bounded(raw, "signer set", MaxPayload)
 	if err != nil {
 		return nil, err
 	}
 	return signerSetOf("", canon)
 }
 
+type setDoc struct {
+	Type string `json:"type"`
+	*SignerSet
+}
+
+var setForm = formOf[setDoc]()
+
 func signerSetOf(path string, canon []byte) (*SignerSet, error) {
-	f := newFields(path, canon)
-	f.is("type", TypeSigners)
-	s := &SignerSet{
-		Epoch: f.uint("epoch"), Threshold: f.count("threshold", 0, MaxItems), ThresholdGov: f.count("threshold_gov", 0, MaxItems),
-		LogKeys: f.texts("log_keys"), WitnessPolicy: f.textOpt("witness_policy"),
-	}
-	for i, raw := range f.array("signers") {
-		at := f.path + "signers." + strconv.Itoa(i)
-		signer, err := signerOf(at, raw)
-		if err != nil {
-			return nil, err
-		}
-		s.Signers = append(s.Signers, signer)
-	}
+	s := &SignerSet{}
+	doc := setDoc{SignerSet: s}
+	f := setForm.read(path, canon, &doc)
+	f.is("type", doc.Type, TypeSigners)
+	f.complete()
+	f.within("threshold", s.Threshold, 0, MaxItems)
+	f.within("threshold_gov", s.ThresholdGov, 0, MaxItems)
 	if err := f.done(); err != nil {
 		return nil, err
 	}
@@ -79,21 +75,9 @@ func signerSetOf(path string, canon []byte) (*SignerSet, error) {
 	return s, nil
 }
 
-func signerOf(path string, canon []byte) (Signer, error) {
-	f := newFields(path, canon)
-	s := Signer{
-		ID: f.text("signer_id"), Algo: f.text("algo"), PublicKey: f.text("public_key"), Status: f.text("status"),
-		SinceVersion: f.uint("since_version"), GraceUntilVersion: f.uintOpt("grace_until_version"), Reason: f.textOpt("reason"),
-	}
-	return s, f.done()
-}
-
 // Bytes is the canonical set.
 func (s *SignerSet) Bytes() []byte {
-	return encode(struct {
-		Type string `json:"type"`
-		*SignerSet
-	}{TypeSigners, s})
+	return encode(setDoc{TypeSigners, s})
 }
 
 // B3 is the hash that payloads and log entries name the set by.

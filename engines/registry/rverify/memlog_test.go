@@ -102,7 +102,7 @@ func (l *memLog) audit(t testing.TB, a record.Audit) {
 	if a.Decision == "" {
 		a.Decision = record.DecisionAccept
 	}
-	rec, err := record.NewAudit(a)
+	rec, err := record.ParseAudit(a.Bytes())
 	if err != nil {
 		t.Fatal(err)
 	}
