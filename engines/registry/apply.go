@@ -13,7 +13,7 @@ import (
 // Apply guards and writes all ops, or refuses the batch with a *GuardError and writes nothing. It uses only what it reads
 // and what b carries.
 func (b Batch) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (BatchResult, error) {
-	s := newScratch(r, w, b.Limits)
+	s := newScratch(r, w)
 	if s.head.ref() != b.Head {
 		return BatchResult{}, &GuardError{Op: -1, Guard: "head"}
 	}
@@ -42,7 +42,8 @@ func (s *scratch) apply(op *Op) (guard string) {
 	case op.Do == OpGenesis && op.Commit != nil:
 		return s.genesis(op.ID, op.Commit)
 	case op.Do == OpPropose && op.Propose != nil:
-		return s.propose(op.ID, op.Propose)
+		s.enter(op.ID, storedProp{row: op.Propose.propRow, packed: op.Propose.Packed})
+		return ""
 	case op.Do == OpApprove && op.Approve != nil:
 		return s.approve(op.ID, op.Approve)
 	case op.Do == OpCommit && op.Commit != nil:
@@ -77,52 +78,14 @@ func (s *scratch) genesis(id ulid.ULID, c *CommitOp) (guard string) {
 	if guard := s.append(c, c.Packed); guard != "" {
 		return guard
 	}
-	s.done(id, c.outcome())
-	return ""
-}
-
-func (s *scratch) propose(id ulid.ULID, p *ProposeOp) (guard string) {
-	if s.used(id) || s.byPayload(p.PayloadB3) != nil {
-		return "id_unused"
-	}
-	if guard := s.baseLives(p); guard != "" {
-		return guard
-	}
-	if limit, _ := s.limits.admits(s.pending(), p.Owner, p.Bytes); limit != "" {
-		return limit
-	}
-	s.enter(id, storedProp{packed: p.Packed, row: propRow{
-		Version: p.Version, PayloadB3: p.PayloadB3, PrevHash: p.PrevHash, Owner: p.Owner,
-		CreatedMS: p.CreatedMS, ExpiresMS: p.ExpiresMS, Bytes: p.Bytes,
-	}})
-	return ""
-}
-
-// baseLives: the proposal builds on HEAD, or on a live proposal for the version before it.
-func (s *scratch) baseLives(p *ProposeOp) (guard string) {
-	switch next := s.head.Version + 1; {
-	case p.Version < next || p.Version >= next+uint64(s.limits.MaxStack):
-		return "version"
-	case p.Version == next && p.PrevHash == s.head.PayloadB3:
-		return ""
-	case p.Version == next:
-		return "base_live"
-	}
-	if base := s.byPayload(p.PrevHash); base == nil || base.row.Version != p.Version-1 {
-		return "base_live"
-	}
+	doneOutcome.Put(s.w, id, c.outcome())
 	return ""
 }
 
 func (s *scratch) approve(id ulid.ULID, a *ApproveOp) (guard string) {
-	p, key := s.prop(id), approvalKey{id: id, key: a.Key}
-	switch {
-	case p == nil:
+	key := approvalKey{id: id, key: a.Key}
+	if s.prop(id) == nil {
 		return "live"
-	case a.AtMS >= p.row.ExpiresMS:
-		return "unexpired"
-	case s.hasApproved(key):
-		return "key_absent"
 	}
 	s.approved = append(s.approved, key)
 	approvals.Put(s.w, key, a.Approval)
@@ -132,10 +95,8 @@ func (s *scratch) approve(id ulid.ULID, a *ApproveOp) (guard string) {
 func (s *scratch) commit(id ulid.ULID, c *CommitOp) (guard string) {
 	p := s.prop(id)
 	switch {
-	case p == nil || doneOutcome.Has(s.r, id):
+	case p == nil:
 		return "live"
-	case c.AtMS >= p.row.ExpiresMS:
-		return "unexpired"
 	case p.row.PayloadB3 != c.PayloadB3 || p.row.Version != c.Version || p.row.PrevHash != c.PrevHash:
 		return "payload"
 	}
@@ -157,7 +118,7 @@ func (s *scratch) replay(id ulid.ULID, c *CommitOp) (guard string) {
 	if p := s.prop(id); p != nil {
 		s.finish(id, p, c.outcome())
 	} else {
-		s.done(id, c.outcome())
+		doneOutcome.Put(s.w, id, c.outcome())
 	}
 	return ""
 }
@@ -193,13 +154,9 @@ func (s *scratch) end(op *Op) (guard string) {
 	how := doneRow{State: StateStale, Version: p.row.Version, PayloadB3: p.row.PayloadB3, AtMS: op.End.AtMS}
 	switch op.Do {
 	case OpWithdraw:
-		if how.State = StateWithdrawn; op.End.Owner != p.row.Owner {
-			return "owner"
-		}
+		how.State = StateWithdrawn
 	case OpExpire:
-		if how.State = StateExpired; op.End.AtMS < p.row.ExpiresMS {
-			return "expired"
-		}
+		how.State = StateExpired
 	}
 	s.finish(op.ID, p, how)
 	return ""

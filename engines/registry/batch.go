@@ -10,12 +10,12 @@ import (
 )
 
 // Batch is the registry's one command: ops decided by the pipeline on the HEAD and audit head it names, all bytes and
-// times included. Apply only guards and writes. Ops stand or fall together.
+// times included. Every batch moves the audit head, so the state that they were decided on is still the file's when Apply
+// finds both heads: it only guards and writes. Ops stand or fall together.
 type Batch struct {
-	Head   HeadRef  `cbor:"1,keyasint"` // HEAD that Ops[0] builds on
-	Audit  AuditRef `cbor:"2,keyasint"` // audit head that Ops[0] is chained to
-	Limits Limits   `cbor:"3,keyasint"`
-	Ops    []Op     `cbor:"4,keyasint"`
+	Head  HeadRef  `cbor:"1,keyasint"` // HEAD that Ops[0] builds on
+	Audit AuditRef `cbor:"2,keyasint"` // audit head that Ops[0] is chained to
+	Ops   []Op     `cbor:"4,keyasint"`
 }
 
 // HeadRef names a HEAD; the zero HeadRef is the empty log.
@@ -28,14 +28,6 @@ type HeadRef struct {
 type AuditRef struct {
 	Seq uint64    `cbor:"1,keyasint"`
 	B3  b3.Digest `cbor:"2,keyasint"`
-}
-
-// Limits are the config values that decide whether a proposal is taken.
-type Limits struct {
-	MaxPending int   `cbor:"1,keyasint"`
-	MaxPerCap  int   `cbor:"2,keyasint"`
-	MaxStack   int   `cbor:"3,keyasint"`
-	MaxBytes   int64 `cbor:"4,keyasint"`
 }
 
 // OpKind says what an Op does.
@@ -72,21 +64,14 @@ type Op struct {
 
 // ProposeOp enters a proposal.
 type ProposeOp struct {
-	Version   uint64    `cbor:"1,keyasint"`
-	PayloadB3 b3.Digest `cbor:"2,keyasint"`
-	PrevHash  b3.Digest `cbor:"3,keyasint"`
-	Owner     string    `cbor:"4,keyasint"`
-	CreatedMS int64     `cbor:"5,keyasint"`
-	ExpiresMS int64     `cbor:"6,keyasint"`
-	Bytes     int64     `cbor:"7,keyasint"` // of the canonical payload
-	Packed    []byte    `cbor:"8,keyasint"` // codec byte and payload
+	propRow
+	Packed []byte `cbor:"8,keyasint"` // codec byte and payload
 }
 
 // ApproveOp records a signature. Key is the BLAKE3 of the public key's 32 bytes.
 type ApproveOp struct {
 	Key      b3.Digest `cbor:"1,keyasint"`
 	Approval []byte    `cbor:"2,keyasint"`
-	AtMS     int64     `cbor:"3,keyasint"`
 }
 
 // CommitOp appends a version. Packed is genesis's and a replay's alone, Origin genesis's: any other payload is in reg/prop
@@ -98,7 +83,6 @@ type CommitOp struct {
 	PrevHash    b3.Digest `cbor:"4,keyasint"` // payload_b3 of the version before
 	CommittedAt string    `cbor:"5,keyasint"`
 	Epoch       uint64    `cbor:"6,keyasint"`
-	AtMS        int64     `cbor:"7,keyasint"`
 	Entry       []byte    `cbor:"8,keyasint"`
 	Packed      []byte    `cbor:"9,keyasint,omitempty"`
 	Set         []byte    `cbor:"10,keyasint,omitempty"` // canonical signer set that this version installs
@@ -113,8 +97,7 @@ func (c *CommitOp) outcome() doneRow {
 
 // EndOp ends a proposal without a version.
 type EndOp struct {
-	Owner string `cbor:"1,keyasint,omitempty"` // Withdraw: must be the proposal's
-	AtMS  int64  `cbor:"2,keyasint"`
+	AtMS int64 `cbor:"2,keyasint"`
 }
 
 // ForgetOp removes outcomes of proposals that ended at OverMS or before, none of them with a version.

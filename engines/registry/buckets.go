@@ -44,8 +44,7 @@ var (
 	epochs   = store.NewTable(bEpoch, store.U32(), epochValue())
 	audits   = store.NewTable(bAudit, store.U64(), store.Raw())
 
-	props       = store.NewTable(bProp, idKey(), propValue(true))
-	propRows    = store.NewTable(bProp, idKey(), propValue(false)) // without the payload
+	props       = store.NewTable(bProp, idKey(), propValue())
 	propByB3    = store.NewTable(bPropB3, store.Array32[b3.Digest](), idValue())
 	propExpiry  = store.NewTable(bPropExp, expiryKeys(), store.None())
 	approvals   = store.NewTable(bAppr, approvalKeys(), store.Raw()) // canonical approval

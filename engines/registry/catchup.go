@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/oklog/ulid/v2"
 
@@ -223,14 +222,10 @@ func (p *plan) replay(j *job, s *replayStep, op *Op) error {
 	if err != nil {
 		return err
 	}
-	at, err := time.Parse(time.RFC3339, s.entry.CommittedAt)
-	if err != nil {
-		return err
-	}
 	v := version{id: id, payload: s.payload, packed: s.packed, approvals: s.entry.Approvals, items: items, signers: s.payload.SignersAfter(head.Signers)}
 	c := &CommitOp{
 		Version: s.entry.Version, Hash: s.entry.Hash(), PayloadB3: s.payload.B3(), PrevHash: head.Head.PayloadB3, CommittedAt: s.entry.CommittedAt,
-		AtMS: at.UnixMilli(), Entry: s.entry.Bytes(), Packed: s.packed,
+		Entry: s.entry.Bytes(), Packed: s.packed,
 	}
 	if s.payload.SignerSet != nil {
 		c.Set = v.signers.Bytes()

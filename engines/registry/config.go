@@ -145,14 +145,6 @@ func DefaultConfig() Config {
 
 func seconds(n int) unit.Duration { return unit.Duration(time.Duration(n) * time.Second) }
 
-// limits are the bounds that a batch is held to.
-func (c *Config) limits() Limits {
-	return Limits{
-		MaxPending: c.Proposals.MaxPending, MaxPerCap: c.Proposals.MaxPerCap, MaxStack: c.Proposals.MaxStack,
-		MaxBytes: c.Proposals.MaxBytes.Bytes(),
-	}
-}
-
 // Validate joins every fault of c.
 func (c Config) Validate() error {
 	return errors.Join(

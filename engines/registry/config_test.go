@@ -66,7 +66,7 @@ func TestRowsRefuseDamage(t *testing.T) {
 		func(b []byte) error { _, err := idKey().Decode(b); return err },
 		func(b []byte) error { _, err := expiryKeys().Decode(b); return err },
 		func(b []byte) error { _, err := approvalKeys().Decode(b); return err },
-		func(b []byte) error { _, err := propValue(true).Decode(b); return err },
+		func(b []byte) error { _, err := propValue().Decode(b); return err },
 		func(b []byte) error { _, err := epochValue().Decode(b); return err },
 		func(b []byte) error { _, err := u64Value().Decode(b); return err },
 	} {

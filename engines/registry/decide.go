@@ -64,16 +64,16 @@ func (r proposeReq) decide(p *plan, j *job) (answer, error) {
 		p.expire(base)
 		return answer{}, record.ErrChainMismatch
 	}
-	prop := r.proposal(j.actor, p.now, p.e.live().Proposals.TTL.D())
-	if limit, bound := p.limits.admits(&p.next.sums, prop.row.Owner, prop.row.Bytes); limit != "" {
-		return answer{}, &PendingLimitError{Limit: limit, Max: bound}
+	prop := r.proposal(j.actor, p.now, p.limits.TTL.D())
+	if err := p.limits.admits(&p.next.sums, prop.row); err != nil {
+		return answer{}, err
 	}
 	rec := j.audit(eventProposed)
 	r.describe(&rec)
 	rec.ProposalID = idText(r.id)
 	p.next.enter(prop)
 	p.counts.proposals[StatePending]++
-	p.add(j, Op{Do: OpPropose, ID: r.id, Propose: prop.op()}, rec)
+	p.add(j, Op{Do: OpPropose, ID: r.id, Propose: &ProposeOp{prop.row, prop.packed}}, rec)
 	return answer{proposed: prop.proposed(false)}, nil
 }
 
@@ -82,13 +82,6 @@ func (r proposeReq) proposal(actor engines.Actor, now time.Time, ttl time.Durati
 		Version: r.payload.Version, PayloadB3: r.payload.B3(), PrevHash: r.payload.PrevHash, Owner: owner(actor),
 		CreatedMS: now.UnixMilli(), ExpiresMS: now.Add(ttl).UnixMilli(), Bytes: int64(len(r.payload.Bytes())),
 	}}
-}
-
-func (p *proposal) op() *ProposeOp {
-	return &ProposeOp{
-		Version: p.row.Version, PayloadB3: p.row.PayloadB3, PrevHash: p.row.PrevHash, Owner: p.row.Owner,
-		CreatedMS: p.row.CreatedMS, ExpiresMS: p.row.ExpiresMS, Bytes: p.row.Bytes, Packed: p.packed,
-	}
 }
 
 func (p *proposal) proposed(replayed bool) Proposed {
@@ -141,9 +134,7 @@ func (r approveReq) decide(p *plan, j *job) (answer, error) {
 	r.describe(&rec)
 	rec.ApprovalB3 = b3.Sum(r.approval.Bytes())
 	rec.PayloadB3, rec.Version = prop.row.PayloadB3, prop.row.Version
-	p.add(j, Op{Do: OpApprove, ID: r.id, Approve: &ApproveOp{
-		Key: r.key, Approval: r.approval.Bytes(), AtMS: p.now.UnixMilli(),
-	}}, rec)
+	p.add(j, Op{Do: OpApprove, ID: r.id, Approve: &ApproveOp{Key: r.key, Approval: r.approval.Bytes()}}, rec)
 	return answer{approved: Approved{Status: "accepted", Approvals: len(next.approvals), Quorum: quorumOf(prop.payload, p.next.view.Signers)}}, nil
 }
 

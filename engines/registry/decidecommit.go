@@ -110,7 +110,7 @@ func (p *plan) append(j *job, v version) (answer, error) {
 	raw := entry.Bytes()
 	op := &CommitOp{
 		Version: v.payload.Version, Hash: b3.Sum(raw), PayloadB3: v.payload.B3(), PrevHash: head.Head.PayloadB3,
-		CommittedAt: entry.CommittedAt, Epoch: v.signers.Epoch, AtMS: p.now.UnixMilli(), Entry: raw,
+		CommittedAt: entry.CommittedAt, Epoch: v.signers.Epoch, Entry: raw,
 	}
 	if v.payload.SignerSet != nil {
 		op.Set = v.signers.Bytes()

@@ -16,7 +16,7 @@ import (
 
 func TestForgetOnlyWhatIsOver(t *testing.T) {
 	tx, c := started(t)
-	c.do(t, tx, endOp(OpStale, 1, "", 20))
+	c.do(t, tx, endOp(OpStale, 1, 20))
 	var guard *GuardError
 	if _, err := storetest.Do(tx, c.batch(forgetOp(19, 1))); !errors.As(err, &guard) || guard.Guard != "outcome_over" {
 		t.Errorf("too early: %v", err)

@@ -17,10 +17,10 @@ import (
 type plan struct {
 	ctx    context.Context
 	e      *Engine
-	limits Limits    // one set for the whole batch, whatever is reloaded meanwhile
-	now    time.Time // UTC, whole milliseconds
-	from   *state    // what the batch builds on
-	next   *state    // from, and the ops so far
+	limits ProposalsConfig // one for the whole batch, whatever is reloaded meanwhile
+	now    time.Time       // UTC, whole milliseconds
+	from   *state          // what the batch builds on
+	next   *state          // from, and the ops so far
 	ops    []Op
 	of     []*job // whose op it is, nil for expiry and stale
 	recs   []record.Audit
@@ -72,14 +72,14 @@ func (c *counts) refuse(req request, reason string) {
 
 func (e *Engine) newPlan(ctx context.Context, from *state, now time.Time) *plan {
 	return &plan{
-		ctx: ctx, e: e, limits: e.live().limits(), now: now, from: from, next: from.clone(),
+		ctx: ctx, e: e, limits: e.live().Proposals, now: now, from: from, next: from.clone(),
 		done: map[ulid.ULID]doneRow{}, verdict: map[*job]verdict{}, counts: counts{proposals: map[string]int{}, approvals: map[string]int{}},
 	}
 }
 
 // batch is the plan as a command.
 func (p *plan) batch() Batch {
-	return Batch{Head: p.from.view.ref(), Audit: p.from.audit, Limits: p.limits, Ops: p.ops}
+	return Batch{Head: p.from.view.ref(), Audit: p.from.audit, Ops: p.ops}
 }
 
 // decide judges one job and adds its ops.
@@ -148,11 +148,7 @@ func (p *plan) end(j *job, do OpKind, prop *proposal, state string, rec record.A
 	p.done[prop.id] = doneRow{State: state, Version: prop.row.Version, PayloadB3: prop.row.PayloadB3, AtMS: at}
 	p.counts.proposals[state]++
 	rec.ProposalID, rec.PayloadB3, rec.Version = idText(prop.id), prop.row.PayloadB3, prop.row.Version
-	op := Op{Do: do, ID: prop.id, End: &EndOp{AtMS: at}}
-	if do == OpWithdraw {
-		op.End.Owner = prop.row.Owner
-	}
-	p.add(j, op, rec)
+	p.add(j, Op{Do: do, ID: prop.id, End: &EndOp{AtMS: at}}, rec)
 }
 
 // expire ends proposals whose time is over, and then what stood on them.

@@ -102,10 +102,10 @@ func (e *Engine) baseOf(st *state, draft []byte) (record.Base, error) {
 	if hint.Version <= head.Version+1 { // an old version is refused against HEAD
 		return head, nil
 	}
-	if hint.Version > head.Version+uint64(e.live().limits().MaxStack) {
+	if hint.Version > head.Version+uint64(e.live().Proposals.MaxStack) {
 		return record.Base{}, fmt.Errorf("version %d, HEAD is %d: %w", hint.Version, head.Version, record.ErrVersionSkew)
 	}
-	parent, err := st.checkBase(hint.Version, *hint.PrevHash, e.live().limits().MaxStack)
+	parent, err := st.checkBase(hint.Version, *hint.PrevHash, e.live().Proposals.MaxStack)
 	if err != nil {
 		return record.Base{}, fmt.Errorf("a proposal above HEAD+1 names the proposal it builds on by prev_hash: %w", err)
 	}

@@ -52,13 +52,13 @@ func (d doneRow) replay() Committed {
 	return Committed{Version: d.Version, PayloadB3: d.PayloadB3, CommittedAt: d.CommittedAt, Hash: d.Hash, Replayed: true}
 }
 
-// storedProp is a reg/prop value: u16 length of the row, the row, the packed payload. So the row is read without it.
+// storedProp is a reg/prop value: u16 length of the row, the row, the packed payload.
 type storedProp struct {
 	row    propRow
 	packed []byte
 }
 
-func propValue(withPayload bool) store.Value[storedProp] {
+func propValue() store.Value[storedProp] {
 	rows := store.CBOR[propRow]()
 	return store.Value[storedProp]{
 		Encode: func(p storedProp) ([]byte, error) {
@@ -75,9 +75,7 @@ func propValue(withPayload bool) store.Value[storedProp] {
 				return p, errLength
 			}
 			n := 2 + int(binary.BigEndian.Uint16(b))
-			if withPayload {
-				p.packed = append([]byte(nil), b[n:]...)
-			}
+			p.packed = append([]byte(nil), b[n:]...)
 			p.row, err = rows.Decode(b[2:n])
 			return p, err
 		},

@@ -145,3 +145,29 @@ func (s *state) expired(now time.Time, most int) []*proposal {
 	})
 	return out[:min(len(out), most)]
 }
+
+// pendingSums is what the limits look at.
+type pendingSums struct {
+	count   int
+	bytes   int64
+	byOwner map[string]int
+}
+
+func (p *pendingSums) add(row propRow, n int) {
+	p.count += n
+	p.bytes += int64(n) * row.Bytes
+	p.byOwner[row.Owner] += n
+}
+
+// admits refuses one more payload with a *PendingLimitError.
+func (l ProposalsConfig) admits(p *pendingSums, row propRow) error {
+	switch {
+	case p.count >= l.MaxPending:
+		return &PendingLimitError{"proposals.max_pending", int64(l.MaxPending)}
+	case p.byOwner[row.Owner] >= l.MaxPerCap:
+		return &PendingLimitError{"proposals.max_per_cap", int64(l.MaxPerCap)}
+	case p.bytes+row.Bytes > l.MaxBytes.Bytes():
+		return &PendingLimitError{"proposals.max_bytes", l.MaxBytes.Bytes()}
+	}
+	return nil
+}
