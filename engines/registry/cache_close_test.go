@@ -12,7 +12,7 @@ import (
 func TestCacheClosesBesideItsUsers(t *testing.T) {
 	for range 20 {
 		c := newVersionCache(flow.NewCatalog(nil, nil))
-		if err := c.kept.Open(); err != nil {
+		if err := c.Open(); err != nil {
 			t.Fatal(err)
 		}
 		p := &record.Payload{}
@@ -27,7 +27,7 @@ func TestCacheClosesBesideItsUsers(t *testing.T) {
 				}
 			})
 		}
-		c.kept.Close()
+		c.Close()
 		users.Wait()
 		if _, ok := c.doc(docKey{}); ok {
 			t.Error("a closed cache answers")

@@ -72,7 +72,7 @@ type Engine struct {
 	rebuild   flow.Retrier
 	reread    flow.Retrier
 	codec     codec
-	cache     *versionCache         // open from Recover to Close
+	cache     versionCache          // open from Recover to Close
 	slots     chan struct{}         // one for each core: work on a caller's goroutine
 	readSlots chan struct{}         // one for each core: reads of old versions
 	current   atomic.Pointer[state] // what readers see; stored by Recover and by the committer, after the sync
@@ -226,12 +226,12 @@ func (e *Engine) SubscribeUpdates(consumer string) *flow.Subscription[Updated] {
 func (e *Engine) Close() {
 	e.unclosed.Stop()
 	e.witness.Close()
-	e.cache.kept.Close()
+	e.cache.Close()
 }
 
 // Purge empties the cache of old versions; what is asked for again is read from the file.
 func (e *Engine) Purge() {
-	e.cache.purge()
+	e.cache.Purge()
 }
 
 // ready says why writes cannot be taken now, or nil.

@@ -177,7 +177,7 @@ func TestSupersedeOnlyHEAD(t *testing.T) {
 	if _, err := r.e.Propose(r.ctx(), alice, signed, "", ""); !errors.Is(err, record.ErrVersionSkew) {
 		t.Errorf("the signed payload once more: %v", err)
 	}
-	r.e.cache.purge()
+	r.e.cache.Purge()
 	after, err := r.e.Version(r.ctx(), 2, true)
 	if err != nil || string(after.JSON) != string(before.JSON) {
 		t.Errorf("version 2 changed: %s, %v", after.JSON, err)

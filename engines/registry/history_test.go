@@ -83,7 +83,7 @@ func TestHistory(t *testing.T) {
 		if head.Head.Version != 13 || head.Head.Epoch != 4 || head.Signers.Active() != 5 || head.Items.Root() != roots[11] {
 			t.Fatalf("%+v, %d active", head.Head, head.Signers.Active())
 		}
-		r.e.cache.purge()
+		r.e.cache.Purge()
 		for v := uint64(1); v <= 13; v++ {
 			if items, err := r.e.materialise(r.ctx(), v); err != nil || items.Root() != roots[v] {
 				t.Errorf("version %d: %v", v, err)

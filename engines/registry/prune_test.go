@@ -131,7 +131,7 @@ func TestPruneToTail(t *testing.T) {
 		if head := r.e.Head(); head.Head.Version != uint64(versions) || head.Items.Root() != roots[versions] || head.MinVersion != first {
 			t.Errorf("HEAD is %+v from %d", head.Head, head.MinVersion)
 		}
-		r.e.cache.purge()
+		r.e.cache.Purge()
 		for v := first; v <= uint64(versions); v++ {
 			if items, err := r.e.materialise(r.ctx(), v); err != nil || items.Root() != roots[v] {
 				t.Errorf("version %d: %v", v, err)
@@ -260,7 +260,7 @@ func TestPrunedHistory(t *testing.T) {
 	r.stop()
 	r.open()
 	r.start()
-	r.e.cache.purge()
+	r.e.cache.Purge()
 	for v := uint64(11); v <= 13; v++ {
 		if items, err := r.e.materialise(r.ctx(), v); err != nil || items.Root() != roots[v] {
 			t.Errorf("version %d: %v", v, err)

@@ -19,7 +19,7 @@ import (
 // proposals, and makes the registry ready for its tasks. What lies under the checkpoint is the deep verifier's. Call it once, after the store was opened and its committer runs. A log that does not verify is
 // store.ErrCorrupt, one that begins with another genesis than the pinned one a *GenesisMismatchError.
 func (e *Engine) Recover(ctx context.Context) error {
-	if err := e.cache.kept.Open(); err != nil {
+	if err := e.cache.Open(); err != nil {
 		return err
 	}
 	if err := e.recover(ctx); err != nil {
