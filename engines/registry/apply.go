@@ -14,7 +14,7 @@ import (
 // and what b carries.
 func (b Batch) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (BatchResult, error) {
 	s := newScratch(r, w)
-	if s.head.ref() != b.Head {
+	if refOf(s.head) != b.Head {
 		return BatchResult{}, &GuardError{Op: -1, Guard: "head"}
 	}
 	if s.audit != b.Audit {
@@ -28,12 +28,12 @@ func (b Batch) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (BatchResul
 		s.audit = AuditRef{Seq: s.audit.Seq + 1, B3: b3.Sum(op.Audit)}
 		audits.Put(w, s.audit.Seq, op.Audit)
 	}
-	if s.head.ref() != b.Head {
+	if refOf(s.head) != b.Head {
 		metaHead.Put(w, keyHead, s.head)
 	}
 	metaAudit.Put(w, keyAuditHead, s.audit)
 	s.tree.write()
-	return BatchResult{Head: s.head.ref(), Audit: s.audit, Tree: s.tree.row}, nil
+	return BatchResult{Head: refOf(s.head), Audit: s.audit, Tree: s.tree.row}, nil
 }
 
 // apply does one op. It answers the guard that does not hold by name, or "".
@@ -141,7 +141,7 @@ func (s *scratch) append(c *CommitOp, packed []byte) (guard string) {
 	if len(c.Set) > 0 {
 		epochs.Put(s.w, uint32(c.Epoch), epochSet{version: c.Version, set: c.Set})
 	}
-	s.head = headRow{Version: c.Version, Hash: c.Hash, PayloadB3: c.PayloadB3, CommittedAt: c.CommittedAt, Epoch: c.Epoch}
+	s.head = record.Head{Version: c.Version, Hash: c.Hash, PayloadB3: c.PayloadB3, CommittedAt: c.CommittedAt, Epoch: c.Epoch}
 	return ""
 }
 

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/oklog/ulid/v2"
-
 	"ronbox/engines"
 	"ronbox/engines/registry/record"
 )
@@ -20,7 +18,7 @@ func (e *Engine) Approve(ctx context.Context, actor engines.Actor, id string, a 
 	defer func() { span.end(err) }()
 	ctx, cancel := context.WithTimeout(ctx, e.live().Timeouts.Approve.D())
 	defer cancel()
-	prop, pid, err := e.livingProposal(ctx, id)
+	prop, err := e.livingProposal(ctx, id)
 	if err != nil {
 		return Approved{}, err
 	}
@@ -28,7 +26,7 @@ func (e *Engine) Approve(ctx context.Context, actor engines.Actor, id string, a 
 	if actor.Signer != "" && actor.Signer != a.SignerID {
 		return Approved{}, &ForbiddenError{Reason: fmt.Sprintf("the token may approve for %s, not for %.128s", actor.Signer, a.SignerID)}
 	}
-	req, err := e.checkApproval(ctx, pid, prop, a)
+	req, err := e.checkApproval(ctx, prop, a)
 	if err != nil {
 		if reasonOf(err) != "" { // the pipeline counts what it refuses
 			e.m.approvals[approvalRejected](1)
@@ -41,7 +39,7 @@ func (e *Engine) Approve(ctx context.Context, actor engines.Actor, id string, a 
 }
 
 // checkApproval judges the signature and its time; whether its key still counts is the pipeline's to say.
-func (e *Engine) checkApproval(ctx context.Context, id ulid.ULID, prop *proposal, a record.Approval) (approveReq, error) {
+func (e *Engine) checkApproval(ctx context.Context, prop *proposal, a record.Approval) (approveReq, error) {
 	signer, ok := prop.payload.Approver(e.Head().Signers, a.SignerID)
 	if !ok {
 		return approveReq{}, fmt.Errorf("signer %.60q is neither in the set in force nor in the proposal's: %w", a.SignerID, record.ErrInvalidSig)
@@ -61,7 +59,7 @@ func (e *Engine) checkApproval(ctx context.Context, id ulid.ULID, prop *proposal
 	}
 	e.m.approvalSeconds(time.Since(begun).Seconds())
 	a.ReceivedAt = record.FormatTime(now)
-	return approveReq{id: id, approval: a, key: keyOf(signer)}, nil
+	return approveReq{id: prop.id, approval: a, key: keyOf(signer)}, nil
 }
 
 // Commit makes a proposal the next version, if its approvals reach the quorum. Committing it again answers the same.
@@ -74,27 +72,21 @@ func (e *Engine) Commit(ctx context.Context, actor engines.Actor, id, corrID str
 	defer func() { span.end(err) }()
 	ctx, cancel := context.WithTimeout(ctx, e.live().Timeouts.Commit.D())
 	defer cancel()
-	pid, err := parseID(id)
-	if err != nil {
+	prop, how, known, err := e.find(ctx, id)
+	switch {
+	case err != nil:
 		return Committed{}, err
-	}
-	prop := e.current.Load().live[pid]
-	if prop == nil {
-		how, known, err := e.readOutcome(ctx, pid)
-		if err != nil {
-			return Committed{}, err
-		}
-		if known && how.State == StateCommitted {
-			return how.replay(), nil
-		}
-		return Committed{}, endedError(pid, how, known)
+	case prop == nil && known && how.State == StateCommitted:
+		return how.replay(), nil
+	case prop == nil:
+		return Committed{}, endedError(id, how, known)
 	}
 	span.about(id, prop.row.Version, prop.row.PayloadB3)
 	span.quorum(quorumOf(prop.payload, e.Head().Signers))
 	if err := e.ready(); err != nil {
 		return Committed{}, err
 	}
-	a, err := e.submit(ctx, e.approvals, commitReq{id: pid}, actor, corrID)
+	a, err := e.submit(ctx, e.approvals, commitReq{id: prop.id}, actor, corrID)
 	return a.committed, err
 }
 
@@ -103,29 +95,34 @@ func (e *Engine) Commit(ctx context.Context, actor engines.Actor, id, corrID str
 func (e *Engine) Withdraw(ctx context.Context, actor engines.Actor, id, corrID string) error {
 	ctx, cancel := context.WithTimeout(ctx, e.live().Timeouts.Approve.D())
 	defer cancel()
-	_, pid, err := e.livingProposal(ctx, id)
+	prop, err := e.livingProposal(ctx, id)
 	if err != nil {
 		return err
 	}
-	_, err = e.submit(ctx, e.approvals, withdrawReq{id: pid}, actor, corrID)
+	_, err = e.submit(ctx, e.approvals, withdrawReq{id: prop.id}, actor, corrID)
 	return err
 }
 
 // livingProposal finds what a write is about, or says why there is none.
-func (e *Engine) livingProposal(ctx context.Context, id string) (*proposal, ulid.ULID, error) {
+func (e *Engine) livingProposal(ctx context.Context, id string) (*proposal, error) {
+	prop, how, known, err := e.find(ctx, id)
+	if err == nil {
+		err = e.ready()
+	}
+	if err == nil && prop == nil {
+		err = endedError(id, how, known)
+	}
+	return prop, err
+}
+
+// find gives the live proposal of an id, or else how it ended, if that is known.
+func (e *Engine) find(ctx context.Context, id string) (prop *proposal, how doneRow, known bool, err error) {
 	pid, err := parseID(id)
 	if err != nil {
-		return nil, pid, err
+		return nil, how, false, err
 	}
-	if err := e.ready(); err != nil {
-		return nil, pid, err
+	if prop = e.current.Load().live[pid]; prop == nil {
+		how, known, err = e.readOutcome(ctx, pid)
 	}
-	if prop := e.current.Load().live[pid]; prop != nil {
-		return prop, pid, nil
-	}
-	how, known, err := e.readOutcome(ctx, pid)
-	if err != nil {
-		return nil, pid, err
-	}
-	return nil, pid, endedError(pid, how, known)
+	return prop, how, known, err
 }

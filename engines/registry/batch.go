@@ -24,6 +24,8 @@ type HeadRef struct {
 	Hash    b3.Digest `cbor:"2,keyasint"`
 }
 
+func refOf(h record.Head) HeadRef { return HeadRef{Version: h.Version, Hash: h.Hash} }
+
 // AuditRef names the last record of the audit chain; the zero AuditRef is the empty chain.
 type AuditRef struct {
 	Seq uint64    `cbor:"1,keyasint"`

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/registry/record"
 	"ronbox/store"
 	"ronbox/store/storetest"
 )
@@ -21,12 +22,12 @@ func digest(s string) b3.Digest { return b3.Sum([]byte(s)) }
 
 // chain makes batches that follow each other, with stand-ins for the records.
 type chain struct {
-	head  headRow
+	head  record.Head
 	audit AuditRef
 }
 
 func (c *chain) batch(ops ...Op) Batch {
-	b := Batch{Head: c.head.ref(), Audit: c.audit}
+	b := Batch{Head: refOf(c.head), Audit: c.audit}
 	for i, op := range ops {
 		op.Audit = fmt.Appendf(nil, "audit %d", c.audit.Seq+uint64(i)+1)
 		b.Ops = append(b.Ops, op)

@@ -6,6 +6,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/registry/record"
 	"ronbox/store"
 )
 
@@ -34,10 +35,10 @@ func Buckets() []*store.Bucket {
 
 // The tables. What is hashed, signed or served is stored raw.
 var (
-	metaHead   = store.NewTable(bMeta, store.String[string](), store.CBOR[headRow]())  // "head"
-	metaAudit  = store.NewTable(bMeta, store.String[string](), store.CBOR[AuditRef]()) // "audit_head"
-	metaRaw    = store.NewTable(bMeta, store.String[string](), store.Raw())            // "origin", "genesis", "schema", "cp_latest", "adopted"
-	metaNumber = store.NewTable(bMeta, store.String[string](), u64Value())             // "min_version", "audit_min"
+	metaHead   = store.NewTable(bMeta, store.String[string](), store.CBOR[record.Head]()) // "head"
+	metaAudit  = store.NewTable(bMeta, store.String[string](), store.CBOR[AuditRef]())    // "audit_head"
+	metaRaw    = store.NewTable(bMeta, store.String[string](), store.Raw())               // "origin", "genesis", "schema", "cp_latest", "adopted"
+	metaNumber = store.NewTable(bMeta, store.String[string](), u64Value())                // "min_version", "audit_min"
 
 	entries  = store.NewTable(bEntry, store.U64(), store.Raw())
 	payloads = store.NewTable(bPayload, store.U64(), store.Raw()) // codec byte, packed payload

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/mod/sumdb/tlog"
-
 	"ronbox/appliance/flow"
 	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/logtree"
@@ -343,33 +341,4 @@ func (e *Engine) CheckpointNow(ctx context.Context) (Checkpoint, error) {
 		err = fmt.Errorf("checkpoint: %w: %w", ErrConflict, err)
 	}
 	return made, err
-}
-
-// loadCheckpoint reads the latest checkpoint back and checks it: signed by a log key, and true of the tree.
-func (e *Engine) loadCheckpoint(ctx context.Context, head *HeadView) error {
-	var raw []byte
-	err := e.view(ctx, func(r store.Reader) error {
-		raw, _ = metaRaw.Get(r, keyCheckpoint)
-		return nil
-	})
-	if err != nil || raw == nil {
-		return err
-	}
-	keys, err := e.logKeys(ctx)
-	if err != nil {
-		return err
-	}
-	s, err := keys.Open(raw)
-	if err != nil {
-		return fmt.Errorf("%w: stored checkpoint: %w", store.ErrCorrupt, err)
-	}
-	var root tlog.Hash
-	if s.Size <= head.Head.Version {
-		root, err = e.root(ctx, s.Size)
-	}
-	if err != nil || root != s.Root {
-		return fmt.Errorf("%w: stored checkpoint of %d versions does not fit the log: root %s, signed %s (%v)", store.ErrCorrupt, s.Size, root, s.Root, err)
-	}
-	e.latest.Store(&s)
-	return nil
 }

@@ -170,14 +170,14 @@ func (r withdrawReq) decide(p *plan, j *job) (answer, error) {
 }
 
 // endedError says why a proposal that is not live cannot be used.
-func endedError(id ulid.ULID, how doneRow, known bool) error {
+func endedError(id string, how doneRow, known bool) error {
 	switch {
 	case !known:
-		return fmt.Errorf("proposal %s: %w", idText(id), ErrNotFound)
+		return fmt.Errorf("proposal %s: %w", id, ErrNotFound)
 	case how.State == StateExpired:
-		return fmt.Errorf("proposal %s: %w", idText(id), ErrExpired)
+		return fmt.Errorf("proposal %s: %w", id, ErrExpired)
 	default:
-		return &StateError{ID: idText(id), State: how.State}
+		return &StateError{ID: id, State: how.State}
 	}
 }
 

@@ -22,54 +22,32 @@ const (
 )
 
 // forgetter walks reg/done in passes for outcomes that are old enough to go. Ids begin with the time of their proposal, so
-// a pass ends at the ids of keepOutcomes ago, and the next one begins at the first id that may still have to go: what lies
-// below it are versions, kept for ever, and is not looked at again. A restart begins anew.
+// a pass ends at the ids of keepOutcomes ago. What a batch has failed to remove, the next pass finds.
 type forgetter struct {
-	at   ulid.ULID // where the pass goes on
-	next ulid.ULID // where the one after it begins
-	busy bool      // a pass is under way
+	at   ulid.ULID // where the pass goes on; zero: at its beginning
 	rest time.Time // none begins before
 }
 
 // idle says that there is nothing to look at yet.
-func (f *forgetter) idle(now time.Time) bool { return !f.busy && now.Before(f.rest) }
+func (f forgetter) idle(now time.Time) bool { return now.Before(f.rest) }
 
-// look goes on with the pass and gives what may go, and where it is then. live may yet end below the place reached.
-func (f forgetter) look(r store.Reader, now time.Time, live map[ulid.ULID]*proposal) ([]ulid.ULID, forgetter) {
+// look goes on with the pass and gives what may go, and where it is then.
+func (f forgetter) look(r store.Reader, now time.Time) (due []ulid.ULID, then forgetter) {
 	over := now.Add(-keepOutcomes).UnixMilli()
 	var bound ulid.ULID
 	if err := bound.SetTime(uint64(max(over, 0))); err != nil {
 		panic("registry: the clock is past the year 10000: " + err.Error())
 	}
-	if !f.busy {
-		f.busy, f.next = true, bound
-		for id := range live {
-			f.next = lower(f.next, id)
-		}
-	}
-	var due []ulid.ULID
 	seen := 0
 	for id, how := range doneOutcome.Range(r, f.at, bound) {
 		if seen++; seen > forgetSlice || len(due) == maxForget {
-			f.at = id
-			return due, f
+			return due, forgetter{at: id}
 		}
-		if how.State == StateCommitted {
-			continue
-		}
-		f.next = lower(f.next, id) // also if it is due: its batch may fail
-		if how.AtMS <= over {
+		if how.State != StateCommitted && how.AtMS <= over {
 			due = append(due, id)
 		}
 	}
-	return due, forgetter{at: f.next, rest: now.Add(forgetEvery)}
-}
-
-func lower(a, b ulid.ULID) ulid.ULID {
-	if a.Compare(b) < 0 {
-		return a
-	}
-	return b
+	return due, forgetter{rest: now.Add(forgetEvery)}
 }
 
 // outcomesOver gives the outcomes that this tick removes.
@@ -80,7 +58,7 @@ func (p *pipeline) outcomesOver(ctx context.Context) (due []ulid.ULID, err error
 	}
 	var then forgetter
 	err = p.e.view(ctx, func(r store.Reader) error {
-		due, then = p.forgetter.look(r, now, p.cur.live)
+		due, then = p.forgetter.look(r, now)
 		return nil
 	})
 	if err == nil {

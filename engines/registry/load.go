@@ -13,7 +13,7 @@ import (
 
 // rawState is what one read transaction copies out of the file; it is parsed after the transaction has ended.
 type rawState struct {
-	head      headRow
+	head      record.Head
 	audit     AuditRef
 	tree      treeRow
 	min       uint64
@@ -75,7 +75,7 @@ func readState(r store.Reader) rawState {
 
 // viewOf builds the view of the HEAD read.
 func (e *Engine) viewOf(ctx context.Context, raw rawState, known *HeadView) (*HeadView, error) {
-	v := HeadView{CheckpointSize: e.checkpointSize(), Head: raw.head.record(), Origin: raw.origin, Incarnation: e.store.Info().Incarnation, MinVersion: raw.min}
+	v := HeadView{CheckpointSize: e.checkpointSize(), Head: raw.head, Origin: raw.origin, Incarnation: e.store.Info().Incarnation, MinVersion: raw.min}
 	if raw.head.Version == 0 {
 		return newHeadView(v), nil
 	}
@@ -89,7 +89,7 @@ func (e *Engine) viewOf(ctx context.Context, raw rawState, known *HeadView) (*He
 		return nil, fmt.Errorf("payload of HEAD: %w", err)
 	}
 	v.Expiry, v.signersB3 = payload.Expiry, v.Signers.B3()
-	if known.ref() == raw.head.ref() {
+	if known.ref() == refOf(raw.head) {
 		v.Items = known.Items
 	} else if v.Items, err = e.materialise(ctx, raw.head.Version); err != nil {
 		return nil, err

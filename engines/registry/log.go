@@ -40,8 +40,7 @@ func decoded[V any](r store.Reader, b *store.Bucket, key string, value store.Val
 
 // Head is HEAD as stored; the zero Head for an empty log.
 func (l logReader) Head() (record.Head, error) {
-	head, err := decoded(l.r, bMeta, keyHead, store.CBOR[headRow]())
-	return head.record(), err
+	return decoded(l.r, bMeta, keyHead, store.CBOR[record.Head]())
 }
 
 // Entry gives the exact entry of a version.

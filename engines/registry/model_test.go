@@ -287,7 +287,7 @@ func TestHeadIsLinearizable(t *testing.T) {
 func TestOnlyCommitsMoveHead(t *testing.T) {
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s)
-	head := func() (h headRow) {
+	head := func() (h record.Head) {
 		if err := r.store.View(r.ctx(), func(rd store.Reader) error { h, _ = metaHead.Get(rd, keyHead); return nil }); err != nil {
 			t.Fatal(err)
 		}

@@ -177,7 +177,7 @@ func (p *plan) find(id ulid.ULID) (*proposal, error) {
 		if err != nil {
 			return nil, err
 		}
-		return nil, endedError(id, how, known)
+		return nil, endedError(idText(id), how, known)
 	}
 	if prop.expired(p.now) {
 		p.expire(prop)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -41,6 +43,19 @@ func (e *Engine) EntryBytes(ctx context.Context, v uint64) ([]byte, error) {
 	return raw, err
 }
 
+// entryAt reads and parses the log entry of a version.
+func (e *Engine) entryAt(ctx context.Context, v uint64) (*record.Artifact, error) {
+	raw, err := e.EntryBytes(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	entry, err := record.ParseEntry(raw)
+	if err != nil {
+		return nil, fmt.Errorf("entry of version %d: %w", v, err)
+	}
+	return entry, nil
+}
+
 // orPruned is err, or that retention has taken version v while it was read.
 func (e *Engine) orPruned(v uint64, err error) error {
 	if pruned := e.known(v); err != nil && errors.Is(pruned, ErrPruned) {
@@ -70,13 +85,9 @@ func (e *Engine) Status(ctx context.Context, v uint64) (VersionStatus, error) {
 	if err != nil || v == e.Head().Head.Version {
 		return VersionStatus{}, err
 	}
-	raw, err := e.EntryBytes(ctx, v+1)
+	next, err := e.entryAt(ctx, v+1)
 	if err != nil {
 		return VersionStatus{}, err
-	}
-	next, err := record.ParseEntry(raw)
-	if err != nil {
-		return VersionStatus{}, fmt.Errorf("entry of version %d: %w", v+1, err)
 	}
 	if next.Kind == record.KindSupersede {
 		return VersionStatus{SupersededBy: v + 1}, nil
@@ -107,13 +118,9 @@ func (e *Engine) Version(ctx context.Context, v uint64, withItems bool) (Documen
 }
 
 func (e *Engine) encodeVersion(ctx context.Context, v uint64, withItems bool) (Document, error) {
-	raw, err := e.EntryBytes(ctx, v)
+	entry, err := e.entryAt(ctx, v)
 	if err != nil {
 		return Document{}, err
-	}
-	entry, err := record.ParseEntry(raw)
-	if err != nil {
-		return Document{}, fmt.Errorf("entry of version %d: %w", v, err)
 	}
 	payload, err := e.payloadAt(ctx, v)
 	if err != nil {
@@ -253,31 +260,20 @@ func (e *Engine) Audit(ctx context.Context, from uint64, limit int) (AuditChain,
 }
 
 // Since gives up to limit committed versions above after, in order, to replay a stream.
-func (e *Engine) Since(ctx context.Context, after uint64, limit int) ([]Update, error) {
-	head := e.Head()
-	if after >= head.Head.Version {
+func (e *Engine) Since(ctx context.Context, after uint64, limit int) (out []Update, err error) {
+	head := e.Head().Head.Version
+	if after >= head {
 		return nil, nil
 	}
 	if err := e.known(after + 1); err != nil {
 		return nil, err
 	}
-	to := min(head.Head.Version, after+uint64(max(limit, 0)))
-	out := make([]Update, 0, to-after)
-	for n := after + 1; n <= to; n += sinceSlice {
-		rows, err := e.eventRows(ctx, n, min(to, n+sinceSlice-1))
+	for n, to := after+1, min(head, after+uint64(max(limit, 0))); n <= to; n += sinceSlice {
+		slice, err := e.updates(ctx, n, min(to, n+sinceSlice-1))
 		if err != nil {
-			return nil, err
+			return nil, e.orPruned(n, err)
 		}
-		if uint64(len(rows)) < min(to, n+sinceSlice-1)-n+1 {
-			return nil, e.orPruned(n, fmt.Errorf("entries from version %d on are missing: %w", n, store.ErrCorrupt))
-		}
-		for _, row := range rows {
-			ev, err := row.event()
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, ev)
-		}
+		out = append(out, slice...)
 	}
 	return out, nil
 }
@@ -285,40 +281,68 @@ func (e *Engine) Since(ctx context.Context, after uint64, limit int) ([]Update, 
 // sinceSlice is how many versions one read transaction of a replay covers.
 const sinceSlice = 64
 
-// eventRow is what an event is made of again: the entry, and the audit record of its commit.
-type eventRow struct{ entry, audit []byte }
-
-func (e *Engine) eventRows(ctx context.Context, from, to uint64) ([]eventRow, error) {
-	var rows []eventRow
-	err := e.view(ctx, func(r store.Reader) error {
-		rows = rows[:0]
-		for _, raw := range entries.Range(r, from, to+1) {
+// updates makes the events of versions again, of their entries and the audit records of their commits.
+func (e *Engine) updates(ctx context.Context, from, to uint64) (out []Update, err error) {
+	err = e.view(ctx, func(r store.Reader) error {
+		out = make([]Update, 0, to-from+1)
+		for v, raw := range entries.Range(r, from, to+1) {
 			entry, err := record.ParseEntry(raw)
 			if err != nil {
-				return err
+				return fmt.Errorf("entry of version %d: %w", v, err)
 			}
-			audit, _ := audits.Get(r, entry.AuditSeq+1) // an entry names the record before its own
-			rows = append(rows, eventRow{entry: raw, audit: audit})
+			ev := Update{Version: v, PayloadB3: entry.PayloadB3, CommittedAt: entry.CommittedAt, Hash: entry.Hash(), Kind: entry.Kind}
+			if raw, kept := audits.Get(r, entry.AuditSeq+1); kept { // an entry names the record before its own
+				rec, err := record.ParseAudit(raw)
+				if err != nil {
+					return fmt.Errorf("audit record %d: %w", entry.AuditSeq+1, err)
+				}
+				ev.CorrID = rec.CorrID
+			}
+			out = append(out, ev)
 		}
 		return nil
 	})
-	return rows, err
+	if err == nil && uint64(len(out)) < to-from+1 {
+		err = fmt.Errorf("entries from version %d on are missing: %w", from, store.ErrCorrupt)
+	}
+	return out, err
 }
 
-func (row eventRow) event() (Update, error) {
-	entry, err := record.ParseEntry(row.entry)
-	if err != nil {
-		return Update{}, err
-	}
-	ev := Update{
-		Version: entry.Version, PayloadB3: entry.PayloadB3, CommittedAt: entry.CommittedAt, Hash: entry.Hash(), Kind: entry.Kind,
-	}
-	if row.audit != nil {
-		rec, err := record.ParseAudit(row.audit)
-		if err != nil {
-			return Update{}, err
+// readTries is how often a place for a read is asked for before StorageBusy is told.
+const readTries = 3
+
+// readDelay is the wait between two tries: 50 to 100 ms, doubling, at most 2 s.
+func readDelay(n int) time.Duration {
+	return min(2*time.Second, (50*time.Millisecond+rand.N(50*time.Millisecond))<<n)
+}
+
+// errReadsBusy is returned when as many reads of old versions run as there are cores. It is store.ErrSlow, StorageBusy to a
+// client.
+var errReadsBusy = fmt.Errorf("as many reads of old versions run as the node allows: %w", store.ErrSlow)
+
+// readSlot takes one of the places of reads that replay a part of the log, so that they cannot starve the rest of the node.
+// It does not queue: it tries again after a while, and gives up after readTries.
+func (e *Engine) readSlot(ctx context.Context) (release func(), err error) {
+	err = e.reread.Do(ctx, func(context.Context) error {
+		select {
+		case e.readSlots <- struct{}{}:
+			return nil
+		default:
+			e.m.readBackoff(1)
+			return errReadsBusy
 		}
-		ev.CorrID = rec.CorrID
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		e.m.timeouts["read"](1)
 	}
-	return ev, nil
+	return func() { <-e.readSlots }, err
+}
+
+// view reads one consistent state of the file. fn must be short and wait for nothing; it may run again.
+func (e *Engine) view(ctx context.Context, fn func(store.Reader) error) error {
+	err := e.store.View(ctx, fn)
+	if errors.Is(err, context.DeadlineExceeded) {
+		e.m.timeouts["read"](1)
+	}
+	return err
 }

@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"ronbox/engines/registry/record"
@@ -31,7 +30,7 @@ func (e *Engine) Proposals(_ context.Context, cursor string, limit int) (Proposa
 			out.Next = out.Proposals[limit-1].ID
 			break
 		}
-		out.Proposals = append(out.Proposals, e.describe(st, p))
+		out.Proposals = append(out.Proposals, e.describe(st.view, p))
 	}
 	return out, nil
 }
@@ -48,28 +47,22 @@ func parseCursor(s string) (string, error) {
 
 // Proposal gives a proposal, live or ended.
 func (e *Engine) Proposal(ctx context.Context, id string) (Proposal, error) {
-	pid, err := parseID(id)
-	if err != nil {
+	p, how, known, err := e.find(ctx, id)
+	switch {
+	case err != nil:
 		return Proposal{}, err
-	}
-	st := e.current.Load()
-	if p := st.live[pid]; p != nil {
-		return e.describe(st, p), nil
-	}
-	how, known, err := e.readOutcome(ctx, pid)
-	if err != nil {
-		return Proposal{}, err
-	}
-	if !known {
-		return Proposal{}, fmt.Errorf("proposal %s: %w", id, ErrNotFound)
+	case p != nil:
+		return e.describe(e.Head(), p), nil
+	case !known:
+		return Proposal{}, endedError(id, how, known)
 	}
 	ended := record.FormatTime(time.UnixMilli(how.AtMS))
 	return Proposal{ID: id, State: how.State, Version: how.Version, PayloadB3: how.PayloadB3, EndedAt: ended}, nil
 }
 
 // describe words a live proposal. One whose time is over is expired, swept or not.
-func (e *Engine) describe(st *state, p *proposal) Proposal {
-	quorum := quorumOf(p.payload, st.view.Signers)
+func (e *Engine) describe(head *HeadView, p *proposal) Proposal {
+	quorum := quorumOf(p.payload, head.Signers)
 	out := Proposal{
 		ID: idText(p.id), State: StatePending, Version: p.row.Version, PayloadB3: p.row.PayloadB3, PrevHash: p.row.PrevHash,
 		Kind: p.payload.Kind, Mode: p.payload.Mode, CreatedAt: p.payload.CreatedAt, ExpiresAt: p.expiresAt(),
@@ -85,19 +78,14 @@ func (e *Engine) describe(st *state, p *proposal) Proposal {
 // ProposalPayload gives the exact bytes that signers of a live proposal sign the digest of. A committed one's are those of
 // its version.
 func (e *Engine) ProposalPayload(ctx context.Context, id string) ([]byte, error) {
-	pid, err := parseID(id)
-	if err != nil {
+	p, how, known, err := e.find(ctx, id)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if p := e.current.Load().live[pid]; p != nil {
+	case p != nil:
 		return p.payload.Bytes(), nil
-	}
-	how, known, err := e.readOutcome(ctx, pid)
-	if err != nil {
-		return nil, err
-	}
-	if known && how.State == StateCommitted {
+	case known && how.State == StateCommitted:
 		return e.PayloadBytes(ctx, how.Version)
 	}
-	return nil, endedError(pid, how, known)
+	return nil, endedError(id, how, known)
 }

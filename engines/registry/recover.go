@@ -9,6 +9,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
+	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/logtree"
 	"ronbox/engines/registry/record"
 	"ronbox/engines/registry/rverify"
@@ -30,10 +31,11 @@ func (e *Engine) Recover(ctx context.Context) error {
 }
 
 func (e *Engine) recover(ctx context.Context) error {
-	from, err := e.covered(ctx)
+	from, signed, err := e.covered(ctx)
 	if err != nil {
 		return err
 	}
+	e.latest.Store(signed)
 	verified, _, err := e.verifyFrom(ctx, from)
 	if err != nil {
 		return err
@@ -41,22 +43,14 @@ func (e *Engine) recover(ctx context.Context) error {
 	if o := e.boot.Origin; o != "" && verified.Head.Version > 0 && o != verified.Origin {
 		return &GenesisMismatchError{Key: "registry.origin", Want: o, Has: verified.Origin}
 	}
-	genesis, err := e.pinnedGenesis(ctx)
-	if err != nil {
-		return err
-	}
 	known := newState(&HeadView{Head: verified.Head, Items: verified.Items}) // so that load need not replay the log
 	s, err := e.load(ctx, known)
 	if err != nil {
 		return err
 	}
-	if s.view.genesis != genesis {
-		return fmt.Errorf("stored genesis %s, version 1 is %s: %w", s.view.genesis, genesis, store.ErrCorrupt)
-	}
-	if err := e.loadCheckpoint(ctx, s.view); err != nil {
+	if err := e.checkGenesis(ctx, s.view); err != nil {
 		return err
 	}
-	s = s.bounded(s.view.MinVersion, e.checkpointSize())
 	e.current.Store(s)
 	found, err := e.checkGuard(ctx, s.view)
 	if err != nil {
@@ -70,7 +64,6 @@ func (e *Engine) recover(ctx context.Context) error {
 }
 
 func (e *Engine) publishRecovered(s *state) {
-	e.current.Store(s)
 	e.m.signers(s.view.Signers)
 	e.loaded.Store(true)
 	e.board.Set(service, keyHasGenesis, e.hasGenesis())
@@ -110,32 +103,29 @@ func (e *Engine) verifyFrom(ctx context.Context, from rverify.State) (rverify.St
 
 // covered is the place in the log that the latest checkpoint vouches for: its signature, the root of the tiles, and the entry
 // under that root. Of a log without a checkpoint it is the beginning.
-func (e *Engine) covered(ctx context.Context) (at rverify.State, err error) {
-	var row treeRow
-	var head headRow
+func (e *Engine) covered(ctx context.Context) (at rverify.State, latest *checkpoint.Signed, err error) {
+	var head record.Head
 	var note []byte
 	err = e.view(ctx, func(r store.Reader) error {
-		row, _ = metaTree.Get(r, keyTree)
 		head, _ = metaHead.Get(r, keyHead)
 		note, _ = metaRaw.Get(r, keyCheckpoint)
 		return nil
 	})
-	if err != nil || note == nil || row.Size < head.Version {
-		return at, err
+	if err != nil || note == nil {
+		return at, nil, err
 	}
 	keys, err := e.logKeys(ctx)
 	if err != nil {
-		return at, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+		return at, nil, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
 	}
 	signed, err := keys.Open(note)
 	if err != nil || signed.Size == 0 || signed.Size > head.Version {
-		return at, fmt.Errorf("%w: stored checkpoint of %d versions, HEAD is %d (%v)", store.ErrCorrupt, signed.Size, head.Version, err)
+		return at, nil, fmt.Errorf("%w: stored checkpoint of %d versions, HEAD is %d (%v)", store.ErrCorrupt, signed.Size, head.Version, err)
 	}
-	at, err = e.stateAt(ctx, signed.Size, signed.Root)
-	if err != nil {
-		return at, fmt.Errorf("%w: version %d, under the latest checkpoint: %w", store.ErrCorrupt, signed.Size, err)
+	if at, err = e.stateAt(ctx, signed.Size, signed.Root); err != nil {
+		return at, nil, fmt.Errorf("%w: version %d, under the latest checkpoint: %w", store.ErrCorrupt, signed.Size, err)
 	}
-	return at, nil
+	return at, &signed, nil
 }
 
 // stateAt makes the state of a verifier at version v, whose entry must be the last one under root.
@@ -191,24 +181,21 @@ func (e *Engine) stateAt(ctx context.Context, v uint64, root tlog.Hash) (at rver
 	return at, nil
 }
 
-// pinnedGenesis gives the payload_b3 of version 1, zero for an empty log, and refuses one that the configuration does not
-// pin.
-func (e *Engine) pinnedGenesis(ctx context.Context) (b3.Digest, error) {
-	var packed []byte
-	err := e.view(ctx, func(r store.Reader) error {
-		packed, _ = payloads.Get(r, 1)
+// checkGenesis holds version 1 against reg/meta and against what the configuration pins.
+func (e *Engine) checkGenesis(ctx context.Context, head *HeadView) error {
+	if head.Head.Version == 0 {
 		return nil
-	})
-	if err != nil || packed == nil {
-		return b3.Digest{}, err
 	}
-	raw, err := e.codec.unpack(packed)
+	first, err := e.payloadAt(ctx, 1)
 	if err != nil {
-		return b3.Digest{}, err
+		return err
 	}
-	genesis := b3.Sum(raw)
+	genesis := first.B3()
 	if pin := e.boot.Bootstrap.TrustRootsHash; pin != "" && pin != genesis.String() {
-		return b3.Digest{}, &GenesisMismatchError{Key: "registry.bootstrap.trust_roots_hash", Want: pin, Has: genesis.String()}
+		return &GenesisMismatchError{Key: "registry.bootstrap.trust_roots_hash", Want: pin, Has: genesis.String()}
 	}
-	return genesis, nil
+	if head.genesis != genesis {
+		return fmt.Errorf("stored genesis %s, version 1 is %s: %w", head.genesis, genesis, store.ErrCorrupt)
+	}
+	return nil
 }

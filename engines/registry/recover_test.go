@@ -14,7 +14,7 @@ func TestBootIsBounded(t *testing.T) {
 	r.genesis(s)
 	r.commitDeltas(s, 100)
 	r.cover()
-	from, err := r.e.covered(r.ctx())
+	from, _, err := r.e.covered(r.ctx())
 	if err != nil || from.Head.Version != 101 || from.Head != r.e.Head().Head || from.Items.Root() != r.e.Head().Items.Root() {
 		t.Fatalf("covered: %+v, %v", from.Head, err)
 	}
@@ -28,7 +28,7 @@ func TestBootIsBounded(t *testing.T) {
 	}
 	other := newRig(t).start()
 	other.genesis(newSigners(1, 1))
-	if from, err := other.e.covered(other.ctx()); err != nil || from.Head.Version != 0 {
+	if from, _, err := other.e.covered(other.ctx()); err != nil || from.Head.Version != 0 {
 		t.Errorf("without a checkpoint: %+v, %v", from.Head, err)
 	}
 }

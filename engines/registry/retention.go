@@ -119,11 +119,7 @@ func (e *Engine) olderSegments(ctx context.Context, from, to uint64, over time.T
 		return from, nil
 	}
 	more := sort.Search(int(to-from), func(i int) bool {
-		var entry *record.Artifact
-		raw, readErr := e.EntryBytes(ctx, (from+uint64(i)+1)*e.segment)
-		if readErr == nil {
-			entry, readErr = record.ParseEntry(raw)
-		}
+		entry, readErr := e.entryAt(ctx, (from+uint64(i)+1)*e.segment)
 		if readErr != nil {
 			err = readErr
 			return true
@@ -180,14 +176,6 @@ func (e *Engine) statement(ctx context.Context, p RetentionPlan, over checkpoint
 	return checkpoint.Retention{
 		Tree: over.Tree, Head: top.Hash(), Min: p.Next, ItemsRoot: payload.ItemsRoot, Snapshot: b3.Sum(items.Snapshot()),
 	}, last.AuditSeq + 1, nil
-}
-
-func (e *Engine) entryAt(ctx context.Context, v uint64) (*record.Artifact, error) {
-	raw, err := e.EntryBytes(ctx, v)
-	if err != nil {
-		return nil, err
-	}
-	return record.ParseEntry(raw)
 }
 
 // kept reads the kept items of a version, which it keeps first if they are not.

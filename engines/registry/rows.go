@@ -7,24 +7,8 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"ronbox/appliance/b3"
-	"ronbox/engines/registry/record"
 	"ronbox/store"
 )
-
-// headRow is reg/meta head.
-type headRow struct {
-	Version     uint64    `cbor:"1,keyasint"`
-	Hash        b3.Digest `cbor:"2,keyasint"`
-	PayloadB3   b3.Digest `cbor:"3,keyasint"`
-	CommittedAt string    `cbor:"4,keyasint"`
-	Epoch       uint64    `cbor:"5,keyasint"`
-}
-
-func (h headRow) ref() HeadRef { return HeadRef{Version: h.Version, Hash: h.Hash} }
-
-func (h headRow) record() record.Head {
-	return record.Head{Version: h.Version, Hash: h.Hash, PayloadB3: h.PayloadB3, CommittedAt: h.CommittedAt, Epoch: h.Epoch}
-}
 
 // propRow is what reg/prop says of a proposal, ahead of its packed payload.
 type propRow struct {

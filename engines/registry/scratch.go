@@ -3,6 +3,7 @@ package registry
 import (
 	"github.com/oklog/ulid/v2"
 
+	"ronbox/engines/registry/record"
 	"ronbox/store"
 )
 
@@ -13,7 +14,7 @@ type scratch struct {
 	w *store.Writes
 
 	tree     *forest
-	head     headRow
+	head     record.Head
 	audit    AuditRef
 	props    map[ulid.ULID]*storedProp // looked at or entered; nil: gone or never there
 	approved []approvalKey             // recorded by this batch

@@ -115,9 +115,9 @@ func (a *Artifact) encode() []byte {
 
 // Head is where the log ends; the zero Head is the empty log.
 type Head struct {
-	Version     uint64    `json:"version"`
-	Hash        b3.Digest `json:"hash"` // of the entry
-	PayloadB3   b3.Digest `json:"payload_b3"`
-	CommittedAt string    `json:"committed_at"`
-	Epoch       uint64    `json:"epoch"` // of the signer set in force
+	Version     uint64    `json:"version" cbor:"1,keyasint"`
+	Hash        b3.Digest `json:"hash" cbor:"2,keyasint"` // of the entry
+	PayloadB3   b3.Digest `json:"payload_b3" cbor:"3,keyasint"`
+	CommittedAt string    `json:"committed_at" cbor:"4,keyasint"`
+	Epoch       uint64    `json:"epoch" cbor:"5,keyasint"` // of the signer set in force
 }
