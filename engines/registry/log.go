@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"strings"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/registry/checkpoint"
@@ -67,10 +66,14 @@ func (l logReader) bytes(b *store.Bucket, v uint64) ([]byte, error) {
 
 // Audit walks the records from one sequence number to another, both included.
 func (l logReader) Audit(from, to uint64) iter.Seq2[uint64, []byte] {
-	seqs := store.U64()
+	return l.numbered(bAudit, store.U64().Append(nil, from), store.U64().Append(nil, to+1))
+}
+
+// numbered walks rows whose keys are numbers, up to one whose key is none.
+func (l logReader) numbered(b *store.Bucket, from, to []byte) iter.Seq2[uint64, []byte] {
 	return func(yield func(uint64, []byte) bool) {
-		for k, raw := range l.r.Range(bAudit, seqs.Append(nil, from), seqs.Append(nil, to+1)) {
-			if seq, err := seqs.Decode(k); err != nil || !yield(seq, raw) {
+		for k, raw := range l.r.Range(b, from, to) {
+			if n, err := store.U64().Decode(k); err != nil || !yield(n, raw) {
 				return
 			}
 		}
@@ -139,16 +142,14 @@ func (l logReader) Tile(at logtree.At) []byte { return l.r.Get(bTile, tileKeys()
 
 // Notes gives the archived checkpoints, and the latest.
 func (l logReader) Notes() iter.Seq2[uint64, []byte] {
-	sizes := store.U64()
 	return func(yield func(uint64, []byte) bool) {
-		for k, raw := range l.r.Range(bCP, nil, nil) {
-			if size, err := sizes.Decode(k); err != nil || !yield(size, raw) {
+		for size, raw := range l.numbered(bCP, nil, nil) {
+			if !yield(size, raw) {
 				return
 			}
 		}
 		if raw := l.Latest(); raw != nil {
-			text, _, _ := strings.Cut(string(raw), "\n\n")
-			tree, _ := checkpoint.ParseText(text + "\n") // a wrong text is found by its signature
+			tree, _ := checkpoint.TreeOf(raw) // a wrong text is found by its signature
 			yield(tree.Size, raw)
 		}
 	}

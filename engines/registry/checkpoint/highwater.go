@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"ronbox/store"
 )
 
 // HighWater is the file that keeps the last checkpoint a node has signed. It lies outside the database, so that an older database shows.
@@ -12,38 +14,33 @@ type HighWater struct{ Path string }
 
 // Write replaces the mark. When it returns nil the mark survives a power cut.
 func (h HighWater) Write(s Signed) error {
-	if err := h.replace(s.Note); err != nil {
+	dir := filepath.Dir(h.Path)
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		err = h.replace(dir, s.Note)
+	}
+	if err == nil {
+		err = store.SyncDir(dir)
+	}
+	if err != nil {
 		return fmt.Errorf("write the high-water mark: %w", err)
 	}
 	return nil
 }
 
-func (h HighWater) replace(raw []byte) error {
-	dir := filepath.Dir(h.Path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
+func (h HighWater) replace(dir string, raw []byte) error {
 	f, err := os.CreateTemp(dir, ".highwater-*")
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(raw)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
 		err = os.Rename(f.Name(), h.Path)
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	return syncDir(dir)
-}
-
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return nil
 }
 
 // Read gives the mark as it was written; a file that is not there is fs.ErrNotExist. Its signature is for the caller to check, with the

@@ -66,6 +66,12 @@ func ParseText(text string) (Tree, error) {
 	return Tree{Origin: lines[0], Size: size, Root: root}, nil
 }
 
+// TreeOf reads what a note says, whoever has signed it.
+func TreeOf(note []byte) (Tree, error) {
+	text, _, _ := strings.Cut(string(note), "\n\n")
+	return ParseText(text + "\n")
+}
+
 // Signed is a checkpoint with its signatures. It is immutable.
 type Signed struct {
 	Tree
@@ -218,6 +224,22 @@ type Keys struct {
 	byKey map[uint32]Witness // their own cosignatures
 }
 
+// ParseLogKey reads the vkey of a log, of the Ed25519 kind and in its one spelling; its point must be as sound as a signer's.
+func ParseLogKey(vkey string) (note.Verifier, ed25519.PublicKey, error) {
+	v, err := note.NewVerifier(vkey)
+	if err != nil {
+		return nil, nil, errors.New("is not a C2SP verifier key")
+	}
+	raw, err := strict.DecodeString(vkey[len(v.Name())+len("+01234567+"):])
+	switch {
+	case err != nil || len(raw) != 1+ed25519.PublicKeySize || raw[0] != algEd25519:
+		return nil, nil, errors.New("is not an Ed25519 verifier key")
+	case fmt.Sprintf("%s+%08x+%s", v.Name(), v.KeyHash(), base64.StdEncoding.EncodeToString(raw)) != vkey:
+		return nil, nil, errors.New("is not in its one spelling")
+	}
+	return v, raw[1:], sig.CheckKey(raw[1:])
+}
+
 // NewKeys reads vkeys. One that is none is a fault: signer sets are checked before they come into force.
 func NewKeys(vkeys []string) (Keys, error) {
 	keys := Keys{byKey: map[uint32]Witness{}}
@@ -225,15 +247,11 @@ func NewKeys(vkeys []string) (Keys, error) {
 		if slices.Contains(vkeys[:i], vkey) {
 			continue // it stands in more than one set, and a note takes two for ambiguous
 		}
-		v, err := note.NewVerifier(vkey)
+		v, public, err := ParseLogKey(vkey)
 		if err != nil {
-			return Keys{}, fmt.Errorf("log key %.120q: %w", vkey, err)
+			return Keys{}, fmt.Errorf("log key %.120q %w", vkey, err)
 		}
-		raw, err := base64.StdEncoding.DecodeString(vkey[len(v.Name())+len("+01234567+"):])
-		if err != nil || len(raw) != 1+ed25519.PublicKeySize || raw[0] != algEd25519 {
-			return Keys{}, fmt.Errorf("log key %.120q is not Ed25519", vkey)
-		}
-		w := Witness{name: v.Name(), public: raw[1:]}
+		w := Witness{name: v.Name(), public: public}
 		keys.logs = append(keys.logs, v)
 		keys.byKey[w.KeyHash()] = w
 	}

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"github.com/go-json-experiment/json"
 
@@ -59,8 +58,7 @@ func Open(dir string) (*Log, error) {
 	if l.note, err = l.file(fileCheckpoint); err != nil {
 		return nil, err
 	}
-	text, _, _ := strings.Cut(string(l.note), "\n\n")
-	if l.tree, err = checkpoint.ParseText(text + "\n"); err != nil {
+	if l.tree, err = checkpoint.TreeOf(l.note); err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, fileCheckpoint), err)
 	}
 	return l, nil
@@ -103,7 +101,7 @@ func (l *Log) Entry(v uint64) ([]byte, error) {
 	}
 	n := (v - 1) / logtree.Width
 	width := int(min(logtree.Width, l.Size-n*logtree.Width))
-	return l.entries.part(v, func() ([]byte, error) { return l.file(logtree.Path(logtree.At{N: n}, width, true)) }, cut16)
+	return l.entries.part(v, 2, func() ([]byte, error) { return l.file(logtree.Path(logtree.At{N: n}, width, true)) })
 }
 
 // Payload gives the payload of a version.
@@ -114,7 +112,7 @@ func (l *Log) Payload(v uint64) ([]byte, error) {
 	if v < l.MinVersion {
 		return l.keptFile(v, "payload")
 	}
-	return l.payloads.part(v, func() ([]byte, error) { return l.file(payloadPath((v - 1) / logtree.Width)) }, cut32)
+	return l.payloads.part(v, 4, func() ([]byte, error) { return l.file(payloadPath((v - 1) / logtree.Width)) })
 }
 
 // keptFile gives what is kept of a version before MinVersion.
@@ -145,8 +143,8 @@ func (l *Log) Horizon() (*rverify.Horizon, error) {
 	}}, err
 }
 
-// part gives the bytes of version v out of its bundle.
-func (b *bundle) part(v uint64, read func() ([]byte, error), cut func([]byte) ([]byte, []byte, bool)) ([]byte, error) {
+// part gives the bytes of version v out of its bundle, where each part stands behind its length in so many bytes.
+func (b *bundle) part(v uint64, width int, read func() ([]byte, error)) ([]byte, error) {
 	n := (v-1)/logtree.Width + 1
 	if b.n != n {
 		raw, err := read()
@@ -155,7 +153,7 @@ func (b *bundle) part(v uint64, read func() ([]byte, error), cut func([]byte) ([
 		}
 		b.n, b.parts = n, nil
 		for len(raw) > 0 {
-			part, rest, ok := cut(raw)
+			part, rest, ok := cut(raw, width)
 			if !ok {
 				b.n = 0
 				return nil, fmt.Errorf("the bundle of version %d is cut", v)
@@ -169,20 +167,18 @@ func (b *bundle) part(v uint64, read func() ([]byte, error), cut func([]byte) ([
 	return nil, rverify.ErrMissing
 }
 
-func cut16(raw []byte) (part, rest []byte, ok bool) {
-	if len(raw) < 2 || len(raw)-2 < int(binary.BigEndian.Uint16(raw)) {
+func cut(raw []byte, width int) (part, rest []byte, ok bool) {
+	if len(raw) < width {
 		return nil, nil, false
 	}
-	n := 2 + int(binary.BigEndian.Uint16(raw))
-	return raw[2:n], raw[n:], true
-}
-
-func cut32(raw []byte) (part, rest []byte, ok bool) {
-	if len(raw) < 4 || uint64(len(raw)-4) < uint64(binary.BigEndian.Uint32(raw)) {
+	n := 0
+	for _, b := range raw[:width] {
+		n = n<<8 | int(b)
+	}
+	if raw = raw[width:]; len(raw) < n {
 		return nil, nil, false
 	}
-	n := 4 + int(binary.BigEndian.Uint32(raw))
-	return raw[4:n], raw[n:], true
+	return raw[:n], raw[n:], true
 }
 
 // Audit gives the records from…to, as far as they are there.

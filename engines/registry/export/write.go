@@ -70,8 +70,7 @@ func Write(ctx context.Context, dir string, src Source, progress func(done, tota
 	if raw == nil {
 		return Index{}, ErrNoCheckpoint
 	}
-	text, _, _ := strings.Cut(string(raw), "\n\n")
-	tree, err := checkpoint.ParseText(text + "\n")
+	tree, err := checkpoint.TreeOf(raw)
 	if err != nil {
 		return Index{}, err
 	}

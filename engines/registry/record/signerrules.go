@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"strconv"
 	"strings"
+
+	"ronbox/engines/registry/checkpoint"
 )
 
 const (
@@ -68,6 +70,9 @@ func (s *SignerSet) check(path string) error {
 	case len(s.WitnessPolicy) > maxPolicy:
 		return fieldf(path+"witness_policy", "must be at most %d bytes", maxPolicy)
 	}
+	if _, err := checkpoint.ParsePolicy(s.WitnessPolicy); err != nil {
+		return fieldf(path+"witness_policy", "%v", err)
+	}
 	return s.checkLogKeys(path, keys)
 }
 
@@ -79,11 +84,11 @@ func (s *SignerSet) checkLogKeys(path string, signers map[string]string) error {
 	seen := map[string]bool{}
 	for i, vkey := range s.LogKeys {
 		at := path + "log_keys." + strconv.Itoa(i)
-		k, err := ParseLogKey(vkey)
+		_, key, err := checkpoint.ParseLogKey(vkey)
 		if err != nil {
-			return &FieldError{Field: at, Reason: strings.TrimPrefix(err.Error(), "malformed: ")}
+			return fieldf(at, "%v", err)
 		}
-		public := encode64(k.Public)
+		public := encode64(key)
 		if id, both := signers[public]; both {
 			return fieldf(at, "is the key of signer %s too", id)
 		}

@@ -101,6 +101,7 @@ func TestSignerSetRules(t *testing.T) {
 		{"a log key that is a signer's", "log_keys.0", func(s *SignerSet) { s.LogKeys = []string{logKey(t, s.Signers[1].Key())} }},
 		{"a log key of small order", "log_keys.0", func(s *SignerSet) { s.LogKeys = []string{logKey(t, unhex(t, weakKeys[0]))} }},
 		{"17 log keys", "log_keys", func(s *SignerSet) { s.LogKeys = make([]string, 17) }},
+		{"a policy that is none", "witness_policy", func(s *SignerSet) { s.WitnessPolicy = "witness w1\n" }},
 		{"a long policy", "witness_policy", func(s *SignerSet) { s.WitnessPolicy = strings.Repeat("x", 16<<10+1) }},
 	}
 	for i, point := range weakKeys {
