@@ -138,41 +138,23 @@ func (e *Engine) stackedBase(st *state, p *proposal) (record.Base, error) {
 // it answers the same; another one is refused with ErrConflict once there is a HEAD. An approval that is bad, foreign or
 // repeated is a *GenesisApprovalError.
 func (e *Engine) Genesis(ctx context.Context, actor engines.Actor, payload []byte, given []record.Approval, corrID string) (Committed, error) {
-	if done, err := e.genesisInForce(ctx, payload); err != nil || done.Replayed {
-		return done, err
-	}
-	if err := e.ready(); err != nil {
-		return Committed{}, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, e.live().Timeouts.Commit.D())
 	defer cancel()
-	req, err := e.genesisRequest(ctx, payload, given)
+	begun := e.Head()
+	if begun.Head.Version == 0 {
+		if err := e.ready(); err != nil {
+			return Committed{}, err
+		}
+	}
+	req, err := e.genesisRequest(ctx, payload, given, begun)
 	if err != nil {
 		return Committed{}, err
+	}
+	if begun.Head.Version > 0 {
+		return e.genesisCommitted(ctx, begun.genesis)
 	}
 	a, err := e.submit(ctx, e.proposals, req, actor, corrID)
 	return a.committed, err
-}
-
-// genesisInForce answers the repeat of the genesis that the log begins with, and refuses another.
-func (e *Engine) genesisInForce(ctx context.Context, payload []byte) (Committed, error) {
-	head := e.Head()
-	if head.Head.Version == 0 {
-		return Committed{}, nil
-	}
-	release, err := e.workSlot(ctx)
-	if err != nil {
-		return Committed{}, err
-	}
-	defer release()
-	p, err := record.ParsePayload(payload)
-	if err != nil {
-		return Committed{}, err
-	}
-	if p.B3() != head.genesis {
-		return Committed{}, fmt.Errorf("genesis: %w: the log begins with genesis %s, this is %s", ErrConflict, head.genesis, p.B3())
-	}
-	return e.genesisCommitted(ctx, head.genesis)
 }
 
 // genesisCommitted is the answer of the call that began the log, given again.
@@ -192,7 +174,8 @@ func (e *Engine) genesisCommitted(ctx context.Context, genesis b3.Digest) (Commi
 	return Committed{Version: 1, PayloadB3: genesis, CommittedAt: entry.CommittedAt, Hash: entry.Hash(), Replayed: true}, nil
 }
 
-func (e *Engine) genesisRequest(ctx context.Context, payload []byte, given []record.Approval) (genesisReq, error) {
+// genesisRequest does the caller's part. Once the log has begun, it only looks whether it is with this genesis.
+func (e *Engine) genesisRequest(ctx context.Context, payload []byte, given []record.Approval, begun *HeadView) (genesisReq, error) {
 	release, err := e.workSlot(ctx)
 	if err != nil {
 		return genesisReq{}, err
@@ -200,6 +183,12 @@ func (e *Engine) genesisRequest(ctx context.Context, payload []byte, given []rec
 	defer release()
 	p, err := record.ParsePayload(payload)
 	if err != nil {
+		return genesisReq{}, err
+	}
+	if begun.Head.Version > 0 {
+		if p.B3() != begun.genesis {
+			err = fmt.Errorf("genesis: %w: the log begins with genesis %s, this is %s", ErrConflict, begun.genesis, p.B3())
+		}
 		return genesisReq{}, err
 	}
 	if p.Kind != record.KindGenesis {

@@ -32,17 +32,11 @@ type setKey struct {
 }
 
 func setKeys() store.Key[setKey] {
-	return store.Key[setKey]{
-		Append: func(dst []byte, k setKey) []byte {
+	return sized(10,
+		func(dst []byte, k setKey) []byte {
 			return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint64(dst, k.version), k.part)
 		},
-		Decode: func(b []byte) (setKey, error) {
-			if len(b) != 10 {
-				return setKey{}, errLength
-			}
-			return setKey{binary.BigEndian.Uint64(b), binary.BigEndian.Uint16(b[8:])}, nil
-		},
-	}
+		func(b []byte) setKey { return setKey{binary.BigEndian.Uint64(b), binary.BigEndian.Uint16(b[8:])} })
 }
 
 // PutSet keeps a part of the items of a version; with the last part the header is written.

@@ -19,17 +19,11 @@ type treeRow struct {
 }
 
 func tileKeys() store.Key[logtree.At] {
-	return store.Key[logtree.At]{
-		Append: func(dst []byte, at logtree.At) []byte {
+	return sized(9,
+		func(dst []byte, at logtree.At) []byte {
 			return binary.BigEndian.AppendUint64(append(dst, at.Level), at.N)
 		},
-		Decode: func(b []byte) (logtree.At, error) {
-			if len(b) != 9 {
-				return logtree.At{}, errLength
-			}
-			return logtree.At{Level: b[0], N: binary.BigEndian.Uint64(b[1:])}, nil
-		},
-	}
+		func(b []byte) logtree.At { return logtree.At{Level: b[0], N: binary.BigEndian.Uint64(b[1:])} })
 }
 
 // tilesOf reads tiles within r's transaction.
@@ -40,48 +34,30 @@ func tilesOf(r store.Reader) logtree.Tiles {
 	}
 }
 
-// forest grows the log tree within one command.
+// forest grows the log tree within one command, which does not see its own writes.
 type forest struct {
 	r    store.Reader
 	w    *store.Writes
 	row  treeRow
-	made []madeTile // by this command, in the order of their first growth
-}
-
-type madeTile struct {
-	at  logtree.At
-	raw []byte
+	made map[logtree.At][]byte // by this command
 }
 
 func newForest(r store.Reader, w *store.Writes) *forest {
-	f := &forest{r: r, w: w}
+	f := &forest{r: r, w: w, made: map[logtree.At][]byte{}}
 	f.row, _ = metaTree.Get(r, keyTree)
 	return f
 }
 
 func (f *forest) tile(at logtree.At) []byte {
-	if i := f.index(at); i >= 0 {
-		return f.made[i].raw
+	if raw := f.made[at]; raw != nil {
+		return raw
 	}
 	return tilesOf(f.r)(at)
 }
 
-// index finds a tile that this command has grown, among its few, the latest first; -1 for none.
-func (f *forest) index(at logtree.At) int {
-	for i := len(f.made) - 1; i >= 0; i-- {
-		if f.made[i].at == at {
-			return i
-		}
-	}
-	return -1
-}
-
 func (f *forest) put(at logtree.At, raw []byte) {
-	if i := f.index(at); i >= 0 {
-		f.made[i].raw = raw
-	} else {
-		f.made = append(f.made, madeTile{at, raw})
-	}
+	f.made[at] = raw
+	tiles.Put(f.w, at, raw)
 }
 
 // grow adds the entry of the next version.
@@ -89,18 +65,8 @@ func (f *forest) grow(entry, packed []byte) error {
 	err := logtree.Append(f.tile, f.row.Size, logtree.Leaf(entry), f.put)
 	f.row.Size++
 	f.row.Bytes += int64(len(entry) + len(packed))
-	return err
-}
-
-// write puts what has grown.
-func (f *forest) write() {
-	if len(f.made) == 0 {
-		return
-	}
-	for _, t := range f.made {
-		tiles.Put(f.w, t.at, t.raw)
-	}
 	metaTree.Put(f.w, keyTree, f.row)
+	return err
 }
 
 // growAtOnce is how many entries one GrowTree covers.
@@ -131,7 +97,6 @@ func (c GrowTree) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (treeRow
 			return f.row, err
 		}
 	}
-	f.write()
 	return f.row, nil
 }
 

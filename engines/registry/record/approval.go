@@ -29,13 +29,6 @@ func SigningBytes(payloadB3 b3.Digest) []byte {
 	return append([]byte(signingContext), payloadB3.String()...)
 }
 
-// Sign approves a payload.
-func Sign(key ed25519.PrivateKey, signerID string, payloadB3 b3.Digest, at time.Time) Approval {
-	return Approval{
-		SignerID: signerID, Algo: AlgoEd25519, Sig: encode64(ed25519.Sign(key, SigningBytes(payloadB3))), SignedAt: FormatTime(at),
-	}
-}
-
 // ParseApproval reads an approval in any spelling. A wrong one is a *FieldError; whether the signature holds is not checked here.
 func ParseApproval(raw []byte) (Approval, error) {
 	canon, err := bounded(raw, "approval", maxApproval)

@@ -83,7 +83,8 @@ func (k *Key) Public() string { return encode64(k.private.Public().(ed25519.Publ
 
 // Sign approves a payload as this signer.
 func (k *Key) Sign(payloadB3 b3.Digest, at time.Time) Approval {
-	return Sign(k.private, k.SignerID, payloadB3, at)
+	sig := ed25519.Sign(k.private, SigningBytes(payloadB3))
+	return Approval{SignerID: k.SignerID, Algo: AlgoEd25519, Sig: encode64(sig), SignedAt: FormatTime(at)}
 }
 
 // Signer is the key's active entry in a set.
