@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/oklog/ulid/v2"
-
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines"
@@ -92,7 +90,7 @@ func (e *Engine) CatchUpFrom(ctx context.Context, actor engines.Actor, path, cor
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	err = r.View(ctx, func(rd store.Reader) error {
-		out, err = e.CatchUp(ctx, actor, NewLog(rd), corrID)
+		out, err = e.CatchUp(ctx, actor, NewSource(rd), corrID)
 		return err
 	})
 	return out, err
@@ -223,23 +221,11 @@ func (p *plan) replay(j *job, s *replayStep, op *Op) error {
 		return err
 	}
 	v := version{id: id, payload: s.payload, packed: s.packed, approvals: s.entry.Approvals, items: items, signers: s.payload.SignersAfter(head.Signers)}
-	c := &CommitOp{
-		Version: s.entry.Version, Hash: s.entry.Hash(), PayloadB3: s.payload.B3(), PrevHash: head.Head.PayloadB3, CommittedAt: s.entry.CommittedAt,
-		Entry: s.entry.Bytes(), Packed: s.packed,
-	}
-	if s.payload.SignerSet != nil {
-		c.Set = v.signers.Bytes()
-	}
-	c.Epoch = v.signers.Epoch
-	op.Do, op.ID, op.Commit = OpReplay, id, c
-	p.drop(id)
-	p.advance(j, v, c)
-	return nil
-}
-
-// drop forgets a live proposal that has become a version elsewhere.
-func (p *plan) drop(id ulid.ULID) {
-	if prop := p.next.live[id]; prop != nil {
+	op.Do, op.ID, op.Commit = OpReplay, id, v.op(s.entry, head)
+	op.Commit.Packed = s.packed
+	if prop := p.next.live[id]; prop != nil { // it has become a version elsewhere
 		p.next.remove(prop)
 	}
+	p.advance(j, v, op.Commit)
+	return nil
 }

@@ -121,3 +121,31 @@ type GenesisMismatchError struct{ Key, Want, Has string }
 func (e *GenesisMismatchError) Error() string {
 	return fmt.Sprintf("%s = %q, but the log in the file has %q", e.Key, e.Want, e.Has)
 }
+
+const reasonDuplicate = "duplicate_approval"
+
+// reasonOf is the word under which a refusal is chained; "" for what is no refusal: the node's own state or the caller's
+// deadline.
+func reasonOf(err error) string {
+	var duplicate *DuplicateApprovalError
+	var pending *PendingLimitError
+	switch {
+	case errors.As(err, &duplicate):
+		return reasonDuplicate
+	case errors.As(err, &pending):
+		return "pending_limit"
+	}
+	for _, row := range []struct {
+		err    error
+		reason string
+	}{
+		{record.ErrRevokedKey, "revoked_key"}, {record.ErrQuorum, "quorum"}, {record.ErrInvalidSig, "invalid_sig"}, {record.ErrClockSkew, "clock_skew"}, {record.ErrVersionSkew, "version_skew"},
+		{record.ErrChainMismatch, "chain_mismatch"}, {record.ErrHardLimit, "hard_limit"}, {record.ErrMalformed, "malformed"},
+		{ErrExpired, "expired"}, {ErrNotFound, "not_found"}, {ErrConflict, "conflict"}, {ErrForbidden, "forbidden"},
+	} {
+		if errors.Is(err, row.err) {
+			return row.reason
+		}
+	}
+	return ""
+}

@@ -76,7 +76,11 @@ func (e *Engine) checkMark(ctx context.Context, head *HeadView, signed bool) (ma
 	if e.mark.Path == "" {
 		return mark, nil, nil
 	}
-	raw, err := e.mark.Read()
+	keys, err := e.logKeys(ctx)
+	if err != nil {
+		return mark, nil, err
+	}
+	s, err := e.readMark(keys)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !signed:
 		return mark, nil, nil
@@ -84,14 +88,6 @@ func (e *Engine) checkMark(ctx context.Context, head *HeadView, signed bool) (ma
 		return mark, &Rollback{Reason: RollbackNoMark, Detail: "the log has signed checkpoints, but " + e.mark.Path + " is missing"}, nil
 	case err != nil:
 		return mark, &Rollback{Reason: RollbackBadMark, Detail: err.Error()}, nil
-	}
-	keys, err := e.logKeys(ctx)
-	if err != nil {
-		return mark, nil, err
-	}
-	s, err := keys.Open(raw)
-	if err != nil {
-		return mark, &Rollback{Reason: RollbackBadMark, Detail: e.mark.Path + ": " + err.Error()}, nil
 	}
 	mark = s.Tree
 	if mark.Size > min(head.Head.Version, e.tree.Load().Size) {
@@ -107,6 +103,18 @@ func (e *Engine) checkMark(ctx context.Context, head *HeadView, signed bool) (ma
 			"%s names root %s for %d versions, the file has %s: two logs under one name", e.mark.Path, mark.Root, mark.Size, root)}
 	}
 	return mark, found, err
+}
+
+// readMark reads the high-water mark.
+func (e *Engine) readMark(keys checkpoint.Keys) (s checkpoint.Signed, err error) {
+	raw, err := e.mark.Read()
+	if err != nil {
+		return s, err
+	}
+	if s, err = keys.Open(raw); err != nil {
+		return s, fmt.Errorf("%s: %w", e.mark.Path, err)
+	}
+	return s, nil
 }
 
 // logKeys are the log keys of all signer sets so far: what an earlier one signed stays signed.
@@ -160,15 +168,11 @@ func (e *Engine) HighWater(ctx context.Context) (HighWater, error) {
 	if out.Retention, err = e.Retention(ctx); err != nil || out.Path == "" {
 		return out, err
 	}
-	raw, err := e.mark.Read()
-	if err != nil {
-		return out, nil // Rollback says so, where it matters
-	}
 	keys, err := e.logKeys(ctx)
 	if err != nil {
 		return out, err
 	}
-	if s, err := keys.Open(raw); err == nil && s.Size > 0 {
+	if s, err := e.readMark(keys); err == nil && s.Size > 0 { // Rollback says so, where a fault matters
 		out.MarkSize, out.MarkRoot = s.Size, s.Root.String()
 		if !s.At.IsZero() {
 			out.MarkAt = record.FormatTime(s.At)

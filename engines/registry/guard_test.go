@@ -161,7 +161,7 @@ func TestCatchUp(t *testing.T) {
 	defer func() { _ = src.Close() }()
 	var done CaughtUp
 	err = src.View(c.ctx(), func(rd store.Reader) error {
-		done, err = c.e.CatchUp(c.ctx(), alice, NewLog(rd), "corr-catchup")
+		done, err = c.e.CatchUp(c.ctx(), alice, NewSource(rd), "corr-catchup")
 		return err
 	})
 	if err != nil || done.From != 4 || done.To != 6 {
@@ -205,7 +205,7 @@ func TestCatchUpRefusals(t *testing.T) {
 		}
 		defer func() { _ = src.Close() }()
 		return src.View(c.ctx(), func(rd store.Reader) error {
-			_, err := c.e.CatchUp(c.ctx(), alice, NewLog(rd), "")
+			_, err := c.e.CatchUp(c.ctx(), alice, NewSource(rd), "")
 			return err
 		})
 	}

@@ -23,9 +23,6 @@ type logReader struct {
 
 var _ rverify.LogReader = logReader{}
 
-// NewLog is the log as r sees it. It may be used until r's transaction ends.
-func NewLog(r store.Reader) rverify.LogReader { return logReader{r: r, codec: newCodec()} }
-
 func decoded[V any](r store.Reader, b *store.Bucket, key string, value store.Value[V]) (v V, err error) {
 	raw := r.Get(b, []byte(key))
 	if raw == nil {
@@ -128,7 +125,7 @@ func (l logReader) set(v uint64) (record.Items, error) {
 	return unpackSet(l.codec, head, chunks)
 }
 
-// NewSource is NewLog with the tree.
+// NewSource is the log as r sees it, with its tree. It may be used until r's transaction ends.
 func NewSource(r store.Reader) export.Source { return logReader{r: r, codec: newCodec()} }
 
 // TreeSize is how many entries the tiles cover.

@@ -18,12 +18,11 @@ func (e *Engine) Proposals(_ context.Context, cursor string, limit int) (Proposa
 	}
 	st := e.current.Load()
 	var out ProposalList
-	after, err := parseCursor(cursor)
-	if err != nil {
-		return out, err
+	if _, err := parseID(cursor); cursor != "" && err != nil {
+		return out, &record.FieldError{Field: "cursor", Reason: "is not one that a list gave"}
 	}
 	for _, p := range st.sorted() {
-		if after != "" && idText(p.id) <= after {
+		if idText(p.id) <= cursor {
 			continue
 		}
 		if len(out.Proposals) == limit {
@@ -33,16 +32,6 @@ func (e *Engine) Proposals(_ context.Context, cursor string, limit int) (Proposa
 		out.Proposals = append(out.Proposals, e.describe(st.view, p))
 	}
 	return out, nil
-}
-
-func parseCursor(s string) (string, error) {
-	if s == "" {
-		return "", nil
-	}
-	if _, err := parseID(s); err != nil {
-		return "", &record.FieldError{Field: "cursor", Reason: "is not one that a list gave"}
-	}
-	return s, nil
 }
 
 // Proposal gives a proposal, live or ended.

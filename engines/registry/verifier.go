@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"ronbox/appliance/flow"
 	"ronbox/engines/registry/rverify"
 	"ronbox/store"
 )
@@ -21,7 +20,7 @@ func (e *Engine) runVerifier(ctx context.Context) error {
 	defer e.verifyTick.Stop()
 	tick := e.verifyTick.C()
 	pass := e.newPass()
-	for e.chainError.Load() == nil && !sub.Closed() {
+	for !sub.Closed() {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -30,7 +29,10 @@ func (e *Engine) runVerifier(ctx context.Context) error {
 				pass.behind = true // what was lost to lag is read from the file all the same
 			}
 		case <-tick:
-			if pass.age(e.now()) >= e.live().Verify.FullPass.D() {
+			if e.chainError.Load() != nil {
+				continue // to return would be to ask for a restart
+			}
+			if e.now().Sub(pass.begun) >= e.live().Verify.FullPass.D() {
 				pass = e.newPass()
 			}
 			if err := e.verifySlice(ctx, pass); err != nil {
@@ -38,18 +40,7 @@ func (e *Engine) runVerifier(ctx context.Context) error {
 			}
 		}
 	}
-	return e.idleUntilClosed(ctx, sub)
-}
-
-// idleUntilClosed keeps the task in its place: to return would be to ask for a restart.
-func (e *Engine) idleUntilClosed(ctx context.Context, sub *flow.Subscription[Update]) error {
-	for {
-		if _, _, err := sub.Recv(ctx); errors.Is(err, flow.ErrClosed) {
-			return nil // drained
-		} else if err != nil {
-			return err
-		}
-	}
+	return nil // drained
 }
 
 // pass is one verification of the log, from genesis to wherever HEAD is.
@@ -62,8 +53,6 @@ type pass struct {
 func (e *Engine) newPass() *pass {
 	return &pass{v: rverify.New(rverify.Options{Genesis: e.Head().genesis}), begun: e.now(), behind: true}
 }
-
-func (p *pass) age(now time.Time) time.Duration { return now.Sub(p.begun) }
 
 // verifySlice spends one slice on the pass, in one read transaction.
 func (e *Engine) verifySlice(ctx context.Context, p *pass) error {

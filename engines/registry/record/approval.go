@@ -3,6 +3,9 @@ package record
 import (
 	"crypto/ed25519"
 	"fmt"
+	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"ronbox/appliance/b3"
@@ -99,4 +102,99 @@ func (a Approval) CheckClock(createdAt string, now time.Time, skew time.Duration
 		return fmt.Errorf("%w: %s before the payload was created", ErrClockSkew, created.Sub(signed))
 	}
 	return nil
+}
+
+// Authorize gives the approvals by which p may follow the set in force, sorted by signer. An update needs its threshold, a supersede its
+// threshold_gov, a genesis every key that it brings. A change of signers needs threshold_gov of the set in force, the new threshold_gov of
+// the new set's active keys, and each key that it admits; one approval may serve all three, and that of a key which p revokes serves none.
+// Errors are those of Quorum.
+func Authorize(p *Payload, inForce *SignerSet, approvals []Approval) ([]Approval, error) {
+	switch p.Kind {
+	case KindGenesis:
+		return Quorum(p.SignerSet, p.Version, approvals, p.B3(), p.SignerSet.Active())
+	case KindSigners:
+		return authorizeSigners(p, inForce, approvals)
+	case KindSupersede:
+		return Quorum(inForce, p.Version, approvals, p.B3(), inForce.ThresholdGov)
+	}
+	return Quorum(inForce, p.Version, approvals, p.B3(), inForce.Threshold)
+}
+
+func authorizeSigners(p *Payload, inForce *SignerSet, approvals []Approval) ([]Approval, error) {
+	standing := *inForce // less what p revokes
+	standing.Signers = slices.Clone(inForce.Signers)
+	for i, s := range standing.Signers {
+		standing.Signers[i], _ = p.Approver(inForce, s.ID)
+	}
+	counted, err := Quorum(&standing, p.Version, approvals, p.B3(), inForce.ThresholdGov)
+	if err != nil {
+		return nil, err
+	}
+	const noGrace = math.MaxUint64 // a version at which none that is retired counts
+	next, err := Quorum(p.SignerSet, noGrace, approvals, p.B3(), p.SignerSet.ThresholdGov)
+	if err != nil {
+		return nil, fmt.Errorf("of the new signers: %w", err)
+	}
+	admitted, proven := 0, 0
+	for _, s := range p.SignerSet.Signers {
+		if _, known := inForce.Find(s.ID); known {
+			continue
+		}
+		admitted++
+		if i := slices.IndexFunc(next, func(a Approval) bool { return a.SignerID == s.ID }); i >= 0 {
+			proven, counted = proven+1, append(counted, next[i])
+		}
+	}
+	if proven < admitted {
+		return nil, fmt.Errorf("of the keys that come in: %w", &QuorumError{Have: proven, Need: admitted})
+	}
+	slices.SortFunc(counted, bySigner)
+	return counted, nil
+}
+
+func bySigner(a, b Approval) int { return strings.Compare(a.SignerID, b.SignerID) }
+
+// Approver gives the entry of a signer who may approve p under the set in force: one of that set, revoked if p revokes it, or one that p
+// admits.
+func (p *Payload) Approver(inForce *SignerSet, id string) (Signer, bool) {
+	signer, known := inForce.Find(id)
+	if next, named := p.SignerSet.Find(id); named && (!known || next.Status == StatusRevoked) {
+		return next, true
+	}
+	return signer, known
+}
+
+// Quorum gives the approvals that count for a payload under the set in force, sorted by signer: valid signatures by distinct public keys
+// that are active, or retired with grace up to version. Fewer than need is a *QuorumError, or a *RevokedKeyError when the keys that have
+// lost their status would have made it up. Approvals that do not count change nothing. A need below 1 is 1: nobody is no quorum.
+func Quorum(set *SignerSet, version uint64, approvals []Approval, payloadB3 b3.Digest, need int) ([]Approval, error) {
+	need = max(need, 1)
+	var counted []Approval
+	var lost []Signer
+	seen := map[string]bool{}
+	for _, a := range approvals {
+		signer, known := set.Find(a.SignerID)
+		if !known || seen[signer.PublicKey] || VerifyApproval(a, signer, payloadB3) != nil {
+			continue
+		}
+		seen[signer.PublicKey] = true
+		if signer.Counts(version) {
+			counted = append(counted, a)
+		} else {
+			lost = append(lost, signer)
+		}
+	}
+	switch {
+	case len(counted) >= need:
+		slices.SortFunc(counted, bySigner)
+		return counted, nil
+	case len(counted)+len(lost) >= need:
+		return nil, &RevokedKeyError{SignerID: lost[0].ID, Status: lost[0].Status}
+	}
+	return nil, &QuorumError{Have: len(counted), Need: need}
+}
+
+// Counts says whether the signer's approvals count for a version committed under its set.
+func (s Signer) Counts(version uint64) bool {
+	return s.Status == StatusActive || s.Status == StatusRetired && version <= s.GraceUntilVersion
 }
