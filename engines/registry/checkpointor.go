@@ -200,12 +200,9 @@ var errNoLogKey = errors.New("the signer set in force names no log key of this n
 func (c *checkpointor) sign(ctx context.Context, archive bool) (made Checkpoint, err error) {
 	e := c.e
 	head := e.Head()
-	key, err := e.logKey()
+	key, err := e.logKey(head)
 	if err != nil {
 		return Checkpoint{}, err
-	}
-	if !slices.Contains(head.Signers.LogKeys, key.VKey) || key.Name != head.Origin {
-		return Checkpoint{}, errNoLogKey
 	}
 	ctx, span := e.span(ctx, "checkpoint", "")
 	span.about("", head.Head.Version, head.Head.PayloadB3)
@@ -291,22 +288,19 @@ func (s *state) bounded(first, size uint64) *state {
 	return &next
 }
 
-// logKey reads the node's log key, once.
-func (e *Engine) logKey() (*checkpoint.Key, error) {
-	if k := e.key.Load(); k != nil {
-		return k, nil
+// logKey gives the node's log key, which the signers in force must admit. It is read once.
+func (e *Engine) logKey(head *HeadView) (k *checkpoint.Key, err error) {
+	if k = e.key.Load(); k == nil && e.keyFile != "" {
+		if k, err = checkpoint.ReadKey(e.keyFile); err == nil {
+			e.key.Store(k)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
 	}
-	if e.keyFile == "" {
+	if k == nil || !slices.Contains(head.Signers.LogKeys, k.VKey) || k.Name != head.Origin {
 		return nil, errNoLogKey
 	}
-	k, err := checkpoint.ReadKey(e.keyFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errNoLogKey
-	}
-	if err == nil {
-		e.key.Store(k)
-	}
-	return k, err
+	return k, nil
 }
 
 // answer makes a checkpoint that was asked for, and archives it.
@@ -315,15 +309,13 @@ func (c *checkpointor) answer(ctx context.Context, r *flow.Reply[Checkpoint]) {
 	if err == nil {
 		err = c.e.growTree(ctx)
 	}
-	var made Checkpoint
-	if err == nil {
-		made, err = c.sign(ctx, true)
-	}
 	if err != nil {
 		r.Fail(err)
-		return
+	} else if made, err := c.sign(ctx, true); err != nil {
+		r.Fail(err)
+	} else {
+		r.Answer(made)
 	}
-	r.Answer(made)
 }
 
 // CheckpointNow signs and archives HEAD, whatever the cadence. Errors: flow.ErrBusy, *NotReadyError, ErrConflict where the

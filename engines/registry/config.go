@@ -148,28 +148,7 @@ func seconds(n int) unit.Duration { return unit.Duration(time.Duration(n) * time
 // Validate joins every fault of c.
 func (c Config) Validate() error {
 	return errors.Join(
-		c.validateOrigin(),
-		c.validateBounds(),
-		unit.Between("drain_deadline", c.DrainDeadline, 100*time.Millisecond, 30*time.Second),
-		unit.Between("timeouts.propose", c.Timeouts.Propose, time.Millisecond, 5*time.Second),
-		unit.Between("timeouts.approve", c.Timeouts.Approve, time.Millisecond, 5*time.Second),
-		unit.Between("timeouts.commit", c.Timeouts.Commit, time.Millisecond, 5*time.Second),
-		unit.Between("proposals.ttl", c.Proposals.TTL, time.Minute, 30*24*time.Hour),
-		unit.Between("approvals.max_skew", c.Approvals.MaxSkew, 0, time.Hour),
-		unit.Between("verify.slice", c.Verify.Slice, time.Millisecond, c.Verify.Period.D()/2),
-		unit.Between("verify.period", c.Verify.Period, 2*time.Millisecond, time.Minute),
-		unit.Between("verify.full_pass", c.Verify.FullPass, time.Minute, 30*24*time.Hour),
-		unit.Between("sse.ping", c.SSE.Ping, time.Second, 15*time.Second),
-		unit.Between("storage.checkpoint_interval", c.Storage.CheckpointInterval, time.Minute, 24*time.Hour),
-		unit.Within("checkpoint.every_versions", c.Checkpoint.EveryVersions, 1, 4096),
-		c.Retention.validate(),
-		unit.Between("witness.timeout", c.Witness.Timeout, 10*time.Millisecond, maxWitnessTimeout),
-		c.validateRoots(),
-	)
-}
-
-func (c Config) validateBounds() error {
-	return errors.Join(
+		c.validateWords(),
 		unit.Within("bus.channel_bound", c.Bus.ChannelBound, 64, 65_536),
 		unit.Within("queues.proposals", c.Queues.Proposals, 1, c.Limits.Inflight-1),
 		unit.Within("queues.approvals", c.Queues.Approvals, 1, c.Limits.Inflight-1),
@@ -183,33 +162,36 @@ func (c Config) validateBounds() error {
 		unit.Within("sse.max_clients", c.SSE.MaxClients, 1, 65_536),
 		unit.Within("sse.max_per_ip", c.SSE.MaxPerIP, 1, c.SSE.MaxClients),
 		unit.Within("sse.replay_max", c.SSE.ReplayMax, 1, 100_000),
+		unit.Between("drain_deadline", c.DrainDeadline, 100*time.Millisecond, 30*time.Second),
+		unit.Between("timeouts.propose", c.Timeouts.Propose, time.Millisecond, 5*time.Second),
+		unit.Between("timeouts.approve", c.Timeouts.Approve, time.Millisecond, 5*time.Second),
+		unit.Between("timeouts.commit", c.Timeouts.Commit, time.Millisecond, 5*time.Second),
+		unit.Between("proposals.ttl", c.Proposals.TTL, time.Minute, 30*24*time.Hour),
+		unit.Between("approvals.max_skew", c.Approvals.MaxSkew, 0, time.Hour),
+		unit.Between("verify.slice", c.Verify.Slice, time.Millisecond, c.Verify.Period.D()/2),
+		unit.Between("verify.period", c.Verify.Period, 2*time.Millisecond, time.Minute),
+		unit.Between("verify.full_pass", c.Verify.FullPass, time.Minute, 30*24*time.Hour),
+		unit.Between("sse.ping", c.SSE.Ping, time.Second, 15*time.Second),
+		unit.Between("storage.checkpoint_interval", c.Storage.CheckpointInterval, time.Minute, 24*time.Hour),
+		unit.Within("checkpoint.every_versions", c.Checkpoint.EveryVersions, 1, 4096),
+		unit.Between("retention.max_age", c.Retention.MaxAge, time.Hour, 100*365*24*time.Hour),
+		unit.Within("retention.max_count", c.Retention.MaxCount, 100, 1_000_000_000),
+		unit.Between("witness.timeout", c.Witness.Timeout, 10*time.Millisecond, maxWitnessTimeout),
 	)
 }
 
-func (c Config) validateOrigin() error {
+// validateWords joins the faults of what is no number.
+func (c Config) validateWords() (err error) {
 	if strings.ContainsAny(c.Origin, ": +\t\r\n") || len(c.Origin) > 200 {
-		return fmt.Errorf("origin = %q: must be a URL without schema, at most 200 bytes, without ':', '+' or space", c.Origin)
+		err = fmt.Errorf("origin = %q: must be a URL without schema, at most 200 bytes, without ':', '+' or space", c.Origin)
 	}
-	return nil
-}
-
-func (c RetentionConfig) validate() error {
-	var err error
-	if c.Policy != RetainAll && c.Policy != RetainByAge && c.Policy != RetainByCount {
-		err = fmt.Errorf("retention.policy = %q: must be %s, %s or %s", c.Policy, RetainAll, RetainByAge, RetainByCount)
+	if p := c.Retention.Policy; p != RetainAll && p != RetainByAge && p != RetainByCount {
+		err = errors.Join(err, fmt.Errorf("retention.policy = %q: must be %s, %s or %s", p, RetainAll, RetainByAge, RetainByCount))
 	}
-	return errors.Join(err,
-		unit.Between("retention.max_age", c.MaxAge, time.Hour, 100*365*24*time.Hour),
-		unit.Within("retention.max_count", c.MaxCount, 100, 1_000_000_000),
-	)
-}
-
-func (c Config) validateRoots() error {
-	if c.Bootstrap.TrustRootsHash == "" {
-		return nil
+	if roots := c.Bootstrap.TrustRootsHash; roots != "" {
+		if _, bad := b3.Parse(roots); bad != nil {
+			err = errors.Join(err, fmt.Errorf("bootstrap.trust_roots_hash: %w", bad))
+		}
 	}
-	if _, err := b3.Parse(c.Bootstrap.TrustRootsHash); err != nil {
-		return fmt.Errorf("bootstrap.trust_roots_hash: %w", err)
-	}
-	return nil
+	return err
 }

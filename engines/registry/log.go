@@ -175,22 +175,22 @@ func (l logReader) sets() *rverify.Problem {
 			return bad(0, "%v", err)
 		}
 		before := last
-		if last = key; key.part != 0 {
-			if _, err := l.codec.unpack(row); err != nil || key.part > 1 && before != (setKey{key.version, key.part - 1}) {
-				return bad(key.version, "part %d is none (%v)", key.part, err)
+		if last = key; key.Part != 0 {
+			if _, err := l.codec.unpack(row); err != nil || key.Part > 1 && before != (setKey{key.Version, key.Part - 1}) {
+				return bad(key.Version, "part %d is none (%v)", key.Part, err)
 			}
 			continue
 		}
-		items, err := l.set(key.version)
+		items, err := l.set(key.Version)
 		if err != nil {
-			return bad(key.version, "%v", err)
+			return bad(key.Version, "%v", err)
 		}
-		raw, err := l.Payload(key.version)
+		raw, err := l.Payload(key.Version)
 		if err != nil {
-			return bad(key.version, "%v", err)
+			return bad(key.Version, "%v", err)
 		}
 		if p, err := record.ParsePayload(raw); err != nil || p.ItemsRoot != items.Root() {
-			return bad(key.version, "root %s is not the one that was signed", items.Root())
+			return bad(key.Version, "root %s is not the one that was signed", items.Root())
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/engines/registry/record"
 )
@@ -22,14 +23,13 @@ type metrics struct {
 	commits         func(int)
 	recoveries      map[string]func(int)
 	chainErrors     func(int)
-	backoff         func(int) // waits before a batch is tried again
+	backoff         map[string]func(int) // by op: waits before a batch is tried again, reads of old versions that found no place
 	overflow        func(int)
 	commitSeconds   func(float64)
 	auditSeconds    func(float64)
 	approvalSeconds func(float64)
 	configVersion   func(float64)
 	forkGuard       func(float64)
-	readBackoff     func(int) // reads of old versions that found no place
 	prunedVersions  func(int)
 	prunedKeys      func(int)
 	pruneSkipped    map[string]func(int) // by reason
@@ -82,13 +82,12 @@ func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 		commits:         reg.Counter("governance_commits_total", service),
 		recoveries:      series(reg, "registry_recoveries_total", "kind", "startup", "crash"),
 		chainErrors:     reg.Counter("registry_chain_errors_total", service),
-		backoff:         reg.Counter("storage_backoff_total", service, "op", "commit"),
+		backoff:         series(reg, "storage_backoff_total", "op", "read", "commit"),
 		overflow:        reg.Counter("bus_overflow_dropped_total", service),
 		commitSeconds:   reg.Histogram("commit_latency_seconds", service),
 		auditSeconds:    reg.Histogram("audit_chain_verify_seconds", service),
 		approvalSeconds: reg.Histogram("registry_approval_verify_seconds", service),
 		forkGuard:       reg.Set("registry_fork_guard", service),
-		readBackoff:     reg.Counter("storage_backoff_total", service, "op", "read"),
 		prunedVersions:  reg.Counter("registry_pruned_versions_total", service),
 		prunedKeys:      reg.Counter("registry_pruned_keys_total", service),
 		pruneSkipped:    series(reg, "registry_retention_skipped_total", "reason", skipQueueFull, skipNotReady, skipNoKey, skipNoCheckpoint),
@@ -114,24 +113,30 @@ func series(reg *obs.Metrics, family, label string, values ...string) map[string
 }
 
 func (m *metrics) gauges(e *Engine) {
-	m.reg.Gauge("registry_pending_proposals", service, func() float64 { return float64(len(e.current.Load().live)) })
-	m.reg.Gauge("registry_storage_bytes", service, func() float64 { return float64(e.tree.Load().Bytes) })
-	m.reg.Gauge("registry_log_segments", service, func() float64 {
-		head := e.Head()
-		return float64((head.Head.Version+segmentVersions-1)/segmentVersions - (max(head.MinVersion, 1)-1)/segmentVersions)
-	})
-	m.reg.Gauge("registry_head_version", service, func() float64 { return float64(e.Head().Head.Version) })
-	m.reg.Gauge("registry_min_version", service, func() float64 { return float64(e.Head().MinVersion) })
-	m.reg.Gauge("registry_checkpoint_age_seconds", service, func() float64 {
-		if s := e.latest.Load(); s != nil {
-			return max(0, e.now().Sub(s.At).Seconds())
-		}
-		return 0
-	})
-	m.reg.Gauge("registry_checkpoint_lag_versions", service, func() float64 {
-		return float64(e.Head().Head.Version - min(e.Head().Head.Version, e.checkpointSize()))
-	})
-	m.reg.Gauge("registry_deep_verified_version", service, func() float64 { return float64(e.verifiedTo.Load()) })
+	for name, read := range map[string]func() float64{
+		"registry_pending_proposals":     func() float64 { return float64(len(e.current.Load().live)) },
+		"registry_storage_bytes":         func() float64 { return float64(e.tree.Load().Bytes) },
+		"registry_log_segments":          func() float64 { return float64(e.Head().segments()) },
+		"registry_head_version":          func() float64 { return float64(e.Head().Head.Version) },
+		"registry_min_version":           func() float64 { return float64(e.Head().MinVersion) },
+		"registry_deep_verified_version": func() float64 { return float64(e.verifiedTo.Load()) },
+		"registry_checkpoint_lag_versions": func() float64 {
+			return float64(less(e.Head().Head.Version, e.checkpointSize()))
+		},
+		"registry_checkpoint_age_seconds": func() float64 {
+			if s := e.latest.Load(); s != nil {
+				return max(0, e.now().Sub(s.At).Seconds())
+			}
+			return 0
+		},
+	} {
+		m.reg.Gauge(name, service, read)
+	}
+}
+
+// segments is how many segments the log has, those that are kept in part included.
+func (v *HeadView) segments() uint64 {
+	return (v.Head.Version+segmentVersions-1)/segmentVersions - (max(v.MinVersion, 1)-1)/segmentVersions
 }
 
 // count books a batch that is in the file.
@@ -242,17 +247,14 @@ type queueWatch struct {
 }
 
 func (q *queueWatch) check(now time.Time) error {
-	if !nearlyFull(q.e.proposals.Len(), q.e.proposals.Cap()) && !nearlyFull(q.e.approvals.Len(), q.e.approvals.Cap()) {
+	full := func(queue *flow.Queue[*job]) bool { return float64(queue.Len()) > queueFull*float64(queue.Cap()) }
+	switch {
+	case !full(q.e.proposals) && !full(q.e.approvals):
 		q.since = time.Time{}
-		return nil
-	}
-	if q.since.IsZero() {
+	case q.since.IsZero():
 		q.since = now
-	}
-	if now.Sub(q.since) >= queueFullIn {
+	case now.Sub(q.since) >= queueFullIn:
 		return errors.New("queue over 90 % for 5 s")
 	}
 	return nil
 }
-
-func nearlyFull(n, bound int) bool { return float64(n) > queueFull*float64(bound) }

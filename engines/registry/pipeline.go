@@ -210,7 +210,7 @@ func (p *pipeline) batch(ctx context.Context) error {
 
 // backOff spreads the rebuilds of a refused batch, and counts them.
 func (e *Engine) backOff(int) time.Duration {
-	e.m.backoff(1)
+	e.m.backoff["commit"](1)
 	return 50*time.Millisecond + rand.N(50*time.Millisecond)
 }
 

@@ -64,7 +64,7 @@ func (c PutRetention) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (str
 type PruneSlice struct {
 	Versions []prunedVersion `cbor:"1,keyasint,omitempty"`
 	Bytes    int64           `cbor:"2,keyasint,omitempty"` // of the versions' entries and payloads
-	Sets     []prunedRow     `cbor:"3,keyasint,omitempty"`
+	Sets     []setKey        `cbor:"3,keyasint,omitempty"`
 	Audits   []uint64        `cbor:"4,keyasint,omitempty"`
 	Outcomes []ulid.ULID     `cbor:"5,keyasint,omitempty"` // of proposals that ended without a version
 }
@@ -77,12 +77,6 @@ func (c PruneSlice) keys() int {
 type prunedVersion struct {
 	Version  uint64    `cbor:"1,keyasint"`
 	Proposal ulid.ULID `cbor:"2,keyasint"`
-}
-
-// prunedRow is a row of a kept set.
-type prunedRow struct {
-	Version uint64 `cbor:"1,keyasint"`
-	Part    uint16 `cbor:"2,keyasint"`
 }
 
 // Kind names the command in journals.
@@ -102,7 +96,7 @@ func (c PruneSlice) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (treeR
 	}
 	for _, k := range c.Sets {
 		refused = refused || k.Version >= first
-		setChunks.Delete(w, setKey{k.Version, k.Part})
+		setChunks.Delete(w, k)
 	}
 	for _, seq := range c.Audits {
 		refused = refused || seq >= audit
@@ -152,7 +146,7 @@ func sliceOf(r store.Reader, from uint64) (c PruneSlice, err error) {
 		if !fits(1, len(raw)) {
 			return c, nil
 		}
-		c.Sets = append(c.Sets, prunedRow{k.version, k.part})
+		c.Sets = append(c.Sets, k)
 	}
 	audit, _ := metaNumber.Get(r, keyAuditMin)
 	for seq, raw := range audits.Range(r, 0, audit) {
@@ -248,7 +242,7 @@ func (p *pruner) state(ctx context.Context, plan RetentionPlan, over checkpoint.
 	if err != nil {
 		return err
 	}
-	key, err := e.logKey()
+	key, err := e.logKey(e.Head())
 	if err != nil {
 		return err
 	}

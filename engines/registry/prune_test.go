@@ -44,8 +44,8 @@ func (r *rig) tally() (n tally) {
 	err := r.e.view(r.ctx(), func(rd store.Reader) error {
 		n = tally{entries: slices.Collect(keys(entries.All(rd))), payloads: slices.Collect(keys(payloads.All(rd))), audits: slices.Collect(keys(audits.All(rd)))}
 		for k := range setChunks.All(rd) {
-			if k.part == 0 {
-				n.sets = append(n.sets, k.version)
+			if k.Part == 0 {
+				n.sets = append(n.sets, k.Version)
 			}
 		}
 		for _, how := range doneOutcome.All(rd) {

@@ -328,7 +328,7 @@ func (e *Engine) readSlot(ctx context.Context) (release func(), err error) {
 		case e.readSlots <- struct{}{}:
 			return nil
 		default:
-			e.m.readBackoff(1)
+			e.m.backoff["read"](1)
 			return errReadsBusy
 		}
 	})

@@ -3,7 +3,6 @@ package registry
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sort"
 	"time"
 
@@ -90,8 +89,7 @@ func (e *Engine) coverOf(ctx context.Context, head *HeadView) (over checkpoint.S
 	if e.store.Info().Restored || e.ready() != nil || head.Head.Version == 0 {
 		return over, skipNotReady, nil
 	}
-	key, err := e.logKey()
-	if err != nil || !slices.Contains(head.Signers.LogKeys, key.VKey) || key.Name != head.Origin {
+	if _, err := e.logKey(head); err != nil {
 		return over, skipNoKey, nil
 	}
 	var note []byte

@@ -27,14 +27,14 @@ type setHeader struct {
 
 // setKey orders the rows of kept sets: the version, then 0 for the header and 1… for the chunks.
 type setKey struct {
-	version uint64
-	part    uint16
+	Version uint64 `cbor:"1,keyasint"`
+	Part    uint16 `cbor:"2,keyasint"`
 }
 
 func setKeys() store.Key[setKey] {
 	return sized(10,
 		func(dst []byte, k setKey) []byte {
-			return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint64(dst, k.version), k.part)
+			return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint64(dst, k.Version), k.Part)
 		},
 		func(b []byte) setKey { return setKey{binary.BigEndian.Uint64(b), binary.BigEndian.Uint16(b[8:])} })
 }
@@ -134,7 +134,7 @@ func keptSet(r store.Reader, v uint64) (at uint64, head setHeader, chunks [][]by
 // keptBelow is the newest version at or below v of which any row of a set is there.
 func keptBelow(r store.Reader, v uint64) uint64 {
 	for k := range setChunks.Back(r, setKey{}, setKey{v + 1, 0}) {
-		return k.version
+		return k.Version
 	}
 	return 0
 }

@@ -3,6 +3,7 @@ package logtree
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"golang.org/x/mod/sumdb/tlog"
 )
@@ -140,16 +141,13 @@ func Path(at At, width int, entries bool) string {
 // ParsePath reads a path that Path writes.
 func ParsePath(path string) (at At, width int, entries bool, err error) {
 	bad := fmt.Errorf("%.120q is no path of a tile", path)
-	const prefix = "tile/"
-	if len(path) <= len(prefix) || path[:len(prefix)] != prefix {
-		return at, 0, false, bad
-	}
-	rest := path[len(prefix):]
-	if e := "entries/"; len(rest) > len(e) && rest[:len(e)] == e {
-		rest, entries = "data/"+rest[len(e):], true
+	rest, is := strings.CutPrefix(path, "tile/")
+	of, entries := strings.CutPrefix(rest, "entries/")
+	if entries {
+		rest = "data/" + of
 	}
 	t, err := tlog.ParseTilePath("tile/8/" + rest)
-	if err != nil || t.L > maxLevel {
+	if !is || err != nil || t.L > maxLevel {
 		return at, 0, false, bad
 	}
 	if !entries {
