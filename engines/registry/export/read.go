@@ -93,26 +93,14 @@ func (l *Log) Latest() []byte { return l.note }
 
 // Entry gives the entry of a version.
 func (l *Log) Entry(v uint64) ([]byte, error) {
-	if v == 0 || v > l.Size {
-		return nil, rverify.ErrMissing
-	}
-	if v < l.MinVersion {
-		return l.keptFile(v, "entry")
-	}
 	n := (v - 1) / logtree.Width
 	width := int(min(logtree.Width, l.Size-n*logtree.Width))
-	return l.entries.part(v, 2, func() ([]byte, error) { return l.file(logtree.Path(logtree.At{N: n}, width, true)) })
+	return l.part(v, &l.entries, "entry", 2, logtree.Path(logtree.At{N: n}, width, true))
 }
 
 // Payload gives the payload of a version.
 func (l *Log) Payload(v uint64) ([]byte, error) {
-	if v == 0 || v > l.Size {
-		return nil, rverify.ErrMissing
-	}
-	if v < l.MinVersion {
-		return l.keptFile(v, "payload")
-	}
-	return l.payloads.part(v, 4, func() ([]byte, error) { return l.file(payloadPath((v - 1) / logtree.Width)) })
+	return l.part(v, &l.payloads, "payload", 4, payloadPath((v-1)/logtree.Width))
 }
 
 // keptFile gives what is kept of a version before MinVersion.
@@ -143,11 +131,17 @@ func (l *Log) Horizon() (*rverify.Horizon, error) {
 	}}, err
 }
 
-// part gives the bytes of version v out of its bundle, where each part stands behind its length in so many bytes.
-func (b *bundle) part(v uint64, width int, read func() ([]byte, error)) ([]byte, error) {
+// part gives what the log has of version v, out of its bundle, where each part stands behind its length in so many bytes.
+func (l *Log) part(v uint64, b *bundle, what string, width int, path string) ([]byte, error) {
+	if v == 0 || v > l.Size {
+		return nil, rverify.ErrMissing
+	}
+	if v < l.MinVersion {
+		return l.keptFile(v, what)
+	}
 	n := (v-1)/logtree.Width + 1
 	if b.n != n {
-		raw, err := read()
+		raw, err := l.file(path)
 		if err != nil {
 			return nil, err
 		}
