@@ -483,7 +483,8 @@ func failedSyncOfMoney(t *testing.T) {
 	s := besiege(t)
 	_, kept := s.receipt("/v1/transfer", "kept", pay("alice", "bob", "1", 1))
 	s.settled()
-	got := s.meetsABrokenDisk(s.pays("lost", pay("alice", "bob", "2", 2)))
+	s.poison()
+	got := s.ask(s.attacker(), s.pays("lost", pay("alice", "bob", "2", 2)))
 	want := map[string]any{"UPSTREAM_UNAVAILABLE": "unknown", "RETRY_LATER": "none"}[got.problem.Code]
 	if got.status != http.StatusServiceUnavailable || want == nil || got.problem.Details["outcome"] != want {
 		t.Errorf("a payment on a broken disk: %d %s", got.status, got.body)
@@ -499,18 +500,6 @@ func failedSyncOfMoney(t *testing.T) {
 	again.has("bob", "3", 0)
 	again.halt()
 	verified(t, again.cfg)
-}
-
-// meetsABrokenDisk makes a write that is there before the disk fails, and gives what it is told: once the disk has failed the node is about
-// to be gone.
-func (s *siege) meetsABrokenDisk(raw string) answer {
-	s.t.Helper()
-	release, others := s.holdStore(), s.depth("work")
-	first := s.sends(s.t.Context(), raw)
-	s.inHand(others + 1)
-	s.poison()
-	release()
-	return <-first
 }
 
 // acknowledged commits n versions and gives the last one.
@@ -612,7 +601,8 @@ func fillDisk(t *testing.T, path string) {
 func failedSync(t *testing.T) {
 	s := besiege(t)
 	want := s.acknowledged(2)
-	got := s.meetsABrokenDisk(s.post("/registry/proposals", s.propose("lost")))
+	s.poison()
+	got := s.ask(s.attacker(), s.post("/registry/proposals", s.propose("lost")))
 	s.told("a write on a broken disk", got, http.StatusServiceUnavailable, "store_failed")
 	if got.problem.Details["outcome"] != "unknown" {
 		t.Errorf("outcome %v", got.problem.Details)
