@@ -2,7 +2,6 @@ package appliance
 
 import (
 	"cmp"
-	"context"
 	"crypto/rand"
 	"fmt"
 	"path/filepath"
@@ -64,11 +63,6 @@ func artifactDir(c *config.Config) string {
 type rewarderEngine struct{ *rewarder.Engine }
 
 func (e rewarderEngine) Reload(c *config.Config) { e.Engine.Reload(c.Rewarder) }
-
-func (e rewarderEngine) Close(context.Context) error {
-	e.Engine.Close()
-	return nil
-}
 
 // makePolicyKey makes the key that signs the policies of a dev node, and has the configuration trust it.
 func makePolicyKey(cfg *config.Config) (path string, err error) {

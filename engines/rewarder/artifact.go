@@ -107,11 +107,7 @@ func (e *Engine) file(path string, write func(io.Writer) error) (err error) {
 	if err := os.Rename(f.Name(), path); err != nil {
 		return err
 	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return store.SyncDir(filepath.Dir(path))
 }
 
 func (e *Engine) writeRows(ctx context.Context, w io.Writer, m *material) error {

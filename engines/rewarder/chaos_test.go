@@ -230,8 +230,8 @@ func TestWorkersAgree(t *testing.T) {
 func TestQuarantineNamesNewEpochsOnly(t *testing.T) {
 	r := newRig(t)
 	for i := range maxEpochs + 3 {
-		r.e.m.quarantine(fmt.Sprint("e", i))
-		r.e.m.quarantine(fmt.Sprint("e", i))
+		r.e.m.quarantined.Add(fmt.Sprint("e", i))
+		r.e.m.quarantined.Add(fmt.Sprint("e", i))
 	}
 	if older, gone, newest := r.count("quarantine_total{epoch=older}"), r.count("quarantine_total{epoch=e2}"), r.count("quarantine_total{epoch=e66}"); older != 6 || gone != 0 || newest != 2 {
 		t.Errorf("older %v, e2 %v, e66 %v", older, gone, newest)

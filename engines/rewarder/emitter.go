@@ -65,7 +65,7 @@ func (e *Engine) hold(ctx context.Context, j job, why string) {
 		return nil
 	})
 	if err == nil {
-		e.m.quarantine(run.Epoch)
+		e.m.quarantined.Add(run.Epoch)
 		e.publish(run)
 	}
 }

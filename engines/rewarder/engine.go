@@ -1,6 +1,7 @@
 package rewarder
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"strings"
@@ -41,7 +42,7 @@ type Deps struct {
 	Metrics   *obs.Metrics
 	Log       hclog.Logger
 	Board     *obs.Board
-	Now       func() time.Time // wall clock; nil: time.Now
+	Now       func() time.Time // wall clock
 	Artifacts string           // folder of the runs' files; "": none are written
 	Step      func(string)     // is told of each step of a run, and may end the process; nil: nobody is
 }
@@ -80,7 +81,7 @@ type Engine struct {
 	patience flow.Retrier  // of the tasks, with a store that takes nothing for now
 	answers  time.Duration // within which a call of Compute has its answer
 
-	hands    hands
+	runs     registry
 	draining atomic.Bool // set by the scheduler once its intake has ended
 	unwrote  atomic.Bool // the last files could not be written
 }
@@ -106,21 +107,15 @@ func (j job) names() (tenant, epoch string) {
 
 // New wires an engine and declares its buckets, queues, metrics and probes. It does no I/O and starts nothing.
 func New(cfg Config, d Deps) *Engine {
-	e := &Engine{boot: cfg, store: d.Store, log: d.Log, board: d.Board, now: d.Now, folder: d.Artifacts, step: d.Step, answers: answerWithin}
+	log := cmp.Or(d.Log, hclog.NewNullLogger()).Named(service)
+	e := &Engine{boot: cfg, store: d.Store, log: log, board: d.Board, now: d.Now, folder: d.Artifacts, step: d.Step, answers: answerWithin}
 	e.reloaded.Store(&cfg)
-	if e.now == nil {
-		e.now = time.Now
-	}
 	if e.step == nil {
 		e.step = func(string) {}
 	}
-	if e.log == nil {
-		e.log = hclog.NewNullLogger()
-	}
-	e.log = e.log.Named(service)
 	d.Store.Declare(service, Buckets()...)
 	e.declareChannels(d.Catalog)
-	e.hands = hands{mu: flow.NewMutex(d.Catalog, service, flow.RankRunRegistry), taken: map[piece]bool{}, failed: map[b3.Digest]int{}, stuck: map[b3.Digest]error{}}
+	e.runs = registry{mu: flow.NewMutex(d.Catalog, service, flow.RankRunRegistry), runs: map[b3.Digest]entry{}}
 	e.m = newMetrics(d.Metrics, d.Catalog)
 	e.link = newLink(d.Ledger, d.Catalog, e.live, d.Metrics, cfg.Concurrency.IOInflight)
 	e.room = flow.Retry(roomDelay, 2, isNoRoom).Counting(d.Catalog, service, "work")
@@ -169,74 +164,54 @@ func (e *Engine) Reload(cfg Config) { e.reloaded.Store(&cfg) }
 func (e *Engine) live() *Config { return e.reloaded.Load() }
 
 // Purge and Close have nothing to empty or free: what is read comes from the file.
-func (e *Engine) Purge() {}
-func (e *Engine) Close() {}
+func (e *Engine) Purge()                      {}
+func (e *Engine) Close(context.Context) error { return nil }
 
 // publish tells of the state of a run.
 func (e *Engine) publish(run Run) { e.events.Publish(Event{run.Tenant, run.Epoch, run.State}) }
 
-// hands are what queues hold and tasks work on: nothing is offered to two.
-type hands struct {
-	mu     *flow.Mutex
-	taken  map[piece]bool      // guarded by mu
-	failed map[b3.Digest]int   // computations without a result, by run; guarded by mu
-	stuck  map[b3.Digest]error // runs that wait for the store; guarded by mu
+// registry is what this start of the node knows of runs beside the file.
+type registry struct {
+	mu   *flow.Mutex
+	runs map[b3.Digest]entry // guarded by mu
 }
 
-// take is false if somebody has it.
-func (h *hands) take(t piece) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.taken[t] {
-		return false
+// entry is a run: which of its jobs a queue holds or a task works on, its computations without a result, and what it waits for, if it does.
+type entry struct {
+	taken  [3]bool
+	failed int
+	stuck  error
+}
+
+// update changes what is known of a run, and returns what was.
+func (g *registry) update(key b3.Digest, change func(*entry)) (was entry) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	was = g.runs[key]
+	now := was
+	if change(&now); now == (entry{}) {
+		delete(g.runs, key)
+	} else {
+		g.runs[key] = now
 	}
-	h.taken[t] = true
-	return true
-}
-
-func (h *hands) drop(t piece) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.taken, t)
-}
-
-// fail counts a computation without a result, and reports whether it was the last one.
-func (h *hands) fail(key b3.Digest) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.failed[key]++
-	if h.failed[key] < maxTries {
-		return false
-	}
-	delete(h.failed, key)
-	return true
-}
-
-// stick notes that a run waits for the store, or with nil that it does not. It reports whether that is new.
-func (h *hands) stick(key b3.Digest, err error) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	was := h.stuck[key]
-	if h.stuck[key] = err; err == nil {
-		delete(h.stuck, key)
-	}
-	return was == nil && err != nil
+	return was
 }
 
 // trouble is what a run waits for, nil if none does.
-func (h *hands) trouble() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, err := range h.stuck {
-		return err
+func (g *registry) trouble() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, run := range g.runs {
+		if run.stuck != nil {
+			return run.stuck
+		}
 	}
 	return nil
 }
 
 // offer puts a run into the queue of what is to be done, unless somebody has it. It waits for room until ctx ends, or not at all.
 func (e *Engine) offer(ctx context.Context, kind uint32, j job, wait bool) (err error) {
-	t := j.todo(kind)
-	if !e.hands.take(t) {
+	if e.runs.update(j.key, func(r *entry) { r.taken[kind] = true }).taken[kind] {
 		return nil
 	}
 	if wait {
@@ -247,10 +222,13 @@ func (e *Engine) offer(ctx context.Context, kind uint32, j job, wait bool) (err 
 		err = flow.ErrBusy
 	}
 	if err != nil {
-		e.hands.drop(t)
+		e.leave(kind, j)
 	}
 	return err
 }
+
+// leave lets a run be offered again.
+func (e *Engine) leave(kind uint32, j job) { e.runs.update(j.key, func(r *entry) { r.taken[kind] = false }) }
 
 // consume has do called for what is in a queue, until that is closed and empty, or ctx ends.
 func (e *Engine) consume(ctx context.Context, kind uint32, do func(context.Context, job)) error {
@@ -263,7 +241,7 @@ func (e *Engine) consume(ctx context.Context, kind uint32, do func(context.Conte
 			return nil // drained
 		}
 		func() {
-			defer e.hands.drop(j.todo(kind))
+			defer e.leave(kind, j)
 			do(ctx, j)
 		}()
 	}

@@ -13,22 +13,12 @@ var (
 	ErrNotFound = errors.New("rewarder: not found")                  // no such policy, upload, input or epoch
 	ErrDraining = errors.New("rewarder: draining")                   // the node is on its way down; nothing was begun
 	ErrLate     = errors.New("rewarder: the deadline has passed")    // that the caller gave; nothing was begun
+	ErrNoLedger = errors.New("rewarder: ledger")                     // it did not answer; nothing was begun, and the same call may succeed later
 	errGone     = errors.New("rewarder: the run is not what it was") // nothing is left to do for it
 )
 
 // FieldError names the member of a request that cannot be taken, and why. It is a fault of the caller.
 type FieldError = record.FieldError
-
-// UnavailableError says that a neighbour did not answer; nothing was begun, and the same call may succeed later.
-type UnavailableError struct {
-	Peer  string // "ledger"
-	Cause error
-}
-
-func (e *UnavailableError) Error() string { return fmt.Sprintf("rewarder: %s: %v", e.Peer, e.Cause) }
-
-// Unwrap gives the cause.
-func (e *UnavailableError) Unwrap() error { return e.Cause }
 
 // ConflictError says that something is not what was given or wanted: the run of an epoch, the bytes of an id, the next part of an upload, the
 // state of a run.

@@ -23,7 +23,7 @@ func (e *Engine) runHealth(ctx context.Context) error {
 	for {
 		e.board.Set(service, keyQueue, e.backpressure())
 		e.board.Set(service, keyLedger, causeIf(e.link.isOpen(), "ledger_degraded"))
-		e.board.Set(service, keyStore, e.hands.trouble())
+		e.board.Set(service, keyStore, e.runs.trouble())
 		e.board.Set(service, keyArtifact, causeIf(e.unwrote.Load(), "the files of a run could not be written"))
 		select {
 		case <-ctx.Done():
@@ -52,16 +52,11 @@ func (e *Engine) backpressure() error {
 
 // metrics are the series of the rewarder that flow does not count itself, resolved once.
 type metrics struct {
-	reg      *obs.Metrics
-	canceled func(int)
-	dropped  func(int) // of work
-	lost     func(int) // results
-	late     func(int)
-	older    func(int)
-
-	mu     *flow.Mutex
-	order  []string       // of epochs, the newest last; guarded by mu
-	epochs map[string]int // their runs; guarded by mu
+	canceled    func(int)
+	dropped     func(int) // of work
+	lost        func(int) // results
+	late        func(int)
+	quarantined *obs.Newest // runs, by epoch
 }
 
 // maxEpochs is how many epochs quarantine_total names; the older ones are summed.
@@ -74,27 +69,8 @@ func newMetrics(reg *obs.Metrics, c *flow.Catalog) *metrics {
 	)
 	reg.Counter("busy_rejections_total", service, "endpoint", "compute") // counted with the answer
 	return &metrics{
-		reg: reg, epochs: map[string]int{}, mu: flow.NewMutex(c, service, flow.RankCounters), canceled: reg.Counter("tasks_canceled_total", service, "kind", taskWorker),
-		dropped: reg.Counter("queue_dropped_total", service, "queue", "work"), lost: reg.Counter("dropped_results_total", service),
-		late: reg.Counter("io_timeouts_total", service, "op", "compute"), older: reg.Counter("quarantine_total", service, "epoch", "older"),
-	}
-}
-
-// quarantine counts a run under its epoch, and the oldest epoch as an older one if it has to go.
-func (m *metrics) quarantine(epoch string) {
-	m.mu.Lock()
-	m.epochs[epoch]++
-	gone, n := "", 0
-	if m.epochs[epoch] == 1 {
-		if m.order = append(m.order, epoch); len(m.order) > maxEpochs {
-			gone, m.order = m.order[0], m.order[1:]
-			n = m.epochs[gone]
-			delete(m.epochs, gone)
-		}
-	}
-	m.mu.Unlock()
-	if m.reg.Counter("quarantine_total", service, "epoch", epoch)(1); n > 0 {
-		m.older(n)
-		m.reg.Remove("quarantine_total", service, "epoch", gone)
+		canceled: reg.Counter("tasks_canceled_total", service, "kind", taskWorker), dropped: reg.Counter("queue_dropped_total", service, "queue", "work"),
+		lost: reg.Counter("dropped_results_total", service), late: reg.Counter("io_timeouts_total", service, "op", "compute"),
+		quarantined: reg.Newest(flow.NewMutex(c, service, flow.RankCounters), maxEpochs, "quarantine_total", service, "epoch"),
 	}
 }

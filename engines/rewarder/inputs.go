@@ -111,7 +111,7 @@ func (e *Engine) PutPart(ctx context.Context, by Call, id b3.Digest, n uint32, f
 	}
 	in := record.Rows{Snapshot: &head, Payer: up.Account}
 	if last, _, ok := record.CutRow(up.Last); ok {
-		in.After = last.Row()
+		in.After = &last
 	}
 	rows, err := in.Read(body, f == CSV)
 	if err == nil && len(rows) == 0 {
@@ -160,7 +160,7 @@ func notNext(given, next uint32) error {
 }
 
 // SealInput ends an upload and names its rows together with what the funding account has now. Sealing again names them with what it has then.
-// Errors: *FieldError, *UnavailableError, *ConflictError, ErrNotFound.
+// Errors: *FieldError, ErrNoLedger, *ConflictError, ErrNotFound.
 func (e *Engine) SealInput(ctx context.Context, by Call, id b3.Digest) (Input, error) {
 	up, head, err := e.upload(ctx, by.Tenant, id)
 	if err != nil {

@@ -3,6 +3,7 @@ package rewarder
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -108,7 +109,7 @@ func (k *link) ref(ctx context.Context, account, asset string) (ref record.Ledge
 		ref.Root, ref.Seq, ref.Available = head.Root, head.Seq, b.Available
 		return err
 	}); err != nil {
-		err = &UnavailableError{peer, err}
+		err = fmt.Errorf("%w: %w", ErrNoLedger, err)
 	}
 	return ref, err
 }

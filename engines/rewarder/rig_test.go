@@ -173,8 +173,7 @@ func (r *rig) stopWithin(d time.Duration) (aborted int) {
 	r.store.CloseLanes()
 	r.sup.Drain("store", patience, patience)
 	r.sup.Close()
-	r.e.Close()
-	if err := r.store.Close(); err != nil && r.store.Err() == nil {
+	if err := errors.Join(r.e.Close(r.ctx()), r.store.Close()); err != nil && r.store.Err() == nil {
 		r.t.Errorf("close: %v", err)
 	}
 	return aborted

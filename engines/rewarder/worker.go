@@ -35,7 +35,13 @@ func (e *Engine) lead(ctx context.Context, j job) {
 	}
 	why := "panic"
 	defer func() {
-		if why == "timeout" || why != "" && e.hands.fail(j.key) {
+		if why == "panic" {
+			tried := e.runs.update(j.key, func(r *entry) { r.failed = (r.failed + 1) % maxTries }).failed + 1
+			if tried < maxTries {
+				return // the scheduler offers it again
+			}
+		}
+		if why != "" {
 			e.fail(ctx, j, why)
 		}
 	}()
@@ -80,7 +86,7 @@ func (e *Engine) finished(ctx context.Context, j job, run Run, deadline time.Tim
 	e.step(StepSealed)
 	e.publish(run)
 	if run.State == Quarantined {
-		e.m.quarantine(run.Epoch)
+		e.m.quarantined.Add(run.Epoch)
 	}
 	if least := time.Now().Add(e.live().ReadTimeout.D()); deadline.Before(least) {
 		deadline = least
@@ -135,7 +141,7 @@ func (e *Engine) load(ctx context.Context, j job) (m material, run Run, err erro
 func (e *Engine) scores(ctx context.Context, m *material) (actors []byte, scores []engines.Amount, err error) {
 	weights, _ := m.policy.Weights(m.head.Metrics)
 	sums := make([]engines.Amount, len(weights))
-	var actor []byte
+	var actor string
 	end := func() error {
 		var score engines.Amount
 		for i, q := range sums {
@@ -157,11 +163,11 @@ func (e *Engine) scores(ctx context.Context, m *material) (actors []byte, scores
 			if !ok || int(row.Metric) >= len(weights) {
 				return &store.RowError{Bucket: chunks.Bucket().Name, Key: m.in.Upload[:], Cause: errLength}
 			}
-			if b = rest; !bytes.Equal(row.Actor, actor) {
+			if b = rest; row.Actor != actor {
 				if err := end(); err != nil {
 					return err
 				}
-				actor = append(actor[:0], row.Actor...)
+				actor = row.Actor
 			}
 			if most := weights[row.Metric].RowMax; most != 0 {
 				row.Qty = min(row.Qty, most)
@@ -245,32 +251,13 @@ func (s *sealing) share(ctx context.Context) error {
 
 // stage writes the allocations of a run, in the order of actors, and keeps the roots of their chunks.
 func (s *sealing) stage(ctx context.Context, actors []byte, scores, amounts []engines.Amount) error {
+	if chunksOf(s.header.Count) > maxChunks {
+		return calculus.Overflow()
+	}
 	var tree merkle.Tree
 	var leaf, chunk []byte
 	var staged [][]byte
 	size, paid := 0, uint64(0)
-	flush := func() error {
-		first, some := uint32(len(s.roots)-len(staged)), staged
-		s.step(StepStaging)
-		c := change{kind: "stage_chunks", from: []State{Accepted}, size: size}
-		_, err := s.change(ctx, store.Bulk, s.job, c, func(_ store.Reader, _ *Run, w *store.Writes) error {
-			for i, b := range some {
-				allocs.Put(w, piece{s.key, first + uint32(i)}, b)
-			}
-			return nil
-		})
-		staged, size = nil, 0
-		return err
-	}
-	end := func() error {
-		if s.roots = append(s.roots, tree.Root()); len(s.roots) > maxChunks {
-			return calculus.Overflow()
-		}
-		if staged, size, chunk = append(staged, chunk), size+len(chunk), nil; size < stageBytes {
-			return nil
-		}
-		return flush()
-	}
 	for i, amount := range amounts {
 		actor, rest, _ := bytes.Cut(actors, []byte{'\n'})
 		if actors = rest; amount.IsZero() {
@@ -280,21 +267,33 @@ func (s *sealing) stage(ctx context.Context, actors []byte, scores, amounts []en
 		chunk = record.AppendAllocation(chunk, actor, amount, scores[i])
 		leaf = record.AppendLeaf(leaf[:0], s.key, paid, chunk[begin:])
 		tree.Add(leaf)
-		if paid++; paid%record.ChunkRows == 0 {
-			if err := end(); err != nil {
-				return err
-			}
+		if paid++; paid%record.ChunkRows != 0 && paid != s.header.Count {
+			continue
 		}
-	}
-	if chunk != nil {
-		if err := end(); err != nil {
+		s.roots = append(s.roots, tree.Root())
+		if staged, size, chunk = append(staged, chunk), size+len(chunk), nil; size < stageBytes && paid != s.header.Count {
+			continue
+		}
+		if err := s.put(ctx, staged, size); err != nil {
 			return err
 		}
+		staged, size = nil, 0
 	}
-	if staged == nil {
+	return nil
+}
+
+// put writes the newest chunks of a run.
+func (s *sealing) put(ctx context.Context, staged [][]byte, size int) error {
+	s.step(StepStaging)
+	first := uint32(len(s.roots) - len(staged))
+	c := change{kind: "stage_chunks", from: []State{Accepted}, size: size}
+	_, err := s.change(ctx, store.Bulk, s.job, c, func(_ store.Reader, _ *Run, w *store.Writes) error {
+		for i, b := range staged {
+			allocs.Put(w, piece{s.key, first + uint32(i)}, b)
+		}
 		return nil
-	}
-	return flush()
+	})
+	return err
 }
 
 // readBack reads what was staged and holds it against the header: order, count, sum and root, by other code than that which made them.

@@ -153,8 +153,8 @@ func rules() []httpapi.ErrorRule {
 			Title: "Node is draining", Wait: httpapi.WaitDrain, Hint: "nothing was begun; the node is on its way down"},
 		{Is: httpapi.Is(rewarder.ErrLate), Outcome: httpapi.Outcome{Status: http.StatusGatewayTimeout, Reason: httpapi.ReasonTimeout, Code: "TIMEOUT"},
 			Title: "Deadline passed", Details: httpapi.Told(httpapi.Details{"outcome": "none"}), Hint: "the deadline has passed: nothing was begun"},
-		{Is: httpapi.IsA[*rewarder.UnavailableError], Outcome: httpapi.Outcome{Status: http.StatusServiceUnavailable, Reason: httpapi.ReasonDegraded, Code: "DEPENDENCY_UNAVAILABLE", Retry: true},
+		{Is: httpapi.Is(rewarder.ErrNoLedger), Outcome: httpapi.Outcome{Status: http.StatusServiceUnavailable, Reason: httpapi.ReasonDegraded, Code: "DEPENDENCY_UNAVAILABLE", Retry: true},
 			Title: "Not ready", Wait: httpapi.WaitDegraded, Hint: "a neighbour did not answer, and nothing was begun; send it again after Retry-After",
-			Details: httpapi.Detail(func(e *rewarder.UnavailableError) httpapi.Details { return httpapi.Details{"peer": e.Peer} })},
+			Details: httpapi.Told(httpapi.Details{"peer": "ledger"})},
 	}
 }

@@ -33,7 +33,7 @@ func TestErrorsAsAnswers(t *testing.T) {
 		{&rewarder.ConflictError{What: "next part", Has: "1", Given: "3"}, http.StatusConflict, "CONFLICT", false, httpapi.Details{"what": "next part", "stands": "1"}},
 		{rewarder.ErrDraining, http.StatusServiceUnavailable, "DRAINING", true, nil},
 		{rewarder.ErrLate, http.StatusGatewayTimeout, "TIMEOUT", false, httpapi.Details{"outcome": "none"}},
-		{&rewarder.UnavailableError{Peer: "ledger", Cause: context.DeadlineExceeded}, http.StatusServiceUnavailable, "DEPENDENCY_UNAVAILABLE", true, httpapi.Details{"peer": "ledger"}},
+		{fmt.Errorf("%w: %w", rewarder.ErrNoLedger, context.DeadlineExceeded), http.StatusServiceUnavailable, "DEPENDENCY_UNAVAILABLE", true, httpapi.Details{"peer": "ledger"}},
 	} {
 		err := fmt.Errorf("what was done: %w", tt.err)
 		all := rules()

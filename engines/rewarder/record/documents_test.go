@@ -193,7 +193,7 @@ func TestBinaryForms(t *testing.T) {
 		for i := range rows {
 			raw, rest, ok := CutRow(b)
 			a, bytes, tail := CutAllocation(leaves)
-			if !ok || *raw.Row() != rows[i] || bytes == nil || a != all[i] {
+			if !ok || raw != rows[i] || bytes == nil || a != all[i] {
 				t.Fatalf("row %d is %+v, %+v", i, raw, a)
 			}
 			b, leaves = rest, tail

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,63 +44,40 @@ func (r Row) Append(dst []byte) []byte {
 	return binary.BigEndian.AppendUint64(dst, r.Qty)
 }
 
-// RawRow is a Row whose actor lies in the bytes that it was read from.
-type RawRow struct {
-	Actor   []byte
-	Content []byte // nil: none
-	Metric  uint8
-	Qty     uint64
+// CutRow reads the first row of b. What is no row is not ok.
+func CutRow(b []byte) (r Row, rest []byte, ok bool) {
+	actor, rest := cutActor(b)
+	if len(actor) == 0 || len(rest) == 0 || rest[0] > 1 {
+		return r, nil, false
+	}
+	r.Actor = string(actor)
+	content, rest := rest[0] == 1, rest[1:]
+	if content && len(rest) >= b3.Size {
+		r.Content, rest, content = b3.Digest(rest[:b3.Size]), rest[b3.Size:], false
+	}
+	if content || len(rest) < 9 {
+		return r, nil, false
+	}
+	r.Metric, r.Qty = rest[0], binary.BigEndian.Uint64(rest[1:])
+	return r, rest[9:], true
 }
 
-// CutRow reads the first row of b. What is no row is not ok.
-func CutRow(b []byte) (r RawRow, rest []byte, ok bool) {
-	if len(b) < 2 {
-		return r, nil, false
+// cutActor cuts u16 len‖actor off b; actor is nil if there is none.
+func cutActor(b []byte) (actor, rest []byte) {
+	if len(b) < 2 || len(b) < 2+int(binary.BigEndian.Uint16(b)) {
+		return nil, nil
 	}
 	n := 2 + int(binary.BigEndian.Uint16(b))
-	if len(b) < n+1 || n == 2 {
-		return r, nil, false
-	}
-	r.Actor = b[2:n:n]
-	switch b[n] {
-	case 0:
-		n++
-	case 1:
-		if len(b) < n+1+b3.Size {
-			return r, nil, false
-		}
-		r.Content = b[n+1 : n+1+b3.Size : n+1+b3.Size]
-		n += 1 + b3.Size
-	default:
-		return r, nil, false
-	}
-	if len(b) < n+9 {
-		return r, nil, false
-	}
-	r.Metric, r.Qty = b[n], binary.BigEndian.Uint64(b[n+1:])
-	return r, b[n+9:], true
-}
-
-// Row is r with texts of its own.
-func (r RawRow) Row() *Row {
-	row := &Row{Actor: string(r.Actor), Metric: r.Metric, Qty: r.Qty}
-	copy(row.Content[:], r.Content)
-	return row
+	return b[2:n], b[n:]
 }
 
 // AppendJSON appends the row as a line of rows.ndjson.
-func (r RawRow) AppendJSON(dst []byte, metrics []string) []byte {
-	dst = append(dst, `{"actor":"`...)
-	dst = append(dst, r.Actor...)
-	if r.Content != nil {
-		dst = append(dst, `","content":"`...)
-		dst, _ = b3.Digest(r.Content).AppendText(dst) // never fails
+func (r Row) AppendJSON(dst []byte, metrics []string) []byte {
+	content := ""
+	if !r.Content.IsZero() {
+		content = `"content":"` + r.Content.String() + `",`
 	}
-	dst = append(dst, `","metric":"`...)
-	dst = append(dst, metrics[r.Metric]...)
-	dst = append(dst, `","qty":"`...)
-	dst = strconv.AppendUint(dst, r.Qty, 10)
-	return append(dst, '"', '}', '\n')
+	return fmt.Appendf(dst, `{"actor":"%s",%s"metric":"%s","qty":"%d"}`+"\n", r.Actor, content, metrics[r.Metric], r.Qty)
 }
 
 // Rows reads the rows of parts, in order.
