@@ -37,14 +37,11 @@ type Run struct {
 
 	leaves   []b3.Digest
 	manifest document // which the commitment is made over
-	files    []file
+	files    map[string][]byte
 }
 
-// file is one of a run's folder.
-type file struct {
-	name  string
-	bytes []byte
-}
+// fileNames are those of a run's folder, what it is computed from first.
+var fileNames = []string{"policy.json", "snapshot.json", "ledger.json", "rows.ndjson", "run.json", "commitment.txt"}
 
 // commit is the commitment to a manifest.
 func commit(header []byte) b3.Digest {
@@ -75,9 +72,9 @@ func Recompute(in Inputs) (Run, error) {
 	for i := range in.Usage {
 		rows = append(rows, in.Usage[i].Line()...)
 	}
-	r.files = []file{
-		{"policy.json", p.Bytes()}, {"snapshot.json", s.Bytes()}, {"rows.ndjson", rows}, {"ledger.json", in.Ledger.Bytes()}, {"run.json", whole.Bytes()},
-		{"commitment.txt", []byte(r.Commitment.String() + "\n")},
+	r.files = map[string][]byte{
+		"policy.json": p.Bytes(), "snapshot.json": s.Bytes(), "rows.ndjson": rows, "ledger.json": in.Ledger.Bytes(), "run.json": whole.Bytes(),
+		"commitment.txt": []byte(r.Commitment.String() + "\n"),
 	}
 	return r, nil
 }
@@ -131,8 +128,8 @@ func (r *Run) Write(dir string) error {
 	if there, err := os.ReadDir(dir); err != nil || len(there) > 0 {
 		return cmp.Or(err, fmt.Errorf("%s is not empty: name a new folder", dir))
 	}
-	for _, f := range r.files {
-		if err := os.WriteFile(filepath.Join(dir, f.name), f.bytes, 0o644); err != nil {
+	for _, name := range fileNames {
+		if err := os.WriteFile(filepath.Join(dir, name), r.files[name], 0o644); err != nil {
 			return err
 		}
 	}
@@ -140,47 +137,37 @@ func (r *Run) Write(dir string) error {
 }
 
 // Verify computes the run of a folder again and holds each byte of it against what is there. A *FieldError says what is wrong with the folder.
-func Verify(dir string) (Run, error) {
-	var in Inputs
-	for _, part := range []struct {
-		name string
-		take func([]byte) error
-	}{
-		{"policy.json", func(raw []byte) (err error) { in.Policy, err = ParsePolicy(raw); return err }},
-		{"snapshot.json", func(raw []byte) (err error) { in.Snapshot, err = parseSnapshot(raw); return err }},
-		{"ledger.json", func(raw []byte) (err error) { in.Ledger, err = ParseLedger(raw); return err }},
-		{"rows.ndjson", func(raw []byte) (err error) { in.Usage, err = readRows(bytes.NewReader(raw)); return err }},
-	} {
-		raw, err := readPart(dir, part.name)
-		if err == nil {
-			err = within(part.name, part.take(raw))
+func Verify(dir string) (r Run, err error) {
+	has := map[string][]byte{}
+	for _, name := range fileNames {
+		has[name], err = os.ReadFile(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			err = wrong(name, "is missing")
 		}
 		if err != nil {
-			return Run{}, err
+			return r, err
 		}
 	}
-	r, err := Recompute(in)
-	if err != nil {
-		return Run{}, err
+	var in Inputs
+	var faults [4]error
+	in.Policy, faults[0] = ParsePolicy(has["policy.json"])
+	in.Snapshot, faults[1] = parseSnapshot(has["snapshot.json"])
+	in.Ledger, faults[2] = ParseLedger(has["ledger.json"])
+	in.Usage, faults[3] = readRows(has["rows.ndjson"])
+	for i, err := range faults {
+		if err != nil {
+			return r, within(fileNames[i], err)
+		}
 	}
-	for _, f := range r.files {
-		raw, err := readPart(dir, f.name)
-		switch {
-		case err != nil:
-			return Run{}, err
-		case !bytes.Equal(raw, f.bytes):
-			return Run{}, wrong(f.name, "is not in canonical form, or not what the other files give: %s", difference(raw, f.bytes))
+	if r, err = Recompute(in); err != nil {
+		return r, err
+	}
+	for _, name := range fileNames {
+		if !bytes.Equal(has[name], r.files[name]) {
+			return Run{}, wrong(name, "is not in canonical form, or not what the other files give: %s", difference(has[name], r.files[name]))
 		}
 	}
 	return r, nil
-}
-
-func readPart(dir, name string) ([]byte, error) {
-	raw, err := os.ReadFile(filepath.Join(dir, name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, wrong(name, "is missing")
-	}
-	return raw, err
 }
 
 // difference shows where a file leaves what it must be: the object around the first byte that differs, such as an actor's.

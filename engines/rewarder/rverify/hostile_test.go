@@ -85,7 +85,7 @@ func TestBadRows(t *testing.T) {
 		`{"actor":"a","metric":"m","qty":"1","x":"y"}` + "\n", `{"metric":"m","actor":"a","qty":"1"}` + "\n", `{"actor":"a","content":"","metric":"m","qty":"1"}` + "\n",
 		" " + a + "\n", a + "\r\n", `{"actor":"a","metric":"m","qty":"01"}` + "\n", "[]\n", `{"actor":"\u0061","metric":"m","qty":"1"}` + "\n",
 	} {
-		if u, err := readRows(strings.NewReader(text)); err == nil || !strings.HasPrefix(err.Error(), "line ") {
+		if u, err := readRows([]byte(text)); err == nil || !strings.HasPrefix(err.Error(), "line ") {
 			t.Errorf("%q: %v, %v", text, u, err)
 		}
 	}

@@ -1,7 +1,6 @@
 package rverify
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/binary"
@@ -89,15 +88,11 @@ func ReadCSV(in io.Reader) (Usage, error) {
 }
 
 // readRows reads rows.ndjson: canonical lines in strictly ascending order.
-func readRows(in io.Reader) (Usage, error) {
-	var u Usage
-	for s, line := bufio.NewReader(in), 1; ; line++ {
-		raw, err := s.ReadBytes('\n')
-		if err == io.EOF && len(raw) == 0 {
-			return u, nil
-		}
+func readRows(all []byte) (u Usage, err error) {
+	for raw := range bytes.Lines(all) {
 		var row Row
-		if err != nil || json.Unmarshal(raw, &row) != nil || !bytes.Equal(raw, row.Line()) {
+		line := len(u) + 1
+		if json.Unmarshal(raw, &row) != nil || !bytes.Equal(raw, row.Line()) {
 			return nil, wrong("line "+strconv.Itoa(line), "is no row in canonical form: members sorted, texts, no spaces, no others, a line end")
 		}
 		if err := row.check(line); err != nil {
@@ -108,6 +103,7 @@ func readRows(in io.Reader) (Usage, error) {
 		}
 		u = append(u, row)
 	}
+	return u, nil
 }
 
 // root is the root of the tree whose leaves are the chunks of 512 rows. metrics has all that rows name.

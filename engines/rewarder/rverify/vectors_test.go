@@ -180,7 +180,7 @@ func TestCSVIsAddedUp(t *testing.T) {
 	if err != nil || !slices.Equal(a, b) || len(a) != 2 || a[0] != (Row{Actor: "x", Metric: "m", Qty: "42"}) {
 		t.Errorf("%v, %v, %v", a, b, err)
 	}
-	again, err := readRows(bytes.NewReader(slices.Concat(a[0].Line(), a[1].Line())))
+	again, err := readRows(slices.Concat(a[0].Line(), a[1].Line()))
 	if err != nil || !slices.Equal(a, again) {
 		t.Errorf("%v, %v", again, err)
 	}
