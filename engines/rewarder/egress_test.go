@@ -134,7 +134,7 @@ func TestOpenBreakerKeepsRunsPending(t *testing.T) {
 		if !errors.Is(err, ErrNoLedger) {
 			t.Fatalf("seal: %v", err)
 		}
-		return r.e.link.isOpen()
+		return r.e.calls.IsOpen()
 	})
 	c := r.mustCompute("e", in, p)
 	if !c.Held {

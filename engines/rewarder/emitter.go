@@ -8,6 +8,7 @@ import (
 	"ronbox/engines/ledger"
 	ledgerrecord "ronbox/engines/ledger/record"
 	"ronbox/engines/rewarder/record"
+	"ronbox/engines/upstream"
 	"ronbox/store"
 )
 
@@ -49,7 +50,7 @@ func (e *Engine) pay(ctx context.Context, j job) {
 	case ctx.Err() == nil && passing(err):
 		e.log.Warn("run_not_paid", "run_key", j.key.String()[:19], "reason", err.Error())
 		e.hold(ctx, j, "ledger: no answer")
-	case !errors.Is(err, errOpen):
+	case !errors.Is(err, upstream.ErrOpen):
 		e.waits(ctx, j, err)
 	}
 }
@@ -97,9 +98,9 @@ func (e *Engine) payChunk(ctx context.Context, j job, m *material, run Run, n ui
 	}
 	var out ledger.Outcome
 	done = Intent{Index: n, Key: once.ID, Result: IntentAccepted}
-	err = e.link.do(ctx, opSettle, func(ctx context.Context) (err error) {
+	err = e.calls.Do(ctx, opSettle, func(ctx context.Context) (err error) {
 		done.Attempts++
-		out, err = e.link.ledger.Settle(ctx, once, ops)
+		out, err = e.ledger.Settle(ctx, once, ops)
 		return err
 	})
 	switch {

@@ -14,6 +14,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/engines/ledger"
+	"ronbox/engines/upstream"
 	"ronbox/store"
 )
 
@@ -64,7 +65,8 @@ type Engine struct {
 	boot     Config
 	reloaded atomic.Pointer[Config]
 	store    *store.Store
-	link     *link
+	ledger   ledger.Client
+	calls    *upstream.Calls // of the ledger
 	log      hclog.Logger
 	board    *obs.Board
 	now      func() time.Time
@@ -108,7 +110,9 @@ func (j job) names() (tenant, epoch string) {
 // New wires an engine and declares its buckets, queues, metrics and probes. It does no I/O and starts nothing.
 func New(cfg Config, d Deps) *Engine {
 	log := cmp.Or(d.Log, hclog.NewNullLogger()).Named(service)
-	e := &Engine{boot: cfg, store: d.Store, log: log, board: d.Board, now: d.Now, folder: d.Artifacts, step: d.Step, answers: answerWithin}
+	e := &Engine{
+		boot: cfg, store: d.Store, ledger: d.Ledger, log: log, board: d.Board, now: d.Now, folder: d.Artifacts, step: d.Step, answers: answerWithin,
+	}
 	e.reloaded.Store(&cfg)
 	if e.step == nil {
 		e.step = func(string) {}
@@ -117,7 +121,7 @@ func New(cfg Config, d Deps) *Engine {
 	e.declareChannels(d.Catalog)
 	e.runs = registry{mu: flow.NewMutex(d.Catalog, service, flow.RankRunRegistry), runs: map[b3.Digest]entry{}}
 	e.m = newMetrics(d.Metrics, d.Catalog)
-	e.link = newLink(d.Ledger, d.Catalog, e.live, d.Metrics, cfg.Concurrency.IOInflight)
+	e.calls = upstream.NewCalls(d.Catalog, d.Metrics, e.callSpec())
 	e.room = flow.Retry(roomDelay, 2, isNoRoom).Counting(d.Catalog, service, "work")
 	e.patience = flow.Retry(func(int) time.Duration { return lookEvery }, math.MaxInt, refuses)
 	for _, key := range []string{keyQueue, keyLedger, keyStore, keyArtifact} {
@@ -228,7 +232,9 @@ func (e *Engine) offer(ctx context.Context, kind uint32, j job, wait bool) (err 
 }
 
 // leave lets a run be offered again.
-func (e *Engine) leave(kind uint32, j job) { e.runs.update(j.key, func(r *entry) { r.taken[kind] = false }) }
+func (e *Engine) leave(kind uint32, j job) {
+	e.runs.update(j.key, func(r *entry) { r.taken[kind] = false })
+}
 
 // consume has do called for what is in a queue, until that is closed and empty, or ctx ends.
 func (e *Engine) consume(ctx context.Context, kind uint32, do func(context.Context, job)) error {

@@ -22,7 +22,7 @@ func (e *Engine) runHealth(ctx context.Context) error {
 	defer e.tick.Stop()
 	for {
 		e.board.Set(service, keyQueue, e.backpressure())
-		e.board.Set(service, keyLedger, causeIf(e.link.isOpen(), "ledger_degraded"))
+		e.board.Set(service, keyLedger, causeIf(e.calls.IsOpen(), "ledger_degraded"))
 		e.board.Set(service, keyStore, e.runs.trouble())
 		e.board.Set(service, keyArtifact, causeIf(e.unwrote.Load(), "the files of a run could not be written"))
 		select {

@@ -178,7 +178,7 @@ func (e *Engine) SealInput(ctx context.Context, by Call, id b3.Digest) (Input, e
 	if up.Sealed = b3.Sum(in.Snapshot); !up.Expect.IsZero() && up.Expect != up.Sealed {
 		return Input{}, &FieldError{Field: "accounting_cid", Reason: "is not that of the rows, which is " + up.Sealed.String()}
 	}
-	ref, err := e.link.ref(ctx, up.Account, head.Asset)
+	ref, err := e.ledgerRef(ctx, up.Account, head.Asset)
 	if err != nil {
 		return Input{}, err
 	}

@@ -96,7 +96,7 @@ func (e *Engine) handOut(ctx context.Context) {
 	})
 	e.waits(ctx, job{}, err)
 	for i, t := range all {
-		if t.n != toPay || !e.link.isOpen() {
+		if t.n != toPay || !e.calls.IsOpen() {
 			_ = e.offer(ctx, t.n, jobs[i], false) // else it is offered again
 		}
 	}
@@ -110,7 +110,7 @@ func (e *Engine) answer(ctx context.Context, q *request) {
 		q.reply.Fail(err)
 		return
 	}
-	run.Held = e.link.isOpen()
+	run.Held = e.calls.IsOpen()
 	q.reply.Answer(run)
 }
 

@@ -255,7 +255,7 @@ func TestWorkRetriesOnceThenDrops(t *testing.T) {
 		if d := roomDelay(0); d < 50*time.Millisecond || d > 150*time.Millisecond {
 			t.Fatalf("delay %v", d)
 		}
-		if d := callDelay(0); d < 100*time.Millisecond || d > 250*time.Millisecond {
+		if d := r.e.callSpec().Delay(0); d < 100*time.Millisecond || d > 250*time.Millisecond {
 			t.Fatalf("delay of a call %v", d)
 		}
 	}

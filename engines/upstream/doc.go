@@ -1,5 +1,5 @@
 // Package upstream gets bytes from other hosts, for engines that depend on them: within a deadline, tried again, kept from a host that fails, and
-// never from an address that the operator has not meant.
+// never from an address that the operator has not meant. Calls do the same for a callee in this process.
 //
 // # Invariants
 //
@@ -11,6 +11,7 @@
 //     but for 503 and 504.
 //  5. The breaker is told of each try once, by the time of the answer's header. What the caller or the policy refuses says nothing of the host,
 //     and neither does how a try ends whose body the caller was too slow to read.
+//  6. A call of Calls ends with its context. One that its caller has left says nothing of the callee; one that panics is a failure.
 //
 // # Tasks and queues
 //
