@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"ronbox/appliance/b3"
 	"ronbox/appliance/obs"
 	"ronbox/httpapi/front"
 	"ronbox/httpapi/limit"
@@ -45,6 +46,14 @@ func NumberParam(name string, least uint64, doc string) PathParam {
 		p.Check = func(v string) bool { return v == "0" || CanonicalNumber(v) }
 	}
 	return p
+}
+
+// DigestParam is a path parameter that takes BLAKE3 digests.
+func DigestParam(name, doc string) PathParam {
+	return PathParam{
+		Param: openapi.Param{Name: name, Doc: doc, Pattern: "^b3:[0-9a-f]{64}$"}, Wrong: `must be "b3:" and 64 lower-case hex digits`,
+		Check: func(v string) bool { _, err := b3.Parse(v); return err == nil },
+	}
 }
 
 // Limits bound what reaches one service. A rate of 0 is no limit.

@@ -31,8 +31,8 @@ type UsageRow struct {
 // handlers serve the routes of the rewarder.
 type handlers struct{ rew *rewarder.Engine }
 
-// as makes a handler of one that acts for the caller's tenant. A token that names an epoch opens no other.
-func as(serve func(*httpapi.Request, rewarder.Call) error) httpapi.Handler {
+// as makes a handler of one that acts for the caller's tenant, and responds with what it gives. A token that names an epoch opens no other.
+func as[T any](status func(T) int, serve func(*httpapi.Request, rewarder.Call) (T, error)) httpapi.Handler {
 	return func(c *httpapi.Request) error {
 		by := c.Actor()
 		call := rewarder.Call{By: by, Tenant: cmp.Or(by.Tenant, rewarder.DefaultTenant), CorrID: c.CorrID()}
@@ -43,29 +43,31 @@ func as(serve func(*httpapi.Request, rewarder.Call) error) httpapi.Handler {
 		if err != nil {
 			return err
 		}
-		return serve(c, call)
+		body, err := serve(c, call)
+		if err != nil {
+			return err
+		}
+		return c.Respond(status(body), body)
 	}
 }
 
-// answer responds with what the engine gave.
-func answer(c *httpapi.Request, status int, v any, err error) error {
-	if err != nil {
-		return err
-	}
-	return c.Respond(status, v)
+// The statuses of answers.
+func ok[T any](T) int      { return http.StatusOK }
+func created[T any](T) int { return http.StatusCreated }
+
+func putStatus(p rewarder.Policy) int { return either(p.Created, http.StatusCreated) }
+func runStatus(r rewarder.Run) int    { return either(r.State == rewarder.Accepted, http.StatusAccepted) }
+func paymentStatus(r rewarder.Run) int {
+	return either(r.State != rewarder.Settled, http.StatusAccepted)
 }
 
-// answerRun is answer for a run: 202 until it has come to where it is waited for.
-func answerRun(c *httpapi.Request, r rewarder.Run, done bool, err error) error {
-	status := http.StatusOK
-	if !done {
-		status = http.StatusAccepted
+// either is the status of an answer that is one of two.
+func either(other bool, status int) int {
+	if other {
+		return status
 	}
-	return answer(c, status, r, err)
+	return http.StatusOK
 }
-
-// computed reports whether a run has left the state in which it is computed.
-func computed(s rewarder.State) bool { return s != rewarder.Accepted }
 
 // digestParam is a path parameter that the router has found to be a digest.
 func digestParam(c *httpapi.Request, name string) b3.Digest {
@@ -73,115 +75,102 @@ func digestParam(c *httpapi.Request, name string) b3.Digest {
 	return d
 }
 
-func (h handlers) putPolicy(c *httpapi.Request, call rewarder.Call) error {
+func (h handlers) putPolicy(c *httpapi.Request, call rewarder.Call) (p rewarder.Policy, err error) {
 	var in PolicyPut
 	if err := c.Decode(&in); err != nil {
-		return err
+		return p, err
 	}
-	p, err := h.rew.PutPolicy(c.Context(), call, c.Param(paramPolicy), in.Body, in.Signatures)
-	if p.Created {
-		return answer(c, http.StatusCreated, p, err)
-	}
-	return answer(c, http.StatusOK, p, err)
+	return h.rew.PutPolicy(c.Context(), call, c.Param(paramPolicy), in.Body, in.Signatures)
 }
 
-func (h handlers) getPolicy(c *httpapi.Request, call rewarder.Call) error {
-	p, err := h.rew.Policy(c.Context(), call.Tenant, c.Param(paramPolicy))
-	return answer(c, http.StatusOK, p, err)
+func (h handlers) getPolicy(c *httpapi.Request, call rewarder.Call) (rewarder.Policy, error) {
+	return h.rew.Policy(c.Context(), call.Tenant, c.Param(paramPolicy))
 }
 
-func (h handlers) postInput(c *httpapi.Request, call rewarder.Call) error {
+func (h handlers) postInput(c *httpapi.Request, call rewarder.Call) (u rewarder.Upload, err error) {
 	var in rewarder.OpenInput
 	if err := c.Decode(&in); err != nil {
-		return err
+		return u, err
 	}
 	g := call.By.Grant
 	if err := cmp.Or(g.Epoch(in.EpochID), g.Account(in.Account), g.Asset(in.Asset), g.Amount(in.PoolMinor)); err != nil {
-		return err
+		return u, err
 	}
-	u, err := h.rew.OpenInput(c.Context(), call, in)
-	return answer(c, http.StatusCreated, u, err)
+	return h.rew.OpenInput(c.Context(), call, in)
 }
 
 // putPart serves a part in one of the two formats.
 func (h handlers) putPart(format rewarder.Format) httpapi.Handler {
-	return as(func(c *httpapi.Request, call rewarder.Call) error {
+	return as(ok, func(c *httpapi.Request, call rewarder.Call) (u rewarder.Upload, err error) {
 		body, err := io.ReadAll(c.Stream()) // bounded by the cap of the route
 		if err != nil {
-			return err
+			return u, err
 		}
 		n := uint32(min(c.NumberParam(paramPart), math.MaxUint32)) // an upload has fewer
-		u, err := h.rew.PutPart(c.Context(), call, digestParam(c, paramUpload), n, format, body)
-		return answer(c, http.StatusOK, u, err)
+		return h.rew.PutPart(c.Context(), call, digestParam(c, paramUpload), n, format, body)
 	})
 }
 
-func (h handlers) postSeal(c *httpapi.Request, call rewarder.Call) error {
-	in, err := h.rew.SealInput(c.Context(), call, digestParam(c, paramUpload))
-	return answer(c, http.StatusCreated, in, err)
+func (h handlers) postSeal(c *httpapi.Request, call rewarder.Call) (rewarder.Input, error) {
+	return h.rew.SealInput(c.Context(), call, digestParam(c, paramUpload))
 }
 
-func (h handlers) getInput(c *httpapi.Request, call rewarder.Call) error {
-	in, err := h.rew.Input(c.Context(), call.Tenant, digestParam(c, paramInputs))
-	return answer(c, http.StatusOK, in, err)
+func (h handlers) getInput(c *httpapi.Request, call rewarder.Call) (rewarder.Input, error) {
+	return h.rew.Input(c.Context(), call.Tenant, digestParam(c, paramInputs))
 }
 
-func (h handlers) postCompute(c *httpapi.Request, call rewarder.Call) error {
+func (h handlers) postCompute(c *httpapi.Request, call rewarder.Call) (run rewarder.Run, err error) {
 	if err := call.By.Grant.Run(math.MaxUint64); err != nil {
-		return err // runs are not counted by token: one that may make only some makes none
+		return run, err // runs are not counted by token: one that may make only some makes none
 	}
 	var in rewarder.ComputeRequest
 	if err := c.Decode(&in); err != nil {
-		return err
+		return run, err
 	}
 	in.Deadline = c.CallerDeadline()
-	run, err := h.rew.Compute(c.Context(), call, c.Param(paramEpoch), in)
-	if err == nil && !computed(run.State) {
+	run, err = h.rew.Compute(c.Context(), call, c.Param(paramEpoch), in)
+	if err == nil && run.State == rewarder.Accepted {
 		c.Set("Location", prefix+"epochs/"+run.Epoch)
 		c.Set("Retry-After", "1")
 	}
-	return answerRun(c, run, computed(run.State), err)
+	return run, err
 }
 
-func (h handlers) getEpoch(c *httpapi.Request, call rewarder.Call) error {
-	r, err := h.rew.Epoch(c.Context(), call.Tenant, c.Param(paramEpoch))
-	return answerRun(c, r, computed(r.State), err)
+func (h handlers) getEpoch(c *httpapi.Request, call rewarder.Call) (rewarder.Run, error) {
+	return h.rew.Epoch(c.Context(), call.Tenant, c.Param(paramEpoch))
 }
 
 // paged makes a handler of one that reads a page of up to ?limit= rows.
-func paged(read func(c *httpapi.Request, call rewarder.Call, limit int) (any, error)) httpapi.Handler {
-	return as(func(c *httpapi.Request, call rewarder.Call) error {
+func paged[T any](read func(c *httpapi.Request, call rewarder.Call, limit int) (T, error)) httpapi.Handler {
+	return as(ok, func(c *httpapi.Request, call rewarder.Call) (page T, err error) {
 		limit, err := c.Number("limit", defaultPage, 1, rewarder.MaxPage)
 		if err != nil {
-			return err
+			return page, err
 		}
-		page, err := read(c, call, int(limit))
-		return answer(c, http.StatusOK, page, err)
+		return read(c, call, int(limit))
 	})
 }
 
-func (h handlers) getEpochs(c *httpapi.Request, call rewarder.Call, limit int) (any, error) {
+func (h handlers) getEpochs(c *httpapi.Request, call rewarder.Call, limit int) (rewarder.EpochPage, error) {
 	return h.rew.Epochs(c.Context(), call.Tenant, c.Query().Get("after"), limit)
 }
 
-func (h handlers) getAllocations(c *httpapi.Request, call rewarder.Call, limit int) (any, error) {
+func (h handlers) getAllocations(c *httpapi.Request, call rewarder.Call, limit int) (rewarder.AllocationPage, error) {
 	return h.rew.Allocations(c.Context(), call.Tenant, c.Param(paramEpoch), c.Query().Get("after"), limit)
 }
 
-func (h handlers) getSettlement(c *httpapi.Request, call rewarder.Call, limit int) (any, error) {
+func (h handlers) getSettlement(c *httpapi.Request, call rewarder.Call, limit int) (s rewarder.Settlement, err error) {
 	from, err := c.Number("from", 0, 0, math.MaxUint32)
 	if err != nil {
-		return nil, err
+		return s, err
 	}
 	return h.rew.Settlement(c.Context(), call.Tenant, c.Param(paramEpoch), uint32(from), limit)
 }
 
-func (h handlers) getProof(c *httpapi.Request, call rewarder.Call) error {
-	p, err := h.rew.Proof(c.Context(), call.Tenant, c.Param(paramEpoch), c.Query().Get("actor"))
-	return answer(c, http.StatusOK, p, err)
+func (h handlers) getProof(c *httpapi.Request, call rewarder.Call) (rewarder.RewardProof, error) {
+	return h.rew.Proof(c.Context(), call.Tenant, c.Param(paramEpoch), c.Query().Get("actor"))
 }
 
-func (h handlers) postEmit(c *httpapi.Request, call rewarder.Call) error {
-	r, err := h.rew.Emit(c.Context(), call, c.Param(paramEpoch))
-	return answerRun(c, r, r.State == rewarder.Settled, err)
+func (h handlers) postEmit(c *httpapi.Request, call rewarder.Call) (rewarder.Run, error) {
+	return h.rew.Emit(c.Context(), call, c.Param(paramEpoch))
 }

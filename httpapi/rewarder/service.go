@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"ronbox/appliance/b3"
 	"ronbox/engines/rewarder"
 	"ronbox/engines/rewarder/record"
 	"ronbox/httpapi"
@@ -25,9 +24,6 @@ const (
 
 	defaultPage = 100
 
-	digestPattern = "^b3:[0-9a-f]{64}$"
-	wantDigest    = `must be "b3:" and 64 lower-case hex digits`
-
 	epochPattern = "^[A-Za-z0-9_.:-]{1,128}$"
 	wantEpoch    = "must be 1 to 128 of the characters A-Z a-z 0-9 _ . : -, and neither . nor .."
 	wantPolicy   = "must be 1 to 64 of the characters A-Z a-z 0-9 _ . -, and neither . nor .."
@@ -45,16 +41,10 @@ func New(e *rewarder.Engine) httpapi.Service {
 				Check: func(v string) bool { return record.CheckPolicyID(v) == nil }},
 			{Param: openapi.Param{Name: paramEpoch, Doc: "its id", Pattern: epochPattern}, Wrong: wantEpoch,
 				Check: func(v string) bool { return record.CheckEpoch(v) == nil }},
-			{Param: openapi.Param{Name: paramUpload, Doc: "as it was opened", Pattern: digestPattern}, Wrong: wantDigest, Check: isDigest},
-			{Param: openapi.Param{Name: paramInputs, Doc: "inputs_cid", Pattern: digestPattern}, Wrong: wantDigest, Check: isDigest},
+			httpapi.DigestParam(paramUpload, "as it was opened"), httpapi.DigestParam(paramInputs, "inputs_cid"),
 			httpapi.NumberParam(paramPart, 0, "a number from 0, one after the other"),
 		},
 	}
-}
-
-func isDigest(s string) bool {
-	_, err := b3.Parse(s)
-	return err == nil
 }
 
 func (h handlers) reads() []httpapi.Route {
@@ -62,23 +52,23 @@ func (h handlers) reads() []httpapi.Route {
 		r.Method, r.Pattern, r.Class, r.Deadline, r.Endpoint = http.MethodGet, prefix+r.Pattern, httpapi.ClassRead, httpapi.DefaultDeadline, httpapi.EndpointRead
 		r.Scope, r.Problems = service+".inspect", []int{http.StatusNotFound, http.StatusConflict}
 	}
-	ok := func(body any) []openapi.Answer { return httpapi.Answers(http.StatusOK, body) }
+	answers := func(body any) []openapi.Answer { return httpapi.Answers(http.StatusOK, body) }
 	limit := openapi.Number("limit", "rows of a page", rewarder.MaxPage)
 	after := openapi.Param{Name: "after", Doc: "next of the page before"}
 	from := openapi.Param{Name: "from", Doc: "next of the page before", Sample: uint64(0)}
 	return httpapi.Routes(read,
-		httpapi.Route{Pattern: "policy/:policy", Handle: as(h.getPolicy), Summary: "A policy and its signatures", Answers: ok(rewarder.Policy{})},
-		httpapi.Route{Pattern: "inputs/:inputs", Handle: as(h.getInput), Summary: "Sealed usage", Answers: ok(rewarder.Input{})},
-		httpapi.Route{Pattern: "epochs", Handle: paged(h.getEpochs), Summary: "Epochs and their runs, by id", Answers: ok(rewarder.EpochPage{}),
+		httpapi.Route{Pattern: "policy/:policy", Handle: as(ok, h.getPolicy), Summary: "A policy and its signatures", Answers: answers(rewarder.Policy{})},
+		httpapi.Route{Pattern: "inputs/:inputs", Handle: as(ok, h.getInput), Summary: "Sealed usage", Answers: answers(rewarder.Input{})},
+		httpapi.Route{Pattern: "epochs", Handle: paged(h.getEpochs), Summary: "Epochs and their runs, by id", Answers: answers(rewarder.EpochPage{}),
 			Query: []openapi.Param{after, limit}},
-		httpapi.Route{Pattern: "epochs/:epoch", Handle: as(h.getEpoch), Summary: "The run of an epoch, with its manifest once it is computed",
-			Answers: append(ok(rewarder.Run{}), httpapi.Answers(http.StatusAccepted, rewarder.Run{})...)},
-		httpapi.Route{Pattern: "epochs/:epoch/allocations", Handle: paged(h.getAllocations), Summary: "Who gets how much, by actor", Answers: ok(rewarder.AllocationPage{}),
+		httpapi.Route{Pattern: "epochs/:epoch", Handle: as(runStatus, h.getEpoch), Summary: "The run of an epoch, with its manifest once it is computed",
+			Answers: append(answers(rewarder.Run{}), httpapi.Answers(http.StatusAccepted, rewarder.Run{})...)},
+		httpapi.Route{Pattern: "epochs/:epoch/allocations", Handle: paged(h.getAllocations), Summary: "Who gets how much, by actor", Answers: answers(rewarder.AllocationPage{}),
 			Query: []openapi.Param{after, limit}},
-		httpapi.Route{Pattern: "epochs/:epoch/proof", Handle: as(h.getProof), Summary: "Proof of what an actor gets, or that it gets nothing", Answers: ok(rewarder.RewardProof{}),
+		httpapi.Route{Pattern: "epochs/:epoch/proof", Handle: as(ok, h.getProof), Summary: "Proof of what an actor gets, or that it gets nothing", Answers: answers(rewarder.RewardProof{}),
 			Query: []openapi.Param{{Name: "actor", Doc: "its account", Required: true}}},
 		httpapi.Route{Pattern: "epochs/:epoch/settlement", Handle: paged(h.getSettlement), Summary: "How far the payment is, transaction by transaction",
-			Answers: ok(rewarder.Settlement{}), Query: []openapi.Param{from, limit}},
+			Answers: answers(rewarder.Settlement{}), Query: []openapi.Param{from, limit}},
 	)
 }
 
@@ -104,16 +94,16 @@ func (h handlers) writes() []httpapi.Route {
 	csv.Pattern, csv.Media, csv.Handle = part.Pattern+"/csv", "text/csv", h.putPart(rewarder.CSV)
 	csv.Summary = "The same as CSV, each part under the header actor,metric,qty[,content]"
 	return httpapi.Routes(write,
-		httpapi.Route{Method: http.MethodPut, Pattern: "policy/:policy", Endpoint: "policy", Scope: "policy", Handle: as(h.putPolicy),
+		httpapi.Route{Method: http.MethodPut, Pattern: "policy/:policy", Endpoint: "policy", Scope: "policy", Handle: as(putStatus, h.putPolicy),
 			Summary: "Add a signed policy; its id stands for these bytes for ever", In: PolicyPut{}, Answers: both(http.StatusCreated, rewarder.Policy{})},
-		httpapi.Route{Method: http.MethodPost, Pattern: "inputs", Endpoint: "inputs", Scope: "inputs", Handle: as(h.postInput),
+		httpapi.Route{Method: http.MethodPost, Pattern: "inputs", Endpoint: "inputs", Scope: "inputs", Handle: as(created, h.postInput),
 			Summary: "Open an upload of usage, or find it again", In: rewarder.OpenInput{}, Answers: httpapi.Answers(http.StatusCreated, rewarder.Upload{})},
 		part, csv,
-		httpapi.Route{Method: http.MethodPost, Pattern: "inputs/:upload/seal", Endpoint: "seal", Scope: "inputs", Handle: as(h.postSeal),
+		httpapi.Route{Method: http.MethodPost, Pattern: "inputs/:upload/seal", Endpoint: "seal", Scope: "inputs", Handle: as(created, h.postSeal),
 			Summary: "Seal an upload, with what the ledger has for it now", Answers: httpapi.Answers(http.StatusCreated, rewarder.Input{})},
-		httpapi.Route{Method: http.MethodPost, Pattern: "epochs/:epoch/compute", Endpoint: "compute", Scope: "run", Handle: as(h.postCompute),
+		httpapi.Route{Method: http.MethodPost, Pattern: "epochs/:epoch/compute", Endpoint: "compute", Scope: "run", Handle: as(runStatus, h.postCompute),
 			Summary: "Compute and pay an epoch, once", In: rewarder.ComputeRequest{}, Answers: both(http.StatusAccepted, rewarder.Run{}), Deadline: computeDeadline},
-		httpapi.Route{Method: http.MethodPost, Pattern: "epochs/:epoch/emit", Endpoint: "emit", Scope: "run", Handle: as(h.postEmit),
+		httpapi.Route{Method: http.MethodPost, Pattern: "epochs/:epoch/emit", Endpoint: "emit", Scope: "run", Handle: as(paymentStatus, h.postEmit),
 			Summary: "Go on paying a run whose payment was paused", Answers: both(http.StatusAccepted, rewarder.Run{})},
 	)
 }
