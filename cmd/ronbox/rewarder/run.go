@@ -40,16 +40,6 @@ func (s *sources) flags(cmd *cobra.Command) {
 	cli.Require(cmd, "policy", "pool")
 }
 
-// readPolicy reads and checks a file of a policy.
-func (a app) readPolicy(file string) (p rverify.Policy, err error) {
-	raw, err := a.ReadInput(file, maxPolicy)
-	if err != nil {
-		return p, err
-	}
-	p, err = rverify.ParsePolicy(raw)
-	return p, badFile(file, err)
-}
-
 // signatures are those of the keys.
 func (s *sources) signatures(p *rverify.Policy) (all []record.Signature, err error) {
 	for _, file := range s.keys {
@@ -68,8 +58,12 @@ func (s *sources) signatures(p *rverify.Policy) (all []record.Signature, err err
 
 // prepare reads the sources and computes what needs no node.
 func (a app) prepare(s *sources) (in rverify.Inputs, err error) {
-	if in.Policy, err = a.readPolicy(s.policy); err != nil {
+	raw, err := a.ReadInput(s.policy, maxPolicy)
+	if err != nil {
 		return in, err
+	}
+	if in.Policy, err = rverify.ParsePolicy(raw); err != nil {
+		return in, badFile(s.policy, err)
 	}
 	usage := io.NopCloser(a.Stdin)
 	if s.usage != "-" {
@@ -147,18 +141,18 @@ func (a app) run(ctx context.Context, c rewarderapi.Client, s *sources, in *rver
 	ask := rewarder.ComputeRequest{PolicyID: in.Policy.ID, PolicyHash: in.Policy.CID()}
 	stands, err := c.Epoch(ctx, s.epoch)
 	switch {
-	case err == nil && stands.State != rewarder.Failed && stands.AccountingCID == in.Snapshot.CID():
+	case err != nil && !isNone(err):
+		return err
+	case err != nil || stands.State == rewarder.Failed:
+		if err = addPolicy(ctx, c, &in.Policy, sigs); err == nil {
+			ask.InputsCID, err = a.seal(ctx, c, s, in)
+		}
+	case stands.AccountingCID == in.Snapshot.CID():
 		ask.InputsCID = stands.InputsCID
-	case err == nil && stands.State != rewarder.Failed:
-		ask.InputsCID = rverify.InputsCID(in.Snapshot.CID(), in.Ledger.CID())
-	case err == nil || isNone(err):
-		if err := addPolicy(ctx, c, &in.Policy, sigs); err != nil {
-			return err
-		}
-		if ask.InputsCID, err = a.seal(ctx, c, s, in); err != nil {
-			return err
-		}
 	default:
+		ask.InputsCID = rverify.InputsCID(in.Snapshot.CID(), in.Ledger.CID())
+	}
+	if err != nil {
 		return err
 	}
 	done, err := c.Compute(ctx, s.epoch, ask)
@@ -239,33 +233,35 @@ func (a app) follow(ctx context.Context, c rewarderapi.Client, epoch string, rep
 		if err != nil {
 			return err
 		}
-		r.Replayed = replayed
-		switch r.State {
-		case rewarder.Settled:
-			if files++; r.Artifact == rewarder.ArtifactPending && files <= filesFor {
-				break
-			}
-			bar.End()
-			doc := runDocOf(&r)
-			return a.Show(doc, doc.table)
-		case rewarder.Quarantined:
-			bar.End()
-			a.Exit = exitQuarantined
-			a.Say("quarantined, %s: %s", r.Quarantine.Kind, r.Quarantine.Reason)
-			if r.Quarantine.Kind == rewarder.KindEgress {
-				a.Say("run it again to go on paying, once the ledger can")
-			}
-			doc := runDocOf(&r)
-			return a.Show(doc, doc.table)
-		case rewarder.Failed:
+		if r.State == rewarder.Settled {
+			files++
+		}
+		switch {
+		case r.State == rewarder.Failed:
 			return cli.Fail(cli.ExitFailed, "failed", "run it again", "the run failed: %s; nobody was paid", r.Reason)
-		case rewarder.Sealed, rewarder.Settling:
+		case r.State == rewarder.Quarantined, files > filesFor, files > 0 && r.Artifact != rewarder.ArtifactPending:
+			bar.End()
+			r.Replayed = replayed
+			return a.ended(&r)
+		case r.State == rewarder.Sealed, r.State == rewarder.Settling:
 			bar.Stage("pay, transactions")
 			bar.At(int64(r.Acked), int64(r.Transactions))
-		case rewarder.Accepted:
 		}
 		if err := a.Repeater().Sleep(ctx, followEvery); err != nil {
 			return err
 		}
 	}
+}
+
+// ended prints a run that is paid or quarantined.
+func (a app) ended(r *rewarder.Run) error {
+	if q := r.Quarantine; q != nil {
+		a.Exit = exitQuarantined
+		a.Say("quarantined, %s: %s", q.Kind, q.Reason)
+		if q.Kind == rewarder.KindEgress {
+			a.Say("run it again to go on paying, once the ledger can")
+		}
+	}
+	doc := runDocOf(r)
+	return a.Show(doc, doc.table)
 }
