@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bufio"
 	"errors"
 	"io"
 	"io/fs"
@@ -83,6 +84,22 @@ func SyncDir(dir string) error {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
+}
+
+// ReplaceFile has write fill a file that is there whole or not at all, whatever was in its place. It survives a power cut once this returns nil.
+func ReplaceFile(path string, mode os.FileMode, write func(io.Writer) error) error {
+	f, err := os.OpenFile(path+".tmp", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriterSize(f, 64<<10)
+	if err = errors.Join(write(w), w.Flush(), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(path))
 }
 
 // removeIfThere is os.Remove that takes a missing file as removed.

@@ -150,6 +150,21 @@ func (q *Queue[T]) Recv(ctx context.Context) (T, error) {
 	}
 }
 
+// Each calls do for every item, one after the other. It returns nil once the queue is closed and empty, and the cause of ctx when that ends.
+func (q *Queue[T]) Each(ctx context.Context, do func(v T)) error {
+	for {
+		v, err := q.Recv(ctx)
+		switch {
+		case err == nil:
+			do(v)
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		default:
+			return nil
+		}
+	}
+}
+
 // Close refuses further items; those accepted can still be received. It waits for the senders inside, which it wakes, and returns when C is
 // closed. Safe to call again and at the same time.
 func (q *Queue[T]) Close() {

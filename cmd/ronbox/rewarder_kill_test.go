@@ -172,8 +172,8 @@ func TestKill9Rewarder(t *testing.T) {
 		rounds = *kills / 10
 	}
 	steps := []string{
-		rewarder.StepAcceptBefore, rewarder.StepAccepted, rewarder.StepStaging, rewarder.StepSealBefore, rewarder.StepSealed,
-		rewarder.StepSettledChunk, rewarder.StepAckedChunk, rewarder.StepArtifactTemp,
+		"accept_before", "accepted", "staging", "seal_before", "sealed",
+		"settled_chunk", "acked_chunk", "artifact_temp",
 	}
 	for half := range 2 {
 		t.Run(strconv.Itoa(half+1), func(t *testing.T) {
@@ -190,13 +190,13 @@ func TestKill9Rewarder(t *testing.T) {
 					r := makeRewards(t, d, filepath.Dir(b.dir), fmt.Sprintf("%s-%d", step, round))
 					n := 1
 					switch step {
-					case rewarder.StepSettledChunk: // up to 16 transactions are noted at once: after the first or the second the node is between them
+					case "settled_chunk": // up to 16 transactions are noted at once: after the first or the second the node is between them
 						n += round % 3
-					case rewarder.StepArtifactTemp:
+					case "artifact_temp":
 						n += 2 * round % 6
 					}
 					p = b.killAt(t, p, file, fmt.Sprint(step, " ", n), &r)
-					if step == rewarder.StepAcceptBefore {
+					if step == "accept_before" {
 						must(t, nil, r.args(b)...)
 					}
 					r.check(t, b)

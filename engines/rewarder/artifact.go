@@ -1,7 +1,6 @@
 package rewarder
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -86,28 +85,15 @@ func (e *Engine) files(ctx context.Context, m *material, run Run) error {
 		{"run.json", func(w io.Writer) error { return e.writeRun(ctx, w, m, run) }},
 		{"commitment.txt", fixed([]byte(run.Commitment.String() + "\n"))},
 	} {
-		if err := e.file(filepath.Join(dir, f.name), f.write); err != nil {
+		if err := store.ReplaceFile(filepath.Join(dir, f.name), 0o644, func(w io.Writer) error {
+			err := f.write(w)
+			e.step("artifact_temp") // it has not its name yet
+			return err
+		}); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// file writes a file that is there whole or not at all.
-func (e *Engine) file(path string, write func(io.Writer) error) (err error) {
-	f, err := os.OpenFile(path+".tmp", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
-	if err != nil {
-		return err
-	}
-	w := bufio.NewWriterSize(f, 64<<10)
-	if err = errors.Join(write(w), w.Flush(), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	e.step(StepArtifactTemp)
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	return store.SyncDir(filepath.Dir(path))
 }
 
 func (e *Engine) writeRows(ctx context.Context, w io.Writer, m *material) error {

@@ -59,7 +59,7 @@ func TestWorkersAreKilled(t *testing.T) {
 	r.onStep(func(s string) {
 		mu.Lock()
 		defer mu.Unlock()
-		if kills < epochs && slices.Contains([]string{StepStaging, StepSealBefore, StepSealed}, s) && dice.IntN(2) == 0 {
+		if kills < epochs && slices.Contains([]string{"staging", "seal_before", "sealed"}, s) && dice.IntN(2) == 0 {
 			kills++
 			panic("killed at " + s)
 		}
@@ -97,7 +97,7 @@ func TestKilledThriceFails(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.onStep(func(s string) {
-		if s == StepSealBefore {
+		if s == "seal_before" {
 			panic("killed")
 		}
 	})
@@ -159,7 +159,7 @@ func TestAbortIsCounted(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.cfg.Concurrency.ComputeWorkers = 1 })
 	stuck, release := make(chan string, 64), make(chan struct{})
 	r.onStep(func(s string) {
-		if s == StepArtifactTemp || s == StepStaging && len(stuck) == 1 {
+		if s == "artifact_temp" || s == "staging" && len(stuck) == 1 {
 			stuck <- s
 			<-release
 		}

@@ -125,7 +125,7 @@ func TestOpenBreakerKeepsRunsPending(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.e.PutPart(r.ctx(), alice, up.ID, 0, NDJSON, usage("a requests 1")); err != nil {
+	if _, err := r.e.PutPart(r.ctx(), alice, up.ID, 0, false, usage("a requests 1")); err != nil {
 		t.Fatal(err)
 	}
 	ill.Store(true)
@@ -223,7 +223,7 @@ func TestFaultyLedgerPaysOnce(t *testing.T) {
 				r.eventually("sealed", func() (ok bool) {
 					up, err := r.e.OpenInput(r.ctx(), alice, inputOf(epoch, paid))
 					if err == nil && up.Parts == 0 {
-						_, err = r.e.PutPart(r.ctx(), alice, up.ID, 0, NDJSON, many(actors))
+						_, err = r.e.PutPart(r.ctx(), alice, up.ID, 0, false, many(actors))
 					}
 					if err == nil {
 						in, err = r.e.SealInput(r.ctx(), alice, up.ID)

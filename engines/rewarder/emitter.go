@@ -37,7 +37,7 @@ func (e *Engine) pay(ctx context.Context, j job) {
 		if n := len(done); n > 0 && (err != nil || n == maxAcks || one.Index+1 == run.Transactions || e.draining.Load()) {
 			was := err
 			if run, err = e.ack(ctx, j, done); err == nil {
-				e.step(StepAckedChunk)
+				e.step("acked_chunk")
 				e.publish(run)
 				done, err = nil, was
 			}
@@ -114,7 +114,7 @@ func (e *Engine) payChunk(ctx context.Context, j job, m *material, run Run, n ui
 	if len(out.Results) > 0 {
 		done.TxID, done.Seq = out.Results[0].Receipt.TxID.String(), out.Results[0].Receipt.Seq
 	}
-	e.step(StepSettledChunk)
+	e.step("settled_chunk")
 	return done, nil
 }
 

@@ -45,20 +45,8 @@ type Deps struct {
 	Board     *obs.Board
 	Now       func() time.Time // wall clock
 	Artifacts string           // folder of the runs' files; "": none are written
-	Step      func(string)     // is told of each step of a run, and may end the process; nil: nobody is
+	Step      func(string)     // is told of each step of a run that lasts, and may end the process; nil: nobody is
 }
-
-// Steps that Deps.Step is told of.
-const (
-	StepAcceptBefore = "accept_before"
-	StepAccepted     = "accepted"
-	StepStaging      = "staging"
-	StepSealBefore   = "seal_before"
-	StepSealed       = "sealed"
-	StepSettledChunk = "settled_chunk" // the ledger has paid, and this is not noted yet
-	StepAckedChunk   = "acked_chunk"
-	StepArtifactTemp = "artifact_temp" // a file is written and has not its name yet
-)
 
 // Engine is the rewarder. New builds it, the tasks do the work; its methods may be called from any goroutine.
 type Engine struct {
@@ -238,17 +226,8 @@ func (e *Engine) leave(kind uint32, j job) {
 
 // consume has do called for what is in a queue, until that is closed and empty, or ctx ends.
 func (e *Engine) consume(ctx context.Context, kind uint32, do func(context.Context, job)) error {
-	for {
-		j, err := e.todo[kind].Recv(ctx)
-		if err != nil {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			return nil // drained
-		}
-		func() {
-			defer e.leave(kind, j)
-			do(ctx, j)
-		}()
-	}
+	return e.todo[kind].Each(ctx, func(j job) {
+		defer e.leave(kind, j)
+		do(ctx, j)
+	})
 }

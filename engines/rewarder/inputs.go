@@ -98,9 +98,10 @@ func (e *Engine) upload(ctx context.Context, tenant string, id b3.Digest) (up Up
 	return up, head, err
 }
 
-// PutPart appends part n, from 0 on, of an upload. The last part again, with the same bytes, is no fault. Errors: *FieldError, *ConflictError,
+// PutPart appends part n, from 0 on, of an upload: lines of JSON or, with the header actor,metric,qty[,content] in each part, of CSV. Rows ascend by
+// actor, content and metric, without duplicates, over all parts. The last part again, with the same bytes, is no fault. Errors: *FieldError, *ConflictError,
 // ErrNotFound.
-func (e *Engine) PutPart(ctx context.Context, by Call, id b3.Digest, n uint32, f Format, body []byte) (Upload, error) {
+func (e *Engine) PutPart(ctx context.Context, by Call, id b3.Digest, n uint32, csv bool, body []byte) (Upload, error) {
 	up, head, err := e.upload(ctx, by.Tenant, id)
 	if err != nil {
 		return up, err
@@ -113,7 +114,7 @@ func (e *Engine) PutPart(ctx context.Context, by Call, id b3.Digest, n uint32, f
 	if last, _, ok := record.CutRow(up.Last); ok {
 		in.After = &last
 	}
-	rows, err := in.Read(body, f == CSV)
+	rows, err := in.Read(body, csv)
 	if err == nil && len(rows) == 0 {
 		err = &FieldError{Field: "part", Reason: "has no rows"}
 	}

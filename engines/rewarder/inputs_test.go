@@ -22,7 +22,7 @@ func TestParts(t *testing.T) {
 	}
 	lines := strings.SplitAfter(string(body), "\n")
 	part := func(n uint32, from, to int) error {
-		_, err := r.e.PutPart(r.ctx(), alice, up.ID, n, NDJSON, []byte(strings.Join(lines[from:to], "")))
+		_, err := r.e.PutPart(r.ctx(), alice, up.ID, n, false, []byte(strings.Join(lines[from:to], "")))
 		return err
 	}
 	for _, err := range []error{part(0, 0, 1), part(0, 0, 1), part(1, 1, 700), part(2, 700, 1000)} {
@@ -59,7 +59,7 @@ func TestParts(t *testing.T) {
 		t.Errorf("a part of a sealed upload: %v", p)
 	}
 	other := Call{Tenant: "other"}
-	if _, err := r.e.PutPart(r.ctx(), other, up.ID, 4, NDJSON, body); !errors.Is(err, ErrNotFound) {
+	if _, err := r.e.PutPart(r.ctx(), other, up.ID, 4, false, body); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a part by another tenant: %v", err)
 	}
 	if _, err := r.e.SealInput(r.ctx(), alice, b3.Sum(nil)); !errors.Is(err, ErrNotFound) {

@@ -242,7 +242,7 @@ func (r *rig) seal(in OpenInput, body []byte) Input {
 		if cut > maxPart {
 			cut = strings.LastIndexByte(string(body[:maxPart]), '\n') + 1
 		}
-		if _, err := r.e.PutPart(r.ctx(), alice, up.ID, n, NDJSON, body[:cut]); err != nil {
+		if _, err := r.e.PutPart(r.ctx(), alice, up.ID, n, false, body[:cut]); err != nil {
 			r.t.Fatalf("part %d: %v", n, err)
 		}
 		body = body[cut:]

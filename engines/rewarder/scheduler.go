@@ -134,11 +134,11 @@ func (e *Engine) decide(ctx context.Context, q *request) (run Run, err error) {
 	if e.todo[toCompute].Len() >= queueCap { // the scheduler alone fills it, so there is room once it has looked
 		return run, errNoRoom
 	}
-	e.step(StepAcceptBefore)
+	e.step("accept_before")
 	if run, err = e.accept(ctx, q, run); err != nil {
 		return run, err
 	}
-	e.step(StepAccepted)
+	e.step("accepted")
 	e.publish(run)
 	_ = e.offer(ctx, toCompute, q.job, false) // has room, and else is offered again
 	return run, nil

@@ -54,7 +54,7 @@ func (r *rig) fill() (free func()) {
 // A run whose next step the file has no room for waits, whichever step it is: readiness says so, and it goes on once there is room.
 func TestRunsWaitForRoom(t *testing.T) {
 	t.Parallel()
-	for _, at := range []string{StepStaging, StepSealBefore, StepSettledChunk, StepArtifactTemp} {
+	for _, at := range []string{"staging", "seal_before", "settled_chunk", "artifact_temp"} {
 		t.Run(at, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, func(r *rig) {

@@ -84,15 +84,6 @@ type Upload struct {
 	Last    []byte    `json:"-" cbor:"last"` // row
 }
 
-// Format is the form of a part.
-type Format int
-
-// The formats. Rows ascend by actor, content and metric, without duplicates, over all parts.
-const (
-	NDJSON Format = iota
-	CSV           // with the header actor,metric,qty[,content] in each part
-)
-
 // Input is sealed usage, with what the ledger had for it then.
 type Input struct {
 	InputsCID     b3.Digest      `json:"inputs_cid"`

@@ -35,11 +35,9 @@ func (e *Engine) lead(ctx context.Context, j job) {
 	}
 	why := "panic"
 	defer func() {
-		if why == "panic" {
-			tried := e.runs.update(j.key, func(r *entry) { r.failed = (r.failed + 1) % maxTries }).failed + 1
-			if tried < maxTries {
-				return // the scheduler offers it again
-			}
+		again := func(r *entry) { r.failed = (r.failed + 1) % maxTries }
+		if why == "panic" && e.runs.update(j.key, again).failed+1 < maxTries {
+			return // the scheduler offers it again
 		}
 		if why != "" {
 			e.fail(ctx, j, why)
@@ -83,7 +81,7 @@ func (e *Engine) fail(ctx context.Context, j job, why string) {
 // finished hands a sealed run to those who pay and write it, and waits for room until its deadline, or as long as a call of the ledger. What a
 // shutdown cuts off is found by the next start.
 func (e *Engine) finished(ctx context.Context, j job, run Run, deadline time.Time) {
-	e.step(StepSealed)
+	e.step("sealed")
 	e.publish(run)
 	if run.State == Quarantined {
 		e.m.quarantined.Add(run.Epoch)
@@ -209,7 +207,7 @@ func (e *Engine) compute(ctx context.Context, j job) (run Run, deadline time.Tim
 	err = s.share(ctx)
 	breach, broken := errors.AsType[*calculus.Breach](err)
 	if err == nil || broken {
-		e.step(StepSealBefore)
+		e.step("seal_before")
 		run, err = s.seal(ctx, breach)
 	}
 	if err != nil && context.Cause(ctx) == errDeadline {
@@ -284,7 +282,7 @@ func (s *sealing) stage(ctx context.Context, actors []byte, scores, amounts []en
 
 // put writes the newest chunks of a run.
 func (s *sealing) put(ctx context.Context, staged [][]byte, size int) error {
-	s.step(StepStaging)
+	s.step("staging")
 	first := uint32(len(s.roots) - len(staged))
 	c := change{kind: "stage_chunks", from: []State{Accepted}, size: size}
 	_, err := s.change(ctx, store.Bulk, s.job, c, func(_ store.Reader, _ *Run, w *store.Writes) error {

@@ -99,15 +99,15 @@ func (h handlers) postInput(c *httpapi.Request, call rewarder.Call) (u rewarder.
 	return h.rew.OpenInput(c.Context(), call, in)
 }
 
-// putPart serves a part in one of the two formats.
-func (h handlers) putPart(format rewarder.Format) httpapi.Handler {
+// putPart serves a part of CSV, or of JSON lines.
+func (h handlers) putPart(csv bool) httpapi.Handler {
 	return as(ok, func(c *httpapi.Request, call rewarder.Call) (u rewarder.Upload, err error) {
 		body, err := io.ReadAll(c.Stream()) // bounded by the cap of the route
 		if err != nil {
 			return u, err
 		}
 		n := uint32(min(c.NumberParam(paramPart), math.MaxUint32)) // an upload has fewer
-		return h.rew.PutPart(c.Context(), call, digestParam(c, paramUpload), n, format, body)
+		return h.rew.PutPart(c.Context(), call, digestParam(c, paramUpload), n, csv, body)
 	})
 }
 

@@ -87,11 +87,11 @@ func (h handlers) writes() []httpapi.Route {
 	both := func(first int, body any) []openapi.Answer {
 		return append(httpapi.Answers(first, body), httpapi.Answers(http.StatusOK, body)...)
 	}
-	part := httpapi.Route{Method: http.MethodPut, Pattern: "inputs/:upload/parts/:part", Endpoint: "parts", Scope: "inputs", Handle: h.putPart(rewarder.NDJSON),
+	part := httpapi.Route{Method: http.MethodPut, Pattern: "inputs/:upload/parts/:part", Endpoint: "parts", Scope: "inputs", Handle: h.putPart(false),
 		Media: httpapi.TypeLines, In: UsageRow{}, Summary: "Add rows to an upload: sorted by actor, content and metric, each once, over all parts",
 		Answers: httpapi.Answers(http.StatusOK, rewarder.Upload{})}
 	csv := part
-	csv.Pattern, csv.Media, csv.Handle = part.Pattern+"/csv", "text/csv", h.putPart(rewarder.CSV)
+	csv.Pattern, csv.Media, csv.Handle = part.Pattern+"/csv", "text/csv", h.putPart(true)
 	csv.Summary = "The same as CSV, each part under the header actor,metric,qty[,content]"
 	return httpapi.Routes(write,
 		httpapi.Route{Method: http.MethodPut, Pattern: "policy/:policy", Endpoint: "policy", Scope: "policy", Handle: as(putStatus, h.putPolicy),

@@ -19,7 +19,7 @@ func Overflow() *Breach { return &Breach{Reason: "overflow"} }
 
 // Term is the score of a quantity, floor(q·num/den); ok is false if it does not fit.
 func Term(q engines.Amount, num, den uint64) (term engines.Amount, ok bool) {
-	term, _, ok = product(q, engines.AmountOf(0, num)).div(engines.AmountOf(0, den))
+	term, _, ok = engines.Product(q, engines.AmountOf(0, num)).Div(engines.AmountOf(0, den))
 	return term, ok
 }
 
@@ -62,7 +62,7 @@ func Share(ctx context.Context, pool engines.Amount, scores []engines.Amount, ru
 	if len(scores) == 0 || pool.IsZero() {
 		return out, s.amounts, nil
 	}
-	all := product(rule.Guarantee, engines.AmountOf(0, uint64(len(scores))))
+	all := engines.Product(rule.Guarantee, engines.AmountOf(0, uint64(len(scores))))
 	guaranteed, ok := engines.AmountOf(all[1], all[0]), all[2] == 0 // 64 bits times 128 are 192
 	if s.pool, _ = pool.Sub(guaranteed); !ok || pool.Less(guaranteed) {
 		return out, nil, &Breach{"guarantee", pool.String(), guaranteed.String()}
@@ -100,7 +100,7 @@ func (s *share) redistribute() {
 	slices.SortFunc(order, func(a, b uint32) int { return cmp.Or(s.scores[b].Cmp(s.scores[a]), cmp.Compare(a, b)) })
 	s.fixed = make([]bool, len(s.scores))
 	for _, i := range order {
-		if !product(most, s.total).less(product(s.pool, s.scores[i])) {
+		if !engines.Product(most, s.total).Less(engines.Product(s.pool, s.scores[i])) {
 			return
 		}
 		s.fixed[i], s.amounts[i] = true, most
@@ -120,7 +120,7 @@ func (s *share) divide() error {
 		if s.fixed != nil && s.fixed[i] {
 			return true
 		}
-		s.amounts[i], remainders[i], ok = product(s.pool, s.scores[i]).div(s.total)
+		s.amounts[i], remainders[i], ok = engines.Product(s.pool, s.scores[i]).Div(s.total)
 		left, _ = left.Sub(s.amounts[i])
 		return ok
 	}); err != nil || !s.Remainder || left.IsZero() {

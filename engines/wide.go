@@ -1,16 +1,12 @@
-package calculus
+package engines
 
-import (
-	"math/bits"
+import "math/bits"
 
-	"ronbox/engines"
-)
+// Wide is a number of 256 bits, such as the product of two amounts, the least significant limb first.
+type Wide [4]uint64
 
-// wide is a number of 256 bits, the least significant limb first.
-type wide [4]uint64
-
-// product is a·b.
-func product(a, b engines.Amount) (w wide) {
+// Product is a·b.
+func Product(a, b Amount) (w Wide) {
 	ah, al := a.Parts()
 	bh, bl := b.Parts()
 	if ah|bh == 0 {
@@ -29,8 +25,8 @@ func product(a, b engines.Amount) (w wide) {
 	return w
 }
 
-// less reports whether w is smaller than o.
-func (w wide) less(o wide) bool {
+// Less reports whether w is smaller than o.
+func (w Wide) Less(o Wide) bool {
 	for i := 3; i > 0; i-- {
 		if w[i] != o[i] {
 			return w[i] < o[i]
@@ -39,8 +35,8 @@ func (w wide) less(o wide) bool {
 	return w[0] < o[0]
 }
 
-// div is w divided by d, which is not 0. ok is false if the quotient has more than 128 bits.
-func (w wide) div(d engines.Amount) (q, r engines.Amount, ok bool) {
+// Div is w divided by d, which is not 0. ok is false if the quotient has more than 128 bits.
+func (w Wide) Div(d Amount) (q, r Amount, ok bool) {
 	dh, dl := d.Parts()
 	if dh == 0 {
 		var limbs [4]uint64
@@ -50,7 +46,7 @@ func (w wide) div(d engines.Amount) (q, r engines.Amount, ok bool) {
 				limbs[i], rest = bits.Div64(rest, w[i], dl)
 			}
 		}
-		return engines.AmountOf(limbs[1], limbs[0]), engines.AmountOf(0, rest), limbs[3]|limbs[2] == 0
+		return AmountOf(limbs[1], limbs[0]), AmountOf(0, rest), limbs[3]|limbs[2] == 0
 	}
 	if !w.high().Less(d) {
 		return q, r, false
@@ -58,14 +54,14 @@ func (w wide) div(d engines.Amount) (q, r engines.Amount, ok bool) {
 	// Knuth's algorithm D: two digits of the quotient, the divisor shifted until its top bit is set.
 	s := uint(bits.LeadingZeros64(dh))
 	dh, dl = dh<<s|dl>>1>>(63-s), dl<<s
-	n := wide{w[0] << s, w[1]<<s | w[0]>>1>>(63-s), w[2]<<s | w[1]>>1>>(63-s), w[3]<<s | w[2]>>1>>(63-s)}
+	n := Wide{w[0] << s, w[1]<<s | w[0]>>1>>(63-s), w[2]<<s | w[1]>>1>>(63-s), w[3]<<s | w[2]>>1>>(63-s)}
 	qh, r2, r1 := digit(n[3], n[2], n[1], dh, dl)
 	ql, r2, r1 := digit(r2, r1, n[0], dh, dl)
-	return engines.AmountOf(qh, ql), engines.AmountOf(r2>>s, r1>>s|r2<<1<<(63-s)), true
+	return AmountOf(qh, ql), AmountOf(r2>>s, r1>>s|r2<<1<<(63-s)), true
 }
 
 // high is the upper half.
-func (w wide) high() engines.Amount { return engines.AmountOf(w[3], w[2]) }
+func (w Wide) high() Amount { return AmountOf(w[3], w[2]) }
 
 // digit divides the three limbs a, b, c by dh·2^64+dl, whose top bit is set and which is above a·2^64+b: one digit and the remainder.
 func digit(a, b, c, dh, dl uint64) (q, rh, rl uint64) {
