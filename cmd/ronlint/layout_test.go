@@ -18,7 +18,7 @@ import (
 var layers = [][]string{
 	{"appliance/flow", "appliance/obs", "appliance/b3", "appliance/unit", "appliance/systemd", "appliance/alerts"},
 	{"store", "store/storetest", "engines", "appliance/host", "appliance/host/hosttest"},
-	{"engines/cache", "engines/merkle", "engines/sig", "engines/upstream"},
+	{"engines/cache", "engines/canon", "engines/merkle", "engines/sig", "engines/upstream"},
 	{"engines/registry/record", "engines/ledger/record", "engines/edge/pmtiles", "engines/edge/mbtiles", "engines/edge/cas"},
 	{"engines/registry/logtree"},
 	{"engines/registry/checkpoint"},

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/canon"
 	"ronbox/engines/sig"
 )
 
@@ -79,20 +80,20 @@ const maxSignatures = 64
 // CheckSignatures is nil if quorum distinct keys among trusted have signed the policy. Every signature that is there must be right.
 func CheckSignatures(policy b3.Digest, sigs []Signature, trusted []string, quorum int) error {
 	if len(sigs) < quorum || len(sigs) > maxSignatures {
-		return fault("signatures", "are %d; the quorum is %d, the most %d", len(sigs), quorum, maxSignatures)
+		return canon.Fault("signatures", "are %d; the quorum is %d, the most %d", len(sigs), quorum, maxSignatures)
 	}
 	for i, s := range sigs {
 		public, _ := hex.DecodeString(s.Kid) // a trusted one is a key
 		raw, ok := unhex(s.Sig, ed25519.SignatureSize)
 		switch {
 		case s.Alg != Ed25519:
-			return fault("signatures.alg", "must be %s", Ed25519)
+			return canon.Fault("signatures.alg", "must be %s", Ed25519)
 		case !slices.Contains(trusted, s.Kid):
-			return fault("signatures.kid", "is not one of rewarder.policy_trust_keys")
+			return canon.Fault("signatures.kid", "is not one of rewarder.policy_trust_keys")
 		case slices.ContainsFunc(sigs[:i], func(o Signature) bool { return o.Kid == s.Kid }):
-			return fault("signatures.kid", "has signed twice")
+			return canon.Fault("signatures.kid", "has signed twice")
 		case !ok || !ed25519.Verify(public, signed(policy), raw):
-			return fault("signatures.sig", "does not verify")
+			return canon.Fault("signatures.sig", "does not verify")
 		}
 	}
 	return nil

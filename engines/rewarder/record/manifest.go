@@ -7,6 +7,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines"
+	"ronbox/engines/canon"
 )
 
 // Salt begins every run key. It is public, and another one would key, and pay, every epoch anew.
@@ -32,12 +33,12 @@ func (m *Manifest) Bytes() []byte {
 	if m.Reason != "" {
 		status = "quarantined"
 	}
-	return canonical(nil, object{
-		"alloc": object{"chunk_rows": uint64(ChunkRows), "count": m.Count, "root": m.Root}, "asset": m.Policy.Asset, "calculus": Calculus,
-		"epoch_id": m.EpochID, "funding": m.Policy.funding(), "policy": object{"hash": m.Policy.Hash(), "id": m.Policy.ID}, "reason": m.Reason,
-		"inputs":  object{"accounting_cid": m.Accounting, "inputs_cid": m.Inputs, "ledger_cid": m.Ledger},
+	return canon.Append(nil, canon.Object{
+		"alloc": canon.Object{"chunk_rows": uint64(ChunkRows), "count": m.Count, "root": m.Root}, "asset": m.Policy.Asset, "calculus": Calculus,
+		"epoch_id": m.EpochID, "funding": m.Policy.funding(), "policy": canon.Object{"hash": m.Policy.Hash(), "id": m.Policy.ID}, "reason": m.Reason,
+		"inputs":  canon.Object{"accounting_cid": m.Accounting, "inputs_cid": m.Inputs, "ledger_cid": m.Ledger},
 		"run_key": m.RunKey, "salt": Salt, "schema": "ronbox.rw.manifest/1", "status": status, "tenant": m.Policy.Tenant,
-		"totals": object{
+		"totals": canon.Object{
 			"eligible": m.Eligible, "payout_minor_units": m.Payout, "pool_minor_units": m.Pool, "residual_minor_units": m.Residual, "score": m.Score,
 		},
 	})
@@ -108,5 +109,5 @@ func AppendLeaf(dst []byte, runKey b3.Digest, index uint64, allocation []byte) [
 
 // AppendJSON appends a as an element of run.json.
 func (a Allocation) AppendJSON(dst []byte) []byte {
-	return canonical(dst, object{"actor": a.Actor, "amount_minor": a.Amount, "score": a.Score})
+	return canon.Append(dst, canon.Object{"actor": a.Actor, "amount_minor": a.Amount, "score": a.Score})
 }

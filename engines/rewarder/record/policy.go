@@ -6,6 +6,7 @@ import (
 
 	"ronbox/appliance/b3"
 	"ronbox/engines"
+	"ronbox/engines/canon"
 )
 
 // Words of the documents.
@@ -40,24 +41,24 @@ type Policy struct {
 
 // ParsePolicy reads a policy in any spelling and checks it.
 func ParsePolicy(b []byte) (Policy, error) {
-	f := read(b)
+	f := canon.Read(b)
 	for path, word := range fixed {
-		f.text(path, word)
+		f.Text(path, word)
 	}
 	p := Policy{
-		ID: f.text("id"), Tenant: f.text("tenant"), Version: f.text("version"), Asset: f.text("asset"), Scale: f.number("scale"),
-		ActorMax: f.amount("caps.actor_max_minor"), PoolMax: f.amount("caps.pool_max_minor"), Excess: f.text("caps.excess", Residual, Redistribute),
-		Dust: f.amount("floors.dust_minor"), Guarantee: f.amount("floors.guarantee_minor"), Rounding: f.text("rounding", LargestRemainder, Floor),
-		Account: f.text("funding.account"), Metrics: map[string]Weight{},
-		Source: f.text("funding.source", "protocol_pool", "advertiser_budget", "creator_pool", "governance_budget", "sponsor_budget"),
+		ID: f.Text("id"), Tenant: f.Text("tenant"), Version: f.Text("version"), Asset: f.Text("asset"), Scale: f.Number("scale"),
+		ActorMax: f.Amount("caps.actor_max_minor"), PoolMax: f.Amount("caps.pool_max_minor"), Excess: f.Text("caps.excess", Residual, Redistribute),
+		Dust: f.Amount("floors.dust_minor"), Guarantee: f.Amount("floors.guarantee_minor"), Rounding: f.Text("rounding", LargestRemainder, Floor),
+		Account: f.Text("funding.account"), Metrics: map[string]Weight{},
+		Source: f.Text("funding.source", "protocol_pool", "advertiser_budget", "creator_pool", "governance_budget", "sponsor_budget"),
 	}
 	for _, name := range metrics {
-		if at := "metrics." + name; f.has(at + ".num") {
-			p.Metrics[name] = Weight{f.number(at + ".num"), f.number(at + ".den"), f.number(at + ".row_max")}
+		if at := "metrics." + name; f.Has(at + ".num") {
+			p.Metrics[name] = Weight{f.Number(at + ".num"), f.Number(at + ".den"), f.Number(at + ".row_max")}
 		}
 	}
-	f.fail(p.check())
-	return p, f.end()
+	f.Fail(p.check())
+	return p, f.End()
 }
 
 // fixed are members that have one word only. The values of later calculi are refused by name.
@@ -78,17 +79,17 @@ func (p *Policy) check() error {
 	}
 	switch none := (engines.Amount{}); {
 	case p.ActorMax != none && (p.ActorMax.Less(p.Guarantee) || p.ActorMax.Less(p.Dust)):
-		return fault("caps.actor_max_minor", "is below a floor: nobody could be paid")
+		return canon.Fault("caps.actor_max_minor", "is below a floor: nobody could be paid")
 	case p.Guarantee != none && p.Guarantee.Less(p.Dust):
-		return fault("floors.guarantee_minor", "is below floors.dust_minor")
+		return canon.Fault("floors.guarantee_minor", "is below floors.dust_minor")
 	case p.Scale > 18:
-		return fault("scale", "must be at most 18")
+		return canon.Fault("scale", "must be at most 18")
 	case len(p.Metrics) == 0:
-		return fault("metrics", "must weigh at least one of %s", strings.Join(metrics, ", "))
+		return canon.Fault("metrics", "must weigh at least one of %s", strings.Join(metrics, ", "))
 	}
 	for _, name := range metrics {
 		if w, ok := p.Metrics[name]; ok && w.Den == 0 {
-			return fault("metrics."+name+".den", "must not be 0")
+			return canon.Fault("metrics."+name+".den", "must not be 0")
 		}
 	}
 	return nil
@@ -96,27 +97,27 @@ func (p *Policy) check() error {
 
 func checkAsset(s string) error {
 	if err := engines.CheckAsset(s); err != nil {
-		return fault("asset", "%v", err)
+		return canon.Fault("asset", "%v", err)
 	}
 	return nil
 }
 
 // Bytes is the document.
 func (p *Policy) Bytes() []byte {
-	weights := object{}
+	weights := canon.Object{}
 	for name, w := range p.Metrics {
-		weights[name] = object{"den": w.Den, "num": w.Num, "row_max": w.RowMax}
+		weights[name] = canon.Object{"den": w.Den, "num": w.Num, "row_max": w.RowMax}
 	}
-	return canonical(nil, object{
+	return canon.Append(nil, canon.Object{
 		"asset": p.Asset, "calculus": Calculus, "id": p.ID, "metrics": weights, "mode": fixed["mode"], "rounding": p.Rounding, "scale": p.Scale,
-		"caps":   object{"actor_max_minor": p.ActorMax, "excess": p.Excess, "pool_max_minor": p.PoolMax},
-		"floors": object{"dust_minor": p.Dust, "guarantee_minor": p.Guarantee}, "funding": p.funding(),
-		"residual": object{"account": "", "mode": retain}, "schema": policySchema, "shortfall": fixed["shortfall"], "tenant": p.Tenant, "version": p.Version,
+		"caps":   canon.Object{"actor_max_minor": p.ActorMax, "excess": p.Excess, "pool_max_minor": p.PoolMax},
+		"floors": canon.Object{"dust_minor": p.Dust, "guarantee_minor": p.Guarantee}, "funding": p.funding(),
+		"residual": canon.Object{"account": "", "mode": retain}, "schema": policySchema, "shortfall": fixed["shortfall"], "tenant": p.Tenant, "version": p.Version,
 	})
 }
 
-func (p *Policy) funding() object {
-	return object{"account": p.Account, "mode": fixed["funding.mode"], "source": p.Source}
+func (p *Policy) funding() canon.Object {
+	return canon.Object{"account": p.Account, "mode": fixed["funding.mode"], "source": p.Source}
 }
 
 // Hash is the policy's id.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/canon"
 )
 
 // ChunkRows is how many rows of usage, and how many allocations, a chunk has; the last one may have fewer.
@@ -96,29 +97,29 @@ func (in *Rows) Read(part []byte, csv bool) (rows []Row, err error) {
 	for n := 1; len(part) > 0; n++ {
 		line, rest, _ := bytes.Cut(part, []byte{'\n'})
 		part = rest
-		f := &fields{flat: map[string]any{}}
+		f := canon.NewFields()
 		switch text := strings.TrimSuffix(string(line), "\r"); {
 		case !csv:
-			f = read(line)
+			f = canon.Read(line)
 		case columns == nil:
 			if columns = strings.Split(text, ","); text != csvHeader && text != csvHeader+",content" {
-				return nil, fault("line 1", "must be the header %s or %s,content", csvHeader, csvHeader)
+				return nil, canon.Fault("line 1", "must be the header %s or %s,content", csvHeader, csvHeader)
 			}
 			continue
 		default:
 			cells := strings.Split(text, ",")
 			if len(cells) != len(columns) {
-				return nil, fault("line "+strconv.Itoa(n), "has %d columns, the header has %d", len(cells), len(columns))
+				return nil, canon.Fault("line "+strconv.Itoa(n), "has %d columns, the header has %d", len(cells), len(columns))
 			}
 			for i, cell := range cells {
 				if columns[i] != "content" || cell != "" {
-					f.flat[columns[i]] = cell
+					f.Set(columns[i], cell)
 				}
 			}
 		}
 		row, err := in.row(f)
 		if err != nil {
-			return nil, fault("line "+strconv.Itoa(n)+"."+err.Field, "%s", err.Reason)
+			return nil, canon.Fault("line "+strconv.Itoa(n)+"."+err.Field, "%s", err.Reason)
 		}
 		rows = append(rows, *row)
 	}
@@ -126,29 +127,29 @@ func (in *Rows) Read(part []byte, csv bool) (rows []Row, err error) {
 }
 
 // row checks one row, and that it follows the one before.
-func (in *Rows) row(f *fields) (*Row, *FieldError) {
-	row := &Row{Actor: f.text("actor"), Qty: f.number("qty")}
-	m, known := slices.BinarySearch(in.Snapshot.Metrics, f.text("metric"))
+func (in *Rows) row(f *canon.Fields) (*Row, *FieldError) {
+	row := &Row{Actor: f.Text("actor"), Qty: f.Number("qty")}
+	m, known := slices.BinarySearch(in.Snapshot.Metrics, f.Text("metric"))
 	row.Metric = uint8(m)
-	if f.has("content") {
-		if row.Content = f.digest("content"); row.Content.IsZero() {
-			f.fail(fault("content", "is the digest that stands for none: leave it out"))
+	if f.Has("content") {
+		if row.Content = f.Digest("content"); row.Content.IsZero() {
+			f.Fail(canon.Fault("content", "is the digest that stands for none: leave it out"))
 		}
 	}
-	err := f.end()
+	err := f.End()
 	if err == nil {
 		err = CheckActor("actor", row.Actor)
 	}
 	switch {
 	case err != nil:
 	case row.Actor == in.Payer:
-		err = fault("actor", "is the funding account")
+		err = canon.Fault("actor", "is the funding account")
 	case !known:
-		err = fault("metric", "is not one of the metrics that the upload declares")
+		err = canon.Fault("metric", "is not one of the metrics that the upload declares")
 	case in.After != nil && in.After.Compare(*row) == 0:
-		err = fault("actor", "repeats the row before: add rows of one actor, content and metric up")
+		err = canon.Fault("actor", "repeats the row before: add rows of one actor, content and metric up")
 	case in.After != nil && in.After.Compare(*row) > 0:
-		err = fault("actor", "does not ascend: sort rows by actor, content and metric")
+		err = canon.Fault("actor", "does not ascend: sort rows by actor, content and metric")
 	default:
 		in.After = row
 		return row, nil

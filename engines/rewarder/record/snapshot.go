@@ -1,11 +1,11 @@
 package record
 
 import (
-	"bytes"
 	"slices"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines"
+	"ronbox/engines/canon"
 	"ronbox/engines/merkle"
 )
 
@@ -30,26 +30,18 @@ type Snapshot struct {
 
 // ParseSnapshot reads a header in its one spelling.
 func ParseSnapshot(b []byte) (Snapshot, error) {
-	f := read(b)
-	f.text("schema", snapshotSchema)
-	if len(f.list("slices")) > 0 {
-		f.fail(fault("slices", "are not supported yet"))
+	f := canon.Read(b)
+	f.Text("schema", snapshotSchema)
+	if len(f.List("slices")) > 0 {
+		f.Fail(canon.Fault("slices", "are not supported yet"))
 	}
 	s := Snapshot{
-		Asset: f.text("asset"), EpochID: f.text("epoch_id"), Tenant: f.text("tenant"), Metrics: f.list("metrics"), Pool: f.amount("pool_minor"),
-		ProducedAtMS: f.number("produced_at_ms"), Rows: f.number("rows"), RowsRoot: f.digest("rows_root"), Saturated: f.number("saturated"),
-		WindowStartMS: f.number("window.start_ms"), WindowEndMS: f.number("window.end_ms"),
+		Asset: f.Text("asset"), EpochID: f.Text("epoch_id"), Tenant: f.Text("tenant"), Metrics: f.List("metrics"), Pool: f.Amount("pool_minor"),
+		ProducedAtMS: f.Number("produced_at_ms"), Rows: f.Number("rows"), RowsRoot: f.Digest("rows_root"), Saturated: f.Number("saturated"),
+		WindowStartMS: f.Number("window.start_ms"), WindowEndMS: f.Number("window.end_ms"),
 	}
-	f.fail(s.Check())
-	return s, f.spelled(b, s.Bytes)
-}
-
-// spelled is the first fault of a document that has one spelling.
-func (f *fields) spelled(b []byte, want func() []byte) error {
-	if err := f.end(); err != nil || bytes.Equal(b, want()) {
-		return err
-	}
-	return fault("document", "is not in its canonical spelling")
+	f.Fail(s.Check())
+	return s, f.Spelled(b, s.Bytes)
 }
 
 // Check refuses names that are none, metrics out of order, and a window that ends before it begins.
@@ -62,19 +54,19 @@ func (s *Snapshot) Check() error {
 	unknown := slices.ContainsFunc(s.Metrics, func(m string) bool { return !slices.Contains(metrics, m) })
 	switch {
 	case unknown || !sortedSet(s.Metrics):
-		return fault("metrics", "must be some of %v, ascending, each once", metrics)
+		return canon.Fault("metrics", "must be some of %v, ascending, each once", metrics)
 	case s.WindowEndMS < s.WindowStartMS:
-		return fault("window.end_ms", "is before window.start_ms")
+		return canon.Fault("window.end_ms", "is before window.start_ms")
 	}
 	return nil
 }
 
 // Bytes is the document, whose id is the accounting cid.
 func (s *Snapshot) Bytes() []byte {
-	return canonical(nil, object{
+	return canon.Append(nil, canon.Object{
 		"asset": s.Asset, "epoch_id": s.EpochID, "metrics": s.Metrics, "pool_minor": s.Pool, "produced_at_ms": s.ProducedAtMS, "rows": s.Rows,
 		"rows_root": s.RowsRoot, "saturated": s.Saturated, "schema": snapshotSchema, "slices": []string{}, "tenant": s.Tenant,
-		"window": object{"end_ms": s.WindowEndMS, "start_ms": s.WindowStartMS},
+		"window": canon.Object{"end_ms": s.WindowEndMS, "start_ms": s.WindowStartMS},
 	})
 }
 
@@ -88,22 +80,22 @@ type LedgerRef struct {
 
 // Bytes is the document.
 func (l *LedgerRef) Bytes() []byte {
-	return canonical(nil, object{
+	return canon.Append(nil, canon.Object{
 		"account": l.Account, "asset": l.Asset, "available_minor": l.Available, "root": l.Root, "schema": ledgerSchema, "seq": l.Seq,
 	})
 }
 
 // ParseLedgerRef reads a ref in its one spelling.
 func ParseLedgerRef(b []byte) (LedgerRef, error) {
-	f := read(b)
-	f.text("schema", ledgerSchema)
-	l := LedgerRef{f.text("account"), f.text("asset"), f.amount("available_minor"), f.digest("root"), f.number("seq")}
-	return l, f.spelled(b, l.Bytes)
+	f := canon.Read(b)
+	f.Text("schema", ledgerSchema)
+	l := LedgerRef{f.Text("account"), f.Text("asset"), f.Amount("available_minor"), f.Digest("root"), f.Number("seq")}
+	return l, f.Spelled(b, l.Bytes)
 }
 
 // InputsCID names usage and ledger ref together.
 func InputsCID(accounting, ledger b3.Digest) b3.Digest {
-	return b3.Sum(canonical(nil, object{"accounting_cid": accounting, "ledger_cid": ledger, "schema": inputsSchema}))
+	return b3.Sum(canon.Append(nil, canon.Object{"accounting_cid": accounting, "ledger_cid": ledger, "schema": inputsSchema}))
 }
 
 // Root is the root over the roots of chunks: all but the last are full subtrees. That of nothing is the digest of nothing.
