@@ -36,7 +36,7 @@ func (b *slowBody) Read(p []byte) (int, error) {
 		<-b.ctx.Done()
 		return 0, context.Cause(b.ctx)
 	}
-	if err := sleep(b.ctx, b.pause); err != nil {
+	if err := Sleep(b.ctx, b.pause); err != nil {
 		return 0, err
 	}
 	n := copy(p, b.lines[0])

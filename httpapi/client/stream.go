@@ -86,7 +86,7 @@ func (c *Client) Follow(ctx context.Context, f Feed, o StreamOptions, each func(
 		if o.Reconnect != nil {
 			o.Reconnect(err, wait)
 		}
-		if err := sleep(ctx, wait); err != nil {
+		if err := Sleep(ctx, wait); err != nil {
 			return err
 		}
 	}
@@ -257,7 +257,8 @@ func (a alive) Read(p []byte) (int, error) {
 	return a.r.Read(p)
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
+// Sleep waits for d, or until ctx ends, and gives its cause then.
+func Sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

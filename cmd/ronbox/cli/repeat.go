@@ -72,19 +72,8 @@ func pause(err error, n int) time.Duration {
 	return d + rand.N(d/2)
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
-	}
-}
-
 // Repeater is a repeater that says what it waits for.
-func (a *App) Repeater() Repeater { return Repeater{Sleep: sleep, Retrying: a.Say} }
+func (a *App) Repeater() Repeater { return Repeater{Sleep: client.Sleep, Retrying: a.Say} }
 
 // Final holds an error that a Repeater must not wait out. It does not unwrap.
 type Final struct{ Err error }
