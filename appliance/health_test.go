@@ -135,6 +135,19 @@ func (n *notices) all() string {
 	return strings.Join(n.said, "\n--\n")
 }
 
+// untilEnd waits for STATUS=end, which a test sends last.
+func (n *notices) untilEnd(t *testing.T) {
+	t.Helper()
+	deadline := time.After(patience)
+	for !strings.Contains(n.all(), "STATUS=end") {
+		select {
+		case <-deadline:
+			t.Fatal("nothing arrives")
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
 // The service manager hears when the node serves, that it lives, that it reloads and when it stops, in this order.
 func TestServiceManagerIsTold(t *testing.T) {
 	told := listen(t)
@@ -183,14 +196,7 @@ func TestLongStartAsksForTime(t *testing.T) {
 		n.bootProgress("migrate", done, 50)
 	}
 	n.manager.notify("STATUS=end")
-	deadline := time.After(patience)
-	for !strings.Contains(told.all(), "STATUS=end") {
-		select {
-		case <-deadline:
-			t.Fatal("nothing arrives")
-		case <-time.After(time.Millisecond):
-		}
-	}
+	told.untilEnd(t)
 	if got := strings.Count(told.all(), "EXTEND_TIMEOUT_USEC=60000000\nSTATUS=migrate: "); got != 1 {
 		t.Errorf("asked %d times: %q", got, told.all())
 	}
@@ -212,14 +218,7 @@ func TestManagerHearsNoReloadOutside(t *testing.T) {
 	m.stopping("again", time.Minute)
 	reload()
 	m.notify("STATUS=end")
-	deadline := time.After(patience)
-	for !strings.Contains(told.all(), "STATUS=end") {
-		select {
-		case <-deadline:
-			t.Fatal("nothing arrives")
-		case <-time.After(time.Millisecond):
-		}
-	}
+	told.untilEnd(t)
 	want := `^READY=1\nSTATUS=up\n--\nRELOADING=1\nMONOTONIC_USEC=\d+\n--\nREADY=1\n--\n` +
 		`STOPPING=1\nSTATUS=Draining: signal\n--\nEXTEND_TIMEOUT_USEC=60000000\n--\nSTATUS=end$`
 	if !regexp.MustCompile(want).MatchString(told.all()) {
@@ -233,14 +232,7 @@ func TestManagerIsToldOneLine(t *testing.T) {
 	m := newManager(hclog.NewNullLogger())
 	m.stopping("tired\nMAINPID=1\r\x00"+strings.Repeat("x", 2000), time.Minute)
 	m.notify("STATUS=end")
-	deadline := time.After(patience)
-	for !strings.Contains(told.all(), "STATUS=end") {
-		select {
-		case <-deadline:
-			t.Fatal("nothing arrives")
-		case <-time.After(time.Millisecond):
-		}
-	}
+	told.untilEnd(t)
 	if first, _, _ := strings.Cut(told.all(), "\n--\n"); strings.Count(first, "\n") != 1 || !strings.Contains(first, "tired MAINPID=1") || len(first) > 400 {
 		t.Errorf("said %q", first)
 	}

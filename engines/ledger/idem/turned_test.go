@@ -59,8 +59,9 @@ func bootAndFind(tx *storetest.Tx, n uint64) (wrong, lost uint64, err error) {
 
 const turnedKeys = 13
 
-// turnable has three sealed runs of four keys each, and their journal.
-func turnable(t *testing.T) *storetest.Tx {
+// turnable has three sealed runs of four keys each, their journal, and the index that sealed them.
+func turnable(t *testing.T) (*storetest.Tx, *Index) {
+	t.Helper()
 	tx := storetest.NewTx(t, tables.Buckets()...)
 	x := New(4, Cut{Width: 1 << 40, Max: 4})
 	for seq := uint64(1); seq <= turnedKeys; seq++ {
@@ -72,13 +73,13 @@ func turnable(t *testing.T) *storetest.Tx {
 		x.Committed()
 	}
 	seal(t, x, tx)
-	return tx
+	return tx, x
 }
 
 // Whatever bit of a run a disk has changed: a key leads to its record all the same, or the run is found damaged; and a check finds it always,
 // unless a start makes the run anew.
 func TestTurnedBitOfARun(t *testing.T) {
-	tx := turnable(t)
+	tx, _ := turnable(t)
 	if wrong, lost, err := bootAndFind(tx, turnedKeys); wrong+lost != 0 || err != nil {
 		t.Fatalf("%d keys lead elsewhere, %d nowhere, %v", wrong, lost, err)
 	}
@@ -121,7 +122,7 @@ func TestLostRun(t *testing.T) {
 			w.Delete(bucketOf(9), behind(tagMeta))
 		}, true},
 	} {
-		tx := turnable(t)
+		tx, _ := turnable(t)
 		must(t, tx, func(_ store.Reader, w *store.Writes) error { tt.lose(w); return nil })
 		if wrong, lost, err := bootAndFind(tx, turnedKeys); wrong != 0 || lost != 0 || errors.Is(err, store.ErrCorrupt) != tt.bad {
 			t.Errorf("%s: %d keys lead elsewhere, %d nowhere, %v", name, wrong, lost, err)
@@ -149,5 +150,36 @@ func TestLookBesideADrop(t *testing.T) {
 	}))
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// A bit of a run's name that a disk has changed makes no key new, while the index is in memory either.
+func TestTurnedNameOfARun(t *testing.T) {
+	for _, first := range []uint64{1, 5, 9} {
+		for bit := range 64 {
+			if first^1<<bit == 1 || first^1<<bit == 5 || first^1<<bit == 9 {
+				continue
+			}
+			tx, x := turnable(t)
+			must(t, tx, func(r store.Reader, w *store.Writes) error {
+				for k, v := range r.Range(bucketOf(first), nil, nil) {
+					w.Put(bucketOf(first^1<<bit), bytes.Clone(k), bytes.Clone(v))
+				}
+				w.Drop(bucketOf(first))
+				return nil
+			})
+			lost := 0
+			_, err := storetest.Do(tx, command(func(r store.Reader, _ *store.Writes) error {
+				for seq := uint64(1); seq <= turnedKeys; seq++ {
+					if _, found := x.Lookup(r, keyOf(seq), 0, 0); !found {
+						lost++
+					}
+				}
+				return nil
+			}))
+			if lost != 0 && err == nil || err != nil && !errors.Is(err, store.ErrCorrupt) {
+				t.Errorf("run %d, bit %d: %d keys are new, %v", first, bit, lost, err)
+			}
+		}
 	}
 }
