@@ -74,7 +74,7 @@ func (fm form) read(path string, canon []byte, into any) *fields {
 			f.seen |= 1 << i
 			f.take(fm[i], name, raw, v.FieldByIndex(fm[i].index))
 		} else if f.unknown == nil {
-			f.unknown = &name
+			f.unknown = new(name)
 		}
 	}
 	return f
@@ -113,13 +113,36 @@ func (f *fields) take(m member, name string, raw []byte, v reflect.Value) {
 	}
 }
 
-// decode reads a value that is no typed object. Most are texts without escapes.
+// decode reads a value that is no typed object. Values kept as they are written share the bytes of the document.
 func decode(raw []byte, v reflect.Value) error {
-	if v.Kind() == reflect.String && raw[0] == '"' && bytes.IndexByte(raw, '\\') < 0 {
-		v.SetString(string(raw[1 : len(raw)-1]))
+	switch into := v.Addr().Interface().(type) {
+	case *jsontext.Value:
+		*into = raw
+		return nil
+	case **[]jsontext.Value:
+		if raw[0] == '[' {
+			all := []jsontext.Value{}
+			for _, element := range parts(raw) {
+				all = append(all, element)
+			}
+			*into = &all
+			return nil
+		}
+	}
+	if v.Kind() == reflect.String && raw[0] == '"' {
+		v.SetString(unquote(raw))
 		return nil
 	}
 	return json.Unmarshal(raw, v.Addr().Interface())
+}
+
+// unquote is what a canonical text says. Most have no escapes.
+func unquote(raw []byte) string {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1 : len(raw)-1])
+	}
+	plain, _ := jsontext.AppendUnquote(nil, raw) // it is canonical
+	return string(plain)
 }
 
 // mistyped words a value that is not of the type of its member.
@@ -211,19 +234,39 @@ func (f *fields) done() error {
 // parts walks the members of a canonical object, or the elements of a canonical array, which have no names.
 func parts(canon []byte) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
-		dec := jsontext.NewDecoder(bytes.NewBuffer(canon), jsontext.AllowDuplicateNames(true)) // it has none
-		open, err := dec.ReadToken()
-		for isObject := open.Kind() == '{'; err == nil && dec.PeekKind() != ']' && dec.PeekKind() != '}'; {
-			name := ""
-			if isObject {
-				t, _ := dec.ReadToken()
-				name = t.String()
+		for at := 1; at < len(canon)-1; at++ { // past the comma
+			name, end := "", at+width(canon[at:])
+			if canon[0] == '{' {
+				name, at = unquote(canon[at:end]), end+1
+				end = at + width(canon[at:])
 			}
-			var raw jsontext.Value
-			raw, err = dec.ReadValue()
-			if end := int(dec.InputOffset()); err == nil && !yield(name, canon[end-len(raw):end]) {
+			if !yield(name, canon[at:end:end]) {
 				return
 			}
+			at = end
 		}
 	}
+}
+
+// width is how many bytes the value has that canon, which is inside a canonical object or array, begins with.
+func width(canon []byte) int {
+	depth := 0
+	for at := 0; at < len(canon); at++ {
+		switch canon[at] {
+		case '"':
+			for at++; canon[at] != '"'; at++ {
+				if canon[at] == '\\' {
+					at++
+				}
+			}
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+		}
+		if next := at + 1; depth == 0 && strings.IndexByte(",:]}", canon[next]) >= 0 {
+			return next
+		}
+	}
+	return len(canon)
 }
