@@ -104,7 +104,7 @@ func edgeCalls(ctx context.Context, c *apiClient) map[string]func() error {
 // edgeCases is each refusal of the edge, and the seed's word for it in edge_rejects_total.
 func edgeCases() []problemCase {
 	fill := func(r edge.Reason, status int, retry bool) problemCase {
-		return problemCase{&edge.FillError{Reason: r, URL: "https://" + fakeAsset, Tries: 2, Status: 404}, status, string(r), "edge_" + string(r), retry}
+		return problemCase{&edge.FillError{Reason: r, URL: "https://" + fakeAsset, Tries: 2}, status, string(r), "edge_" + string(r), retry}
 	}
 	return []problemCase{
 		fill(edge.NotAllowed, 403, false), fill(edge.UpstreamNotFound, 404, false), fill(edge.ETagInvalid, 424, false), fill(edge.DigestMismatch, 424, false),

@@ -32,7 +32,6 @@ type Object struct {
 	From      string // FromPack, FromCAS or FromHot
 	Immutable bool   // the path names the bytes
 	Filled    bool   // it was fetched for this request
-	Joined    bool   // with others that wanted it
 	etag      string // "": not made yet
 	close     func()
 }
@@ -75,12 +74,11 @@ func (e *Engine) Asset(ctx context.Context, path string) (*Object, error) {
 	within := e.Config().timeout()
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	_, joined, err := e.fill(ctx, &fillJob{target: t, path: path, try: within})
-	if err != nil {
+	if _, err = e.fill(ctx, &fillJob{target: t, path: path, try: within}); err != nil {
 		return nil, err
 	}
 	if o, _, err = e.stored(ctx, path, t); err == nil {
-		o.Filled, o.Joined = true, joined
+		o.Filled = true
 	}
 	return o, err
 }

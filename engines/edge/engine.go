@@ -29,14 +29,14 @@ const (
 	taskMetrics = "metrics"
 )
 
-// Deps is what an Engine is built on. Metrics, Log, Board and Lifecycle may be nil.
+// Deps is what an Engine is built on. Metrics and Board may be nil.
 type Deps struct {
 	Catalog   *flow.Catalog
 	Store     *store.Store
 	Metrics   *obs.Metrics
 	Log       hclog.Logger
 	Board     *obs.Board
-	Now       func() time.Time        // wall clock; nil: time.Now
+	Now       func() time.Time        // wall clock
 	Lifecycle *flow.Watch[flow.Phase] // of the node: from Draining on no fill is begun
 	DataDir   string                  // holds edge/cas, and packs unless edge.packs_dir says otherwise
 	Amnesia   bool                    // nothing may be written to a disk: packs are served, fills are refused
@@ -76,14 +76,8 @@ type Engine struct {
 
 // New wires an engine and declares its buckets, queues, tasks, metrics and probes. It does no I/O and starts nothing.
 func New(cfg Config, d Deps) *Engine {
-	e := &Engine{boot: cfg, d: d, log: d.Log, now: d.Now}
-	if e.now == nil {
-		e.now = time.Now
-	}
-	if e.log == nil {
-		e.log = hclog.NewNullLogger()
-	}
-	e.log, e.get = e.log.Named(service), e.ask
+	e := &Engine{boot: cfg, d: d, log: d.Log.Named(service), now: d.Now}
+	e.get = e.ask
 	e.live.Store(&cfg)
 	d.Store.Declare(service, Buckets()...)
 	e.declareChannels()
@@ -207,9 +201,6 @@ func (e *Engine) Config() *Config { return e.live.Load() }
 
 // draining reports whether the node is on its way down, so that nothing new is begun.
 func (e *Engine) draining() bool {
-	if e.d.Lifecycle == nil {
-		return false
-	}
 	phase, _ := e.d.Lifecycle.Load()
 	return phase >= flow.Draining
 }

@@ -42,7 +42,6 @@ type FillError struct {
 	Reason Reason
 	URL    string
 	Tries  int // made; 0: nothing was asked
-	Status int // of the last answer; 0: there was none
 	Cause  error
 }
 

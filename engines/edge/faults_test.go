@@ -180,7 +180,7 @@ func TestUpstreamFaults(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			path := h.name + "/x"
-			_, _, err := r.e.fill(ctx, &fillJob{target: target{url: "https://" + path, host: h.name}, path: path, try: r.cfg.timeout()})
+			_, err := r.e.fill(ctx, &fillJob{target: target{url: "https://" + path, host: h.name}, path: path, try: r.cfg.timeout()})
 			if reason(err) != tt.reason || tt.reason == "" && err != nil {
 				t.Errorf("%v, want %q", err, tt.reason)
 			}
@@ -265,7 +265,7 @@ func TestSilentHost(t *testing.T) {
 	_, port, _ := net.SplitHostPort(silent.Addr().String())
 	h := &host{name: "localhost:" + port}
 	r := newRig(t, on(h, func(c *Config) { c.Ingress.TimeoutSecs = 1 })).start()
-	_, _, err = r.e.fill(context.Background(), &fillJob{target: target{url: "https://" + h.name + "/x", host: h.name}, try: r.cfg.timeout()})
+	_, err = r.e.fill(context.Background(), &fillJob{target: target{url: "https://" + h.name + "/x", host: h.name}, try: r.cfg.timeout()})
 	if reason(err) != Timeout {
 		t.Error(err)
 	}
@@ -289,7 +289,7 @@ func TestStalledWriter(t *testing.T) {
 	}
 	r.e.room.add(tally{}, 2000)
 	began := time.Now()
-	_, _, err := r.e.fill(context.Background(), &fillJob{target: target{url: "https://" + h.name + "/x", host: h.name}, try: r.cfg.timeout()})
+	_, err := r.e.fill(context.Background(), &fillJob{target: target{url: "https://" + h.name + "/x", host: h.name}, try: r.cfg.timeout()})
 	if !errors.Is(err, context.DeadlineExceeded) || reason(err) != "" || h.asked.Load() != 1 || time.Since(began) >= writeWithin {
 		t.Errorf("%v after %s, asked %d times", err, time.Since(began), h.asked.Load())
 	}
@@ -317,7 +317,7 @@ func TestStalledDisk(t *testing.T) {
 		}
 	}).start()
 	path := h.name + "/x"
-	_, _, err := r.e.fill(context.Background(), &fillJob{target: target{url: "https://" + path, host: h.name}, path: path, try: r.cfg.timeout()})
+	_, err := r.e.fill(context.Background(), &fillJob{target: target{url: "https://" + path, host: h.name}, path: path, try: r.cfg.timeout()})
 	if err != nil && (!errors.Is(err, context.DeadlineExceeded) || reason(err) != "") || h.asked.Load() != 1 { // both halves may come in one piece
 		t.Errorf("%v, asked %d times", err, h.asked.Load())
 	}

@@ -50,7 +50,7 @@ func (e *Engine) Fill(ctx context.Context, r FillRequest) (f Filled, err error) 
 		e.absent.Set(t.url, time.Time{}, 1)
 	}
 	if f, err = e.known(ctx, j); isMiss(err) {
-		f, _, err = e.fill(ctx, j)
+		f, err = e.fill(ctx, j)
 	}
 	if err != nil {
 		return Filled{}, err
@@ -81,9 +81,9 @@ func (s Stored) expect(want b3.Digest) error {
 // fill joins the fill of a URL that is under way, or begins one. It waits until ctx ends; the fill goes on then. A fill that others began may
 // have had less time for a try, or other expectations, or have found the object stored where the caller wants it anew: the caller then begins
 // its own.
-func (e *Engine) fill(ctx context.Context, j *fillJob) (f Filled, joined bool, err error) {
+func (e *Engine) fill(ctx context.Context, j *fillJob) (f Filled, err error) {
 	if err := e.mayFill(j); err != nil {
-		return f, false, err
+		return f, err
 	}
 	for {
 		var own atomic.Bool
@@ -97,7 +97,7 @@ func (e *Engine) fill(ctx context.Context, j *fillJob) (f Filled, joined bool, e
 		failed, _ := errors.AsType[*FillError](err)
 		better := failed != nil && (failed.Reason == DigestMismatch || failed.Reason == Timeout && j.try == postTry) || err == nil && j.again && !f.New
 		if own.Load() || ctx.Err() != nil || !better {
-			return f, !own.Load(), err
+			return f, err
 		}
 	}
 }

@@ -80,10 +80,8 @@ func (o *origins) allowed(u *url.URL) error {
 
 // isTransient reports whether the host may do better soon. That the content store was late is none of its.
 func isTransient(err error) bool {
-	if answer, ok := errors.AsType[*upstream.StatusError](err); ok {
-		return answer.Status == http.StatusServiceUnavailable || answer.Status == http.StatusGatewayTimeout
-	}
-	return upstream.IsTimeout(err) && !upstream.IsOwn(err)
+	status := upstream.StatusOf(err)
+	return status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout || upstream.IsTimeout(err) && !upstream.IsOwn(err)
 }
 
 // ask asks a host for an object, and has take read one that could be told from a changed one, and from one that was cut.
@@ -96,7 +94,7 @@ func (e *Engine) ask(ctx context.Context, host string, r upstream.Request, take 
 	return h.Get(ctx, r, func(a *upstream.Answer) error {
 		coding := a.Header.Get("Content-Encoding")
 		switch refuse := func(why Reason, has string) error {
-			return &FillError{Reason: why, Status: a.Status, Cause: errors.New(has)}
+			return &FillError{Reason: why, Cause: errors.New(has)}
 		}; {
 		case a.Status != http.StatusOK || coding != "" && !strings.EqualFold(coding, "identity"):
 			return refuse(NotCacheable, fmt.Sprintf("the answer is coded, or is not all of the object: status %d, Content-Encoding %.32q", a.Status, coding))
@@ -109,8 +107,9 @@ func (e *Engine) ask(ctx context.Context, host string, r upstream.Request, take 
 	})
 }
 
-// reasonOf finds the reason of a failure to fetch, with the status of the answer, 0: none.
-func reasonOf(err error, code int) Reason {
+// reasonOf finds the reason of a failure to fetch.
+func reasonOf(err error) Reason {
+	code := upstream.StatusOf(err)
 	switch is := func(target error) bool { return errors.Is(err, target) }; {
 	case is(errHost), is(upstream.ErrURL), is(upstream.ErrAddress):
 		return NotAllowed

@@ -54,7 +54,7 @@ type rig struct {
 
 func newRig(t testing.TB, change ...func(*rig)) *rig {
 	t.Helper()
-	r := &rig{t: t, dir: t.TempDir(), cfg: DefaultConfig(), stopped: true}
+	r := &rig{t: t, dir: t.TempDir(), cfg: DefaultConfig(), log: hclog.NewNullLogger(), stopped: true}
 	r.cfg.CAS.MinFree = 0
 	for _, f := range change {
 		f(r)

@@ -125,11 +125,8 @@ func (e *Engine) fillError(j *fillJob, err error, tries int) error {
 	case upstream.IsOwn(err):
 		return e.failed(err) // the content store's
 	}
-	f = &FillError{URL: j.url, Tries: tries, Cause: err}
-	if answer, ok := errors.AsType[*upstream.StatusError](err); ok {
-		f.Status = answer.Status
-	}
-	if f.Reason = reasonOf(err, f.Status); f.Reason == UpstreamNotFound {
+	f = &FillError{Reason: reasonOf(err), URL: j.url, Tries: tries, Cause: err}
+	if f.Reason == UpstreamNotFound {
 		e.absent.SetFor(j.url, e.now().Add(negativeFor), 1, negativeFor)
 	}
 	return f

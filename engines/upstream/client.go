@@ -302,6 +302,14 @@ func judge(ctx context.Context, err error) verdict {
 	return verdict{outcomeFailed, flow.Failed}
 }
 
+// StatusOf is the status of an answer that was no success, 0: there was no such answer.
+func StatusOf(err error) int {
+	if answer, ok := errors.AsType[*StatusError](err); ok {
+		return answer.Status
+	}
+	return 0
+}
+
 // IsTimeout reports whether a try took too long.
 func IsTimeout(err error) bool {
 	var late net.Error
