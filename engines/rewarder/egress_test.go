@@ -242,18 +242,7 @@ func TestFaultyLedgerPaysOnce(t *testing.T) {
 					}
 					return run.State == Settled
 				})
-				for after := ""; ; {
-					page, err := r.e.Allocations(r.ctx(), DefaultTenant, epoch, after, MaxPage)
-					if err != nil {
-						t.Fatal(err)
-					}
-					for _, a := range page.Allocations {
-						want[a.Actor], _ = want[a.Actor].Add(a.Amount)
-					}
-					if after = page.Next; after == "" {
-						break
-					}
-				}
+				r.allocated(epoch, want)
 			}
 			if err := faulty.Close(r.ctx()); err != nil { // what is late is done now
 				t.Fatal(err)

@@ -186,12 +186,63 @@ func (r *rig) drain(n uint64) {
 	if err != nil {
 		r.t.Error(err)
 	}
-	out, err := r.model.Commit(r.ctx(), []ledger.Op{{
-		Code: ledgerrecord.OpTransfer, From: pool, Nonce: a.LastNonce + 1, To: "elsewhere", Asset: asset, Amount: engines.AmountOf(0, n), Idem: "drain",
-		Dedupe: ledger.DedupeKey{Scope: "test", Key: "drain"}, Fingerprint: b3.Sum([]byte("drain")), TTL: time.Hour, Principal: "test",
-	}})
+	r.operate("drain", ledger.Op{
+		Code: ledgerrecord.OpTransfer, From: pool, Nonce: a.LastNonce + 1, To: "elsewhere", Asset: asset, Amount: engines.AmountOf(0, n),
+	})
+}
+
+// operate has the ledger do op, once under a word.
+func (r *rig) operate(word string, op ledger.Op) {
+	op.Idem, op.Dedupe, op.Fingerprint = word, ledger.DedupeKey{Scope: "test", Key: word}, b3.Sum([]byte(word))
+	op.TTL, op.Principal = time.Hour, "test"
+	out, err := r.model.Commit(r.ctx(), []ledger.Op{op})
 	if err != nil || out[0].Reject != nil {
-		r.t.Errorf("drain: %v %v", err, out)
+		r.t.Errorf("%s: %v %v", word, err, out)
+	}
+}
+
+// emitPaysOnce resumes a run, and holds what everybody has then against its allocations, and the pool against left.
+func (r *rig) emitPaysOnce(epoch string, left uint64) {
+	r.t.Helper()
+	if _, err := r.e.Emit(r.ctx(), alice, epoch); err != nil {
+		r.t.Fatal(err)
+	}
+	r.await(epoch, Settled)
+	want := map[string]engines.Amount{}
+	r.allocated(epoch, want)
+	r.paidOnce(want, n64(left))
+}
+
+// allocated adds what each actor gets of an epoch to want.
+func (r *rig) allocated(epoch string, want map[string]engines.Amount) {
+	r.t.Helper()
+	for after := ""; ; {
+		page, err := r.e.Allocations(r.ctx(), DefaultTenant, epoch, after, MaxPage)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		for _, a := range page.Allocations {
+			want[a.Actor], _ = want[a.Actor].Add(a.Amount)
+		}
+		if after = page.Next; after == "" {
+			return
+		}
+	}
+}
+
+// stopsAfterOne waits until a run of three chunks is paused with the first of them paid and noted.
+func (r *rig) stopsAfterOne(epoch, reason string) {
+	r.t.Helper()
+	run := r.await(epoch, Quarantined)
+	if q := run.Quarantine; q.Kind != KindEgress || q.Reason != reason || run.Acked != 1 || run.Transactions != 3 {
+		r.t.Errorf("%+v of %+v", q, run)
+	}
+	page, err := r.e.Settlement(r.ctx(), DefaultTenant, epoch, 0, 9)
+	if err != nil || len(page.Intents) != 3 || page.Intents[0].Result != IntentAccepted || page.Intents[1].Result != IntentPending {
+		r.t.Errorf("%+v, %v", page, err)
+	}
+	if first, second := r.balance("acct_0000511"), r.balance("acct_0000512"); first == "0" || second != "0" {
+		r.t.Errorf("the last actor of the first chunk has %s, the first of the second %s", first, second)
 	}
 }
 
@@ -206,26 +257,34 @@ func TestPoolShrinksBetweenChunks(t *testing.T) {
 	r.put(p)
 	in := r.seal(inputOf("e", 110_000), many(1100))
 	r.mustCompute("e", in, p)
-	run := r.await("e", Quarantined)
-	if q := run.Quarantine; q.Kind != KindEgress || q.Reason != "ledger: insufficient_funds" || run.Acked != 1 || run.Transactions != 3 {
-		t.Errorf("%+v of %+v", q, run)
-	}
-	page, err := r.e.Settlement(r.ctx(), DefaultTenant, "e", 0, 9)
-	if err != nil || len(page.Intents) != 3 || page.Intents[0].Result != IntentAccepted || page.Intents[1].Result != IntentPending {
-		t.Errorf("%+v, %v", page, err)
-	}
+	r.stopsAfterOne("e", "ledger: insufficient_funds")
 	r.fund(funded)
-	if _, err := r.e.Emit(r.ctx(), alice, "e"); err != nil {
-		t.Fatal(err)
+	r.emitPaysOnce("e", funded+60_000-110_000)
+}
+
+// An account that is frozen between two chunks, the payer's or an actor's, pauses the run where it is, and again at an Emit while it is frozen. After
+// it is let go nobody has got anything twice.
+func TestFrozenBetweenChunks(t *testing.T) {
+	for who, account := range map[string]string{"pool": pool, "actor": "acct_0000600"} {
+		t.Run(who, func(t *testing.T) {
+			t.Parallel()
+			b := &between{}
+			r := newRig(t, func(r *rig) { b.Client, r.ledger = r.model, b })
+			b.f = func() {
+				r.operate("freeze", ledger.Op{Code: ledgerrecord.OpFlags, From: account, Set: ledgerrecord.Frozen})
+			}
+			r.start()
+			p := policy()
+			r.put(p)
+			in := r.seal(inputOf("e", 110_000), many(1100))
+			r.mustCompute("e", in, p)
+			r.stopsAfterOne("e", "ledger: account_locked")
+			if _, err := r.e.Emit(r.ctx(), alice, "e"); err != nil {
+				t.Fatal(err)
+			}
+			r.stopsAfterOne("e", "ledger: account_locked")
+			r.operate("thaw", ledger.Op{Code: ledgerrecord.OpFlags, From: account, Clear: ledgerrecord.Frozen})
+			r.emitPaysOnce("e", funded-110_000)
+		})
 	}
-	r.await("e", Settled)
-	want := map[string]engines.Amount{}
-	all, err := r.e.Allocations(r.ctx(), DefaultTenant, "e", "", MaxPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range all.Allocations {
-		want[a.Actor] = a.Amount
-	}
-	r.paidOnce(want, n64(funded+60_000-110_000))
 }
