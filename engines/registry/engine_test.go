@@ -141,6 +141,7 @@ func TestProposeRefusals(t *testing.T) {
 		{"old version", string(delta(1, "b")), record.ErrVersionSkew, ""},
 		{"version above the stack", string(delta(10, "b")), record.ErrVersionSkew, ""},
 		{"no proposal below", string(deltaOn(3, "b", b3.Digest{1})), record.ErrChainMismatch, ""},
+		{"no word of a proposal below", string(delta(3, "b")), record.ErrChainMismatch, ""},
 		{"another base", string(deltaOn(2, "b", b3.Digest{1})), record.ErrChainMismatch, ""},
 		{"genesis again", `{"schema_version":"1.0.0","version":2,"kind":"genesis","mode":"full","items":[]}`, record.ErrMalformed, "kind"},
 		{"a rotation without signers", `{"schema_version":"1.0.0","version":2,"kind":"signers"}`, record.ErrMalformed, "signer_set"},

@@ -106,7 +106,10 @@ func (e *Engine) baseOf(st *state, draft []byte) (record.Base, error) {
 	if hint.Version > head.Version+uint64(e.live().Proposals.MaxStack) {
 		return record.Base{}, fmt.Errorf("version %d, HEAD is %d: %w", hint.Version, head.Version, record.ErrVersionSkew)
 	}
-	parent, err := st.checkBase(hint.Version, *hint.PrevHash, e.live().Proposals.MaxStack)
+	var parent *proposal
+	if err = record.ErrChainMismatch; hint.PrevHash != nil {
+		parent, err = st.checkBase(hint.Version, *hint.PrevHash, e.live().Proposals.MaxStack)
+	}
 	if err != nil {
 		return record.Base{}, fmt.Errorf("a proposal above HEAD+1 names the proposal it builds on by prev_hash: %w", err)
 	}
