@@ -21,19 +21,13 @@ import (
 func (a app) applyCmd() *cobra.Command {
 	var keys []string
 	cmd := &cobra.Command{
-		Use: "apply FILE… --key KEY [--key KEY2 …]",
-		Example: `  ronbox --data-dir data registry apply testdata/registry/*.ndjson --key data/registry/dev-signer.key
-  generate-state | ronbox registry apply - --key a.key --key b.key --json`,
-		Short: "Make each file the registry's next state: propose, sign, approve, commit",
-		Long: `Make each file the registry's next state: propose, sign, approve, commit.
-
-A file is a whole desired state, one descriptor a line; "-" is stdin. What differs
-from HEAD becomes one signed version, and nothing happens when nothing differs.
-Each key approves; there must be as many as the signer set's threshold. Where
-signers sit on different machines, use propose, approve and commit.
-
-The verb checks what the node says HEAD is, builds the payload itself, and signs
-nothing else. It is safe to repeat: an answer that was lost is asked for again.`,
+		Use:     "apply FILE… --key KEY [--key KEY2 …]",
+		Example: `  ronbox --data-dir data registry apply testdata/registry/*.ndjson --key data/registry/dev-signer.key`,
+		Short:   "Make each file the registry's next state: propose, sign, approve, commit",
+		Long: `Make each file the registry's next state: propose, sign, approve, commit. A file is a whole
+desired state, one descriptor a line; "-" is stdin. What differs from HEAD becomes one
+signed version. Each key approves; there must be as many as the threshold. The payload is
+built here from a HEAD that was checked, nothing else is signed, and a repeat is safe.`,
 		Args: cli.AtLeast(1, "one file or more"),
 	}
 	cmd.Flags().StringArrayVar(&keys, "key", nil, "key `file` to approve with")

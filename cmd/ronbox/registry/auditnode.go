@@ -40,16 +40,11 @@ func (a app) auditNodeCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit-node --state FILE [--log-key VKEY]",
 		Short: "Hold a node to what it signed before: its log may only have grown",
-		Long: `Hold a node to what it signed before. The first look takes the log key, which
-` + "`ronbox registry signers show`" + ` lists, checks the node's checkpoint with it and keeps it
-in FILE; each later one demands a proof that the log has only grown since, and then keeps
-the newer checkpoint. A node that has lost, rewritten or split its log cannot give it.
-
-Run it from time to time, away from the node. Exit 0: it has only grown. Exit 3: it has
-not, or the checkpoint is not signed by that key; FILE is left as it was.`,
-		Example: `  ronbox --url https://node.example registry audit-node --state registry.audit \
-    --log-key registry.example/main+1a2b3c4d+AT…
-  ronbox --data-dir data registry audit-node --state registry.audit --json`,
+		Long: `Hold a node to what it signed before, from time to time and away from it. The first look
+takes the log key, which ` + "`ronbox registry signers show`" + ` lists, and keeps the checkpoint in
+FILE; each later one demands a proof that the log has only grown since. Exit 3: it has not,
+or the checkpoint is not signed by that key; FILE is left as it was.`,
+		Example: `  ronbox --url https://node.example registry audit-node --state node.audit --log-key registry.example/main+1a2b3c4d+AT…`,
 	}
 	cmd.Flags().StringVar(&state, "state", "", "`file` that keeps the last checkpoint that was proven")
 	cmd.Flags().StringVar(&logKey, "log-key", "", "public key of the log, a C2SP vkey; for the first look")

@@ -33,15 +33,10 @@ func (a app) genesisCmd() *cobra.Command {
 		Example: `  ronbox registry genesis --origin registry.example/main --threshold 2 --out genesis.json \
     --signer org:example#alice=A6EH… --signer org:example#bob=x0Pz… --signer org:example#carol=9fVQ…`,
 		Short: "Write the payload of version 1: who may sign, and how many must",
-		Long: `Write the payload of version 1: who may sign, and how many must. No network, no keys.
-
-Name and log key of the log are those of the node in --data-dir, where there is one; a
-signer without it gives --origin, and --log-key as ` + "`ronbox registry log-key`" + ` prints it.
-A name that is not the node's is refused here, before anyone has signed it.
-
-Every signer then signs the file (` + "`ronbox registry sign`" + `), which proves that they hold
-their key, and ` + "`ronbox registry init`" + ` gives payload and approvals to an empty node.
-The payload's hash is all that anyone needs to verify the log for ever.`,
+		Long: `Write the payload of version 1: who may sign, and how many must. Name and log key of the
+log are those of the node in --data-dir, where there is one. Every signer then signs the
+file (` + "`ronbox registry sign`" + `), and ` + "`ronbox registry init`" + ` gives payload and approvals to
+an empty node. The payload's hash is all that anyone needs to verify the log for ever.`,
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.origin, "origin", "", "name of the log, a URL without a schema (default the node's)")
@@ -177,8 +172,7 @@ func (a app) initCmd() *cobra.Command {
 		Example: `  ronbox registry init --payload genesis.json --approval alice.approval --approval bob.approval`,
 		Short:   "Give an empty node its genesis: the payload and an approval of every signer",
 		Long: `Give an empty node its genesis: the payload that ` + "`ronbox registry genesis`" + ` wrote and an
-approval of every signer in it, made by ` + "`ronbox registry sign`" + ` or here with --key. A
-log that has begun refuses another beginning.`,
+approval of every signer in it, made by ` + "`ronbox registry sign`" + ` or here with --key.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&payload, "payload", "", "payload `file` that genesis wrote")

@@ -26,9 +26,8 @@ func (a app) showSignersCmd() *cobra.Command {
 		Short: "Show who may sign, now or in an epoch",
 		Long: `Show who may sign, now or in an epoch: a genesis or a change of signers begins one. How
 many of them must approve a version, and how many a change of signers, stands above.`,
-		Example: `  ronbox registry signers show
-  ronbox registry signers show 1 --json > signers.json   # for ` + "`registry sign --signers`",
-		Args: cli.AtMost(1, "at most one epoch"),
+		Example: `  ronbox registry signers show 1 --json > signers.json   # for ` + "`registry sign --signers`",
+		Args:    cli.AtMost(1, "at most one epoch"),
 		RunE: a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
 			var epoch uint64
 			if len(args) == 1 {
@@ -114,14 +113,10 @@ func (a app) proposeSignersCmd() *cobra.Command {
 		Use:   "propose (--add KEY | --retire ID | --revoke ID --reason WHY | --threshold N | …)",
 		Short: "Propose the next signer set, and say who must approve it",
 		Long: `Propose the next signer set: the one in force, changed as the flags say. Who must approve
-it is printed: as many as governance needs of the signers in force, of the next ones, and
-every key that comes in, which proves that its owner holds it. One approval may serve as
-all three. A key that is retired still approves its own going; one that is revoked does
-not, and approvals that it has given count no more.
-
-With --out the payload is written, for ` + "`ronbox registry propose`" + `, and nothing is sent.`,
-		Example: `  ronbox registry signers propose --retire org:example#eve --add org:example#frank=A6EH…
-  ronbox registry signers propose --revoke org:example#alice --reason "key stolen" --out next.json`,
+it is printed: as many as governance needs of the signers in force and of the next ones, and
+every key that comes in; one approval may serve as all three. A key that is retired still
+approves its own going; one that is revoked counts no more, whatever it has approved.`,
+		Example: `  ronbox registry signers propose --retire org:example#eve --add org:example#frank=A6EH…`,
 	}
 	fl := cmd.Flags()
 	fl.StringArrayVar(&f.add, "add", nil, "new signer: `ID=BASE64`, or a file that keygen --json printed")
@@ -303,9 +298,8 @@ func (a app) supersedeCmd() *cobra.Command {
 		Long: `Propose a version that takes HEAD's place: the log keeps both, and says of HEAD by what it
 was followed and why. Its descriptors are those of FILE, a whole desired state as for
 apply, or with --back-to those of version N. It needs the approvals that governance needs.`,
-		Example: `  ronbox registry supersede --back-to 9 --reason DataError --note "the import was cut short"
-  ronbox registry supersede state.ndjson --reason "court order" --note "case 4711" --out next.json`,
-		Args: cli.AtMost(1, "at most one file"),
+		Example: `  ronbox registry supersede --back-to 9 --reason DataError --note "the import was cut short"`,
+		Args:    cli.AtMost(1, "at most one file"),
 	}
 	fl := cmd.Flags()
 	fl.Uint64Var(&back, "back-to", 0, "version whose descriptors are restored")

@@ -55,9 +55,8 @@ func (a app) keygenCmd() *cobra.Command {
 		Use:     "keygen --signer-id ID --out FILE",
 		Example: `  ronbox registry keygen --signer-id org:example#alice --out alice.key`,
 		Short:   "Make a signer's key; only its public half is printed",
-		Long: `Make a signer's key. The file holds the private half, mode 0600; keep it where its owner
-signs, apart from any node and any backup of one. Only the public half is printed: it
-goes into ` + "`ronbox registry genesis`" + `, or ` + "`registry signers propose --add`" + ` later.`,
+		Long: `Make a signer's key. The file holds the private half; keep it where its owner signs, apart
+from any node. The public half is printed, for ` + "`registry genesis`" + ` or ` + "`signers propose`" + `.`,
 	}
 	cmd.Flags().StringVar(&id, "signer-id", "", "who signs, as org:REALM#KEY")
 	cmd.Flags().StringVar(&out, "out", "", "new `file` for the key, mode 0600")
@@ -90,19 +89,14 @@ func (a app) signCmd() *cobra.Command {
 	var f signFlags
 	cmd := &cobra.Command{
 		Use: "sign --payload FILE --key KEY",
-		Example: `  ronbox registry sign --payload payload.json --key bob.key --out bob.approval
-  ronbox registry get 9 --json | jq -c '.items[]' > v9.ndjson
-  ronbox registry sign --payload payload.json --key bob.key --base v9.ndjson --all --out bob.approval
-  ronbox registry sign --payload rotation.json --key bob.key --signers signers.json --out bob.approval`,
+		Example: `  ronbox registry get 9 --json | jq -c '.items[]' > v9.ndjson
+  ronbox registry sign --payload payload.json --key bob.key --base v9.ndjson --out bob.approval`,
 		Short: "Sign a payload away from any node: show what it says, then its approval",
 		Long: `Sign a payload away from any node. What it says is shown first, on stderr; then its
-approval is printed, or written to --out. Only what is a payload is ever signed.
-
-With --base, the descriptors in force before it, each put shows what it replaces; the base
-must give the root that the payload names, so it cannot be another. With --signers, the
-set in force before it, a change of signers shows what it changes of that set and who must
-approve it; the key must be one that may. What a key has signed is kept beside it, in
-KEY.signed: a second payload for one version is refused (exit 22).`,
+approval is printed, or written to --out. With --base each put shows what it replaces, with
+--signers a change of signers shows what it changes and who must approve it; either must fit
+the hashes that the payload names. KEY.signed lists what a key has signed, beside it: a
+second payload for one version is refused (exit 22).`,
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.payload, "payload", "", "payload `file`, as genesis wrote it or `registry proposals` serves it")
@@ -221,10 +215,8 @@ func (a app) logKeyCmd() *cobra.Command {
 		Use:   "log-key",
 		Short: "Show the public half of the node's log key, which signs checkpoints",
 		Long: `Show the public half of the node's log key, as a C2SP verifier key. The node signs its
-checkpoints with it, and nothing else; the signers admit it by naming it in a signer set.
-init makes one. With --create a node that has none gets one, for its next signer set.`,
-		Example: `  ronbox --data-dir data registry log-key
-  ronbox --data-dir data registry log-key --create --json`,
+checkpoints with it, once the signers have admitted it by naming it in a signer set.`,
+		Example: `  ronbox --data-dir data registry log-key`,
 	}
 	cmd.Flags().BoolVar(&create, "create", false, "make one if there is none")
 	cmd.RunE = a.Verb(func(context.Context, []string) error { return a.logKey(create) })

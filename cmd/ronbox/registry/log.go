@@ -26,13 +26,9 @@ func (a app) checkpointCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "checkpoint",
 		Short: "Show the latest signed checkpoint of the log, or have one made",
-		Long: `Show the latest checkpoint: a signed note of the log's name, its size and its root, as
-C2SP has it. Who keeps one can later demand a proof that the log still begins with it.
-With --now the node signs and archives one at once; with --list the archived ones are
-shown, newest first.`,
-		Example: `  ronbox registry checkpoint > seen.note
-  ronbox registry checkpoint --now --json
-  ronbox registry checkpoint --list`,
+		Long: `Show the latest checkpoint: a C2SP signed note of the log's name, its size and its root.
+Who keeps one can later demand a proof that the log still begins with it.`,
+		Example: `  ronbox registry checkpoint > seen.note`,
 	}
 	cmd.Flags().BoolVar(&now, "now", false, "sign and archive one now")
 	cmd.Flags().BoolVar(&list, "list", false, "show the archived ones")
@@ -88,12 +84,10 @@ func (a app) proofCmd() *cobra.Command {
 		Use:   "proof VERSION",
 		Short: "Write a proof that a version is in the log, or what it says of a descriptor",
 		Long: `Write a proof that version VERSION is in the log; with --item also of what it says of that
-descriptor: its text, or that there is none of that id. The proof holds a checkpoint and
-all that leads from there; ` + "`ronbox registry verify --proof`" + ` checks it anywhere, with the
-public log key alone.`,
-		Example: `  ronbox registry proof 9 --out v9.proof
-  ronbox registry proof 9 --item service/a --out a.proof`,
-		Args: cli.Exactly(1, "one version"),
+descriptor, or that it has none. ` + "`ronbox registry verify --proof`" + ` checks it anywhere, with
+the public log key alone.`,
+		Example: `  ronbox registry proof 9 --item service/a --out a.proof`,
+		Args:    cli.Exactly(1, "one version"),
 	}
 	cmd.Flags().StringVar(&item, "item", "", "id of a descriptor")
 	cmd.Flags().StringVar(&out, "out", "", "new `file` for the proof (default stdout)")
@@ -138,12 +132,10 @@ func (a app) itemCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "item ID",
 		Short: "Show one descriptor, now or in a version, checked against the signed root",
-		Long: `Show one descriptor, now or in a version. The node's answer comes with a proof under the
-root that the signers of that version have signed, of presence or of absence, and is shown
-only if it holds. Exit 23: there is none of that id.`,
-		Example: `  ronbox registry item service/a
-  ronbox registry item service/a --version 9 --json`,
-		Args: cli.Exactly(1, "one descriptor id"),
+		Long: `Show one descriptor, now or in a version, if the node proves it under the root that the
+signers of that version have signed. Exit 23: there is none, which is proven as well.`,
+		Example: `  ronbox registry item service/a --version 9`,
+		Args:    cli.Exactly(1, "one descriptor id"),
 	}
 	cmd.Flags().Uint64Var(&at, "version", 0, "version to look into (default HEAD)")
 	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
@@ -178,10 +170,9 @@ func (a app) highwaterCmd() *cobra.Command {
 	show := &cobra.Command{
 		Use:   "show",
 		Short: "Show the high-water mark, and why the log may not be extended, if so",
-		Long: `Show the high-water mark: the last checkpoint that the node has signed, which it keeps in
-a file outside its database. A database that is older than its mark, or that was restored
-from a snapshot, is read, but nothing is signed or committed on top of it: there may be
-versions that it lacks, and a second version of the same number would split the log.`,
+		Long: `Show the high-water mark: the last checkpoint that the node has signed, kept in a file
+outside its database. A database that is older than its mark, or restored, is read, but not
+extended: a second version of one number would split the log.`,
 		Example: `  ronbox registry highwater show`,
 		RunE:    cli.Ask(a.App, registryapi.NewClient, registryapi.Client.HighWater, highwaterTable),
 	}
@@ -189,11 +180,9 @@ versions that it lacks, and a second version of the same number would split the 
 		Use:   "adopt",
 		Short: "Take the log of this database for the newest, and write on top of it",
 		Long: `Take the log of this database for the newest, and write on top of it. Only if no later
-version exists anywhere, or all that have seen one are told: clients and auditors that
-hold a later checkpoint will find a split log. Try ` + "`ronbox registry catch-up`" + ` first. It is
-written into the audit chain.`,
-		Example: `  ronbox registry highwater show
-  ronbox registry highwater adopt --yes`,
+version exists anywhere: who has seen one will find a split log. Try ` + "`registry catch-up`" + `
+first. It is written into the audit chain.`,
+		Example: `  ronbox registry highwater adopt --yes`,
 		RunE: a.online(func(ctx context.Context, c registryapi.Client, _ []string) error {
 			now, err := c.HighWater(ctx)
 			if err != nil {
@@ -228,13 +217,11 @@ func (a app) catchUpCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "catch-up FROM",
 		Short: "Bring the versions that a restored node lacks, from a later snapshot or an export",
-		Long: `Bring the versions that a restored node lacks, from a later snapshot of the same log or
-from the directory of an export, which must lie on the node's disk. It is verified whole
-before anything of it is taken, and must begin with the node's own log, byte for byte.
-When the node has reached its high-water mark it signs and commits again.`,
-		Example: `  ronbox registry catch-up /backup/ronbox-later.db
-  ronbox registry catch-up /backup/export --json`,
-		Args: cli.Exactly(1, "one snapshot or one export"),
+		Long: `Bring the versions that a restored node lacks, from a later snapshot or an export of the
+same log, which must lie on the node's disk. It is verified whole before anything of it is
+taken. At its high-water mark the node signs and commits again.`,
+		Example: `  ronbox registry catch-up /backup/ronbox-later.db`,
+		Args:    cli.Exactly(1, "one snapshot or one export"),
 		RunE: a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
 			path, err := filepath.Abs(args[0]) // the node has another working directory
 			if err != nil {
@@ -254,8 +241,7 @@ func (a app) pruneCmd() *cobra.Command {
 		Short: "Show which versions retention would remove, or why none",
 		Long: `Show which versions the node would remove in its next cycle of retention, or why none. It
 prunes by itself, by the keys registry.retention.*, and only what an archived checkpoint
-covers. Genesis, changes of signers, checkpoints and the tiles of the log tree stay, so
-that the log still verifies from genesis, and proofs of what is gone hold.`,
+covers; the log still verifies from genesis, and proofs of what is gone hold.`,
 		Example: `  ronbox registry prune --dry-run`,
 	}
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only show it")
@@ -293,12 +279,10 @@ func (a app) exportCmd() *cobra.Command {
 		Use:   "export --out DIR [FILE]",
 		Short: "Write the log of a database file into a directory that anyone can check",
 		Long: `Write the log of a database file, up to its latest checkpoint, into a directory: that of a
-stopped node, or FILE, such as a snapshot. Checkpoint, tiles and entries lie as the C2SP
-tlog-tiles layout has them, so that tools for such logs read them; beside them what was
-signed, the audit chain and the signer sets. ` + "`ronbox registry verify --export`" + ` checks it.`,
-		Example: `  ronbox --data-dir data registry export --out log
-  ronbox registry export --out log /backup/ronbox/ronbox-….db --json`,
-		Args: cli.AtMost(1, "at most one database file"),
+stopped node, or FILE, such as a snapshot. It lies there as the C2SP tlog-tiles layout has
+it, with all that ` + "`ronbox registry verify --export`" + ` needs beside it.`,
+		Example: `  ronbox registry export --out log /backup/ronbox/ronbox-….db`,
+		Args:    cli.AtMost(1, "at most one database file"),
 	}
 	cmd.Flags().StringVar(&out, "out", "", "new `directory`")
 	cli.Require(cmd, "out")

@@ -56,15 +56,12 @@ func oneProposal(cmd *cobra.Command, args []string) error {
 func (a app) approveCmd() *cobra.Command {
 	var f approveFlags
 	cmd := &cobra.Command{
-		Use: "approve ID (--key KEY | --approval FILE)",
-		Example: `  ronbox registry approve p_01J… --key alice.key
-  ronbox registry approve p_01J… --approval bob.approval`,
-		Short: "Approve a proposal, by signing here or with a signature made elsewhere",
-		Long: `Approve a proposal, by signing here or with a signature made elsewhere.
-
-With --key the payload is fetched, checked and shown with what it replaces, and its hash,
-computed here, signed; KEY.signed keeps the key from a second payload for one version.
-With --approval the file that ` + "`ronbox registry sign`" + ` wrote is sent.`,
+		Use:     "approve ID (--key KEY | --approval FILE)",
+		Example: `  ronbox registry approve p_01J… --key alice.key`,
+		Short:   "Approve a proposal, by signing here or with a signature made elsewhere",
+		Long: `Approve a proposal. With --key its payload is fetched, checked and shown with what it
+replaces, and its hash, computed here, signed; KEY.signed keeps the key from a second payload
+for one version. With --approval what ` + "`ronbox registry sign`" + ` wrote is sent.`,
 		Args: oneProposal,
 	}
 	cmd.Flags().StringArrayVar(&f.keys, "key", nil, "key `file` to sign with")
@@ -167,9 +164,8 @@ func (a app) commitCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "commit ID",
 		Short: "Make an approved proposal the next version; a repeat gives the same answer",
-		Long: `Make an approved proposal the next version. Until enough signers have approved it the
-answer is 422 quorum; a repeat of a commit that was made gives the same answer, so that
-one whose answer was lost can be sent again.`,
+		Long: `Make an approved proposal the next version. Until enough signers have approved it, the
+answer is 422 quorum; one whose answer was lost can be sent again.`,
 		Example: `  ronbox registry commit p_01JD3V9T5E8Q2X7RZ4M6K0ABCD`,
 		Args:    oneProposal,
 		RunE: a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
@@ -217,9 +213,8 @@ func (a app) proposalsCmd() *cobra.Command {
 		Short: "List the live proposals, or show one, or print the bytes that its signers sign",
 		Long: `List the live proposals, or show one: its version, what it builds on, who has approved.
 With --payload the bytes that signers sign come out, for ` + "`ronbox registry sign`" + `.`,
-		Example: `  ronbox registry proposals
-  ronbox registry proposals p_01J… --payload > payload.json   # for a signer away from the node`,
-		Args: cli.AtMost(1, "at most one proposal id"),
+		Example: `  ronbox registry proposals p_01J… --payload > payload.json   # for a signer away from the node`,
+		Args:    cli.AtMost(1, "at most one proposal id"),
 	}
 	cmd.Flags().BoolVar(&payload, "payload", false, "print the payload of proposal ID, nothing else")
 	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, args []string) error {

@@ -126,9 +126,8 @@ func (a app) headCmd() *cobra.Command {
 		Short: "Show where the log stands",
 		Long: `Show where the log stands: the version in force, the hash of its payload (what signers
 signed) and of its log entry (what covers the whole log before it). 0: no genesis yet.`,
-		Example: `  ronbox registry head
-  ronbox --url http://node:8080 registry head --json | jq -r .payload_b3`,
-		RunE: cli.Ask(a.App, registryapi.NewClient, registryapi.Client.Head, headTable),
+		Example: `  ronbox registry head --json | jq -r .payload_b3`,
+		RunE:    cli.Ask(a.App, registryapi.NewClient, registryapi.Client.Head, headTable),
 	}
 }
 
@@ -144,13 +143,11 @@ func headTable(t cli.Table, h registryapi.Head) {
 func (a app) getCmd() *cobra.Command {
 	var payload, entry, noItems bool
 	cmd := &cobra.Command{
-		Use: "get N",
-		Example: `  ronbox registry get 9 --json | jq '.items | length'
-  ronbox registry get 9 --payload | b3sum`,
-		Short: "Show version N, or the exact bytes that were signed or logged",
-		Long: `Show version N: what it is, who approved it, every descriptor in force after it. With
---payload or --entry the exact bytes that were signed or logged come out, to be hashed.`,
-		Args: cli.Exactly(1, "one version"),
+		Use:     "get N",
+		Example: `  ronbox registry get 9 --payload | b3sum`,
+		Short:   "Show version N, or the exact bytes that were signed or logged",
+		Long:    `Show version N: what it is, who approved it, every descriptor in force after it.`,
+		Args:    cli.Exactly(1, "one version"),
 	}
 	f := cmd.Flags()
 	f.BoolVar(&payload, "payload", false, "print the signed bytes, nothing else")
@@ -199,9 +196,8 @@ func (a app) diffCmd() *cobra.Command {
 		Use:     "diff FROM TO",
 		Example: `  ronbox registry diff 2 3`,
 		Short:   "Show what leads from one version to another",
-		Long: `Show what leads from version FROM to version TO: descriptors put (the new text) and
-removed (the id). The other way round it shows what would lead back; version 0 is the
-empty set before the first.`,
+		Long: `Show what leads from version FROM to version TO, whichever is newer: descriptors put and
+ids removed. Version 0 is the empty set before the first.`,
 		Args: cli.Exactly(2, "two versions"),
 		RunE: a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
 			from, err := versionArg(args[0], 0) // the empty set before the first
@@ -240,11 +236,9 @@ func (a app) auditCmd() *cobra.Command {
 		Use:   "audit",
 		Short: "Show the registry's audit chain: what was decided and what was refused",
 		Long: `Show the registry's audit chain, oldest first: every proposal, approval, commit and end,
-and every refusal of a known caller that reached the pipeline. Each record names the one
-before it by its hash, and every version names the record before its own, so that none
-can be taken out unseen. Needs the scope registry.audit.`,
-		Example: `  ronbox registry audit --limit 20
-  ronbox registry audit --from 100 --json | jq -c '.records[]'`,
+and every refusal of a known caller. Each record names the one before it by its hash.
+Needs the scope registry.audit.`,
+		Example: `  ronbox registry audit --from 100 --json | jq -c '.records[]'`,
 	}
 	cmd.Flags().Uint64Var(&from, "from", 1, "sequence number of the first record")
 	cmd.Flags().IntVar(&limit, "limit", 0, "records at most (default 1000)")

@@ -23,13 +23,11 @@ type streamFlags struct {
 func (a app) streamCmd() *cobra.Command {
 	var f streamFlags
 	cmd := &cobra.Command{
-		Use: "stream",
-		Example: `  ronbox registry stream
-  ronbox registry stream --last-event-id 1 --json   # everything since version 1, then what comes`,
-		Short: "Follow the registry: one line per version, resumed when the connection breaks",
-		Long: `Follow the registry: one line per version as it is committed, after --last-event-id if
-that is given. A connection that breaks is resumed where it was, without a gap; Ctrl-C
-ends it. Who falls too far behind is told what was missed.`,
+		Use:     "stream",
+		Example: `  ronbox registry stream --last-event-id 1 --json   # everything since version 1, then what comes`,
+		Short:   "Follow the registry: one line per version, resumed when the connection breaks",
+		Long: `Follow the registry: one line per version as it is committed, until Ctrl-C. A connection
+that breaks is resumed without a gap; who falls too far behind is told what was missed.`,
 	}
 	cmd.Flags().StringVar(&f.after, "last-event-id", "", "begin after this version instead of at HEAD")
 	cmd.Flags().IntVar(&f.count, "count", 0, "end after this many versions")

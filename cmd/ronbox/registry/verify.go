@@ -32,18 +32,13 @@ func (a app) verifyCmd() *cobra.Command {
 	var f verifyFlags
 	cmd := &cobra.Command{
 		Use: "verify (--db FILE | --export DIR | --proof FILE)",
-		Example: `  ronbox registry verify --db snaps/ronbox-….db --genesis b3:4487…
-  ronbox registry verify --export log --genesis b3:4487… --checkpoint seen.note
+		Example: `  ronbox registry verify --export log --genesis b3:4487… --checkpoint seen.note
   ronbox registry verify --proof a.proof --log-key registry.example/main+1a2b3c4d+AT…`,
 		Short: "Check a whole log with its genesis hash alone, or one proof with the log key alone",
-		Long: `Check a whole log with nothing but its genesis hash: every approval and every quorum
-by the signer set in force at its version, the payload, artifact and audit chains, the
-item root of every version, every tile of the log tree and every checkpoint. FILE is a
-snapshot or a stopped node's database, DIR an export; no key, no network and no trust in
-the node is needed. With --checkpoint the log must also begin with what was seen before.
-
-With --proof one proof is checked, as ` + "`ronbox registry proof`" + ` writes them, against the
-public log key that is trusted.
+		Long: `Check a whole log with nothing but its genesis hash: every approval and every quorum by the
+signer set in force at its version, the three chains, the item root of every version, every
+tile and every checkpoint; with --checkpoint also that it begins with what was seen before.
+With --proof what ` + "`ronbox registry proof`" + ` wrote is checked, with the public log key.
 
 Exit 0: sound. Exit 3: bad; the output names which: signature, quorum, chain, tree,
 checkpoint or incomplete.`,
