@@ -122,7 +122,7 @@ func (e *Engine) find(ctx context.Context, id string) (prop *proposal, how doneR
 		return nil, how, false, err
 	}
 	if prop = e.current.Load().live[pid]; prop == nil {
-		how, known, err = e.readOutcome(ctx, pid)
+		how, known, err = rowOf(ctx, e, doneOutcome, pid)
 	}
 	return prop, how, known, err
 }

@@ -1,7 +1,7 @@
 package registry
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/oklog/ulid/v2"
 
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
@@ -275,22 +274,7 @@ func (e *Engine) clockReady() error {
 	return nil
 }
 
-// readOutcome says how a proposal ended, from the file.
-func (e *Engine) readOutcome(ctx context.Context, id ulid.ULID) (how doneRow, known bool, err error) {
-	err = e.view(ctx, func(r store.Reader) error {
-		how, known = doneOutcome.Get(r, id)
-		return nil
-	})
-	return how, known, err
-}
-
 // Origin is the log's name: the stored one after genesis, before it the configured one.
 func (e *Engine) Origin() string {
-	if o := e.Head().Origin; o != "" {
-		return o
-	}
-	if e.boot.Origin != "" {
-		return e.boot.Origin
-	}
-	return "ronbox.local/" + strings.ToLower(e.store.Info().NodeID)
+	return cmp.Or(e.Head().Origin, e.boot.Origin, "ronbox.local/"+strings.ToLower(e.store.Info().NodeID))
 }

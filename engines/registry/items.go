@@ -30,11 +30,7 @@ func (e *Engine) itemsAfter(p *record.Payload, base record.Base) (record.Items, 
 
 // payloadAt reads and parses the payload of a committed version.
 func (e *Engine) payloadAt(ctx context.Context, v uint64) (*record.Payload, error) {
-	var packed []byte
-	err := e.view(ctx, func(r store.Reader) error {
-		packed, _ = payloads.Get(r, v)
-		return nil
-	})
+	packed, _, err := rowOf(ctx, e, payloads, v)
 	if err != nil {
 		return nil, err
 	}

@@ -191,5 +191,5 @@ func (p *plan) outcome(id ulid.ULID) (doneRow, bool, error) {
 	if how, ok := p.done[id]; ok {
 		return how, true, nil
 	}
-	return p.e.readOutcome(p.ctx, id)
+	return rowOf(p.ctx, p.e, doneOutcome, id)
 }

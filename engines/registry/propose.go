@@ -12,7 +12,6 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines"
 	"ronbox/engines/registry/record"
-	"ronbox/store"
 )
 
 // Propose enters the next descriptor set, whole or as a delta, to be approved. What the draft leaves out is filled in; the
@@ -163,11 +162,7 @@ func (e *Engine) Genesis(ctx context.Context, actor engines.Actor, payload []byt
 
 // genesisCommitted is the answer of the call that began the log, given again.
 func (e *Engine) genesisCommitted(ctx context.Context, genesis b3.Digest) (Committed, error) {
-	var raw []byte
-	err := e.view(ctx, func(r store.Reader) error {
-		raw, _ = entries.Get(r, 1)
-		return nil
-	})
+	raw, _, err := rowOf(ctx, e, entries, 1)
 	if err != nil {
 		return Committed{}, err
 	}

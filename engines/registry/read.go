@@ -32,11 +32,7 @@ func (e *Engine) EntryBytes(ctx context.Context, v uint64) ([]byte, error) {
 	if err := e.known(v); err != nil {
 		return nil, err
 	}
-	var raw []byte
-	err := e.view(ctx, func(r store.Reader) error {
-		raw, _ = entries.Get(r, v)
-		return nil
-	})
+	raw, _, err := rowOf(ctx, e, entries, v)
 	if err == nil && raw == nil {
 		err = e.orPruned(v, fmt.Errorf("entry of version %d is missing: %w", v, store.ErrCorrupt))
 	}
@@ -336,6 +332,15 @@ func (e *Engine) readSlot(ctx context.Context) (release func(), err error) {
 		e.m.timeouts["read"](1)
 	}
 	return func() { <-e.readSlots }, err
+}
+
+// rowOf reads one row of the file.
+func rowOf[K, V any](ctx context.Context, e *Engine, t store.Table[K, V], k K) (v V, known bool, err error) {
+	err = e.view(ctx, func(r store.Reader) error {
+		v, known = t.Get(r, k)
+		return nil
+	})
+	return v, known, err
 }
 
 // view reads one consistent state of the file. fn must be short and wait for nothing; it may run again.

@@ -211,7 +211,7 @@ func TestOutcomesGoWithTheirRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	how, known, err := r.e.readOutcome(r.ctx(), id)
+	how, known, err := rowOf(r.ctx(), r.e, doneOutcome, id)
 	if err != nil || !known {
 		t.Fatalf("%+v, %v", how, err)
 	}

@@ -24,10 +24,11 @@ func (a app) applyCmd() *cobra.Command {
 		Use:     "apply FILE… --key KEY [--key KEY2 …]",
 		Example: `  ronbox --data-dir data registry apply testdata/registry/*.ndjson --key data/registry/dev-signer.key`,
 		Short:   "Make each file the registry's next state: propose, sign, approve, commit",
-		Long: `Make each file the registry's next state: propose, sign, approve, commit. A file is a whole
-desired state, one descriptor a line; "-" is stdin. What differs from HEAD becomes one
-signed version. Each key approves; there must be as many as the threshold. The payload is
-built here from a HEAD that was checked, nothing else is signed, and a repeat is safe.`,
+		Long: `Make each file the registry's next state: propose, sign, approve, commit. A file is a
+whole desired state, one descriptor a line; "-" is stdin. What differs from HEAD becomes
+one signed version. Each key approves; there must be as many as the threshold. The
+payload is built here from a HEAD that was checked, nothing else is signed, and a repeat
+is safe.`,
 		Args: cli.AtLeast(1, "one file or more"),
 	}
 	cmd.Flags().StringArrayVar(&keys, "key", nil, "key `file` to approve with")

@@ -41,9 +41,9 @@ func (a app) auditNodeCmd() *cobra.Command {
 		Use:   "audit-node --state FILE [--log-key VKEY]",
 		Short: "Hold a node to what it signed before: its log may only have grown",
 		Long: `Hold a node to what it signed before, from time to time and away from it. The first look
-takes the log key, which ` + "`ronbox registry signers show`" + ` lists, and keeps the checkpoint in
-FILE; each later one demands a proof that the log has only grown since. Exit 3: it has not,
-or the checkpoint is not signed by that key; FILE is left as it was.`,
+takes the log key, which ` + "`ronbox registry signers show`" + ` lists, and keeps the checkpoint
+in FILE; each later one demands a proof that the log has only grown since. Exit 3: it has
+not, or the checkpoint is not signed by that key; FILE is left as it was.`,
 		Example: `  ronbox --url https://node.example registry audit-node --state node.audit --log-key registry.example/main+1a2b3c4d+AT…`,
 	}
 	cmd.Flags().StringVar(&state, "state", "", "`file` that keeps the last checkpoint that was proven")

@@ -113,9 +113,10 @@ func (a app) proposeSignersCmd() *cobra.Command {
 		Use:   "propose (--add KEY | --retire ID | --revoke ID --reason WHY | --threshold N | …)",
 		Short: "Propose the next signer set, and say who must approve it",
 		Long: `Propose the next signer set: the one in force, changed as the flags say. Who must approve
-it is printed: as many as governance needs of the signers in force and of the next ones, and
-every key that comes in; one approval may serve as all three. A key that is retired still
-approves its own going; one that is revoked counts no more, whatever it has approved.`,
+it is printed: as many as governance needs of the signers in force and of the next ones,
+and every key that comes in; one approval may serve as all three. A key that is retired
+still approves its own going; one that is revoked counts no more, whatever it has
+approved.`,
 		Example: `  ronbox registry signers propose --retire org:example#eve --add org:example#frank=A6EH…`,
 	}
 	fl := cmd.Flags()

@@ -93,10 +93,10 @@ func (a app) signCmd() *cobra.Command {
   ronbox registry sign --payload payload.json --key bob.key --base v9.ndjson --out bob.approval`,
 		Short: "Sign a payload away from any node: show what it says, then its approval",
 		Long: `Sign a payload away from any node. What it says is shown first, on stderr; then its
-approval is printed, or written to --out. With --base each put shows what it replaces, with
---signers a change of signers shows what it changes and who must approve it; either must fit
-the hashes that the payload names. KEY.signed lists what a key has signed, beside it: a
-second payload for one version is refused (exit 22).`,
+approval is printed, or written to --out. With --base each put shows what it replaces,
+with --signers a change of signers shows what it changes and who must approve it; either
+must fit the hashes that the payload names. KEY.signed lists what a key has signed,
+beside it: a second payload for one version is refused (exit 22).`,
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.payload, "payload", "", "payload `file`, as genesis wrote it or `registry proposals` serves it")

@@ -171,8 +171,8 @@ func (a app) highwaterCmd() *cobra.Command {
 		Use:   "show",
 		Short: "Show the high-water mark, and why the log may not be extended, if so",
 		Long: `Show the high-water mark: the last checkpoint that the node has signed, kept in a file
-outside its database. A database that is older than its mark, or restored, is read, but not
-extended: a second version of one number would split the log.`,
+outside its database. A database that is older than its mark, or restored, is read, but
+not extended: a second version of one number would split the log.`,
 		Example: `  ronbox registry highwater show`,
 		RunE:    cli.Ask(a.App, registryapi.NewClient, registryapi.Client.HighWater, highwaterTable),
 	}

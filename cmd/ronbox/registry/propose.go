@@ -60,8 +60,8 @@ func (a app) approveCmd() *cobra.Command {
 		Example: `  ronbox registry approve p_01J… --key alice.key`,
 		Short:   "Approve a proposal, by signing here or with a signature made elsewhere",
 		Long: `Approve a proposal. With --key its payload is fetched, checked and shown with what it
-replaces, and its hash, computed here, signed; KEY.signed keeps the key from a second payload
-for one version. With --approval what ` + "`ronbox registry sign`" + ` wrote is sent.`,
+replaces, and its hash, computed here, signed; KEY.signed keeps the key from a second
+payload for one version. With --approval what ` + "`ronbox registry sign`" + ` wrote is sent.`,
 		Args: oneProposal,
 	}
 	cmd.Flags().StringArrayVar(&f.keys, "key", nil, "key `file` to sign with")

@@ -35,10 +35,11 @@ func (a app) verifyCmd() *cobra.Command {
 		Example: `  ronbox registry verify --export log --genesis b3:4487… --checkpoint seen.note
   ronbox registry verify --proof a.proof --log-key registry.example/main+1a2b3c4d+AT…`,
 		Short: "Check a whole log with its genesis hash alone, or one proof with the log key alone",
-		Long: `Check a whole log with nothing but its genesis hash: every approval and every quorum by the
-signer set in force at its version, the three chains, the item root of every version, every
-tile and every checkpoint; with --checkpoint also that it begins with what was seen before.
-With --proof what ` + "`ronbox registry proof`" + ` wrote is checked, with the public log key.
+		Long: `Check a whole log with nothing but its genesis hash: every approval and every quorum by
+the signer set in force at its version, the three chains, the item root of every version,
+every tile and every checkpoint; with --checkpoint also that it begins with what was seen
+before. With --proof what ` + "`ronbox registry proof`" + ` wrote is checked, with the public log
+key.
 
 Exit 0: sound. Exit 3: bad; the output names which: signature, quorum, chain, tree,
 checkpoint or incomplete.`,

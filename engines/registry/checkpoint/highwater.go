@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -14,31 +15,12 @@ type HighWater struct{ Path string }
 
 // Write replaces the mark. When it returns nil the mark survives a power cut.
 func (h HighWater) Write(s Signed) error {
-	dir := filepath.Dir(h.Path)
-	err := os.MkdirAll(dir, 0o700)
+	err := os.MkdirAll(filepath.Dir(h.Path), 0o700)
 	if err == nil {
-		err = h.replace(dir, s.Note)
-	}
-	if err == nil {
-		err = store.SyncDir(dir)
+		err = store.ReplaceFile(h.Path, 0o600, func(w io.Writer) error { _, err := w.Write(s.Note); return err })
 	}
 	if err != nil {
 		return fmt.Errorf("write the high-water mark: %w", err)
-	}
-	return nil
-}
-
-func (h HighWater) replace(dir string, raw []byte) error {
-	f, err := os.CreateTemp(dir, ".highwater-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(raw)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), h.Path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
 }
