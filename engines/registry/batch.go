@@ -76,8 +76,7 @@ type ApproveOp struct {
 	Approval []byte    `cbor:"2,keyasint"`
 }
 
-// CommitOp appends a version. Packed is genesis's and a replay's alone, Origin genesis's: any other payload is in reg/prop
-// already.
+// CommitOp appends a version. Packed is genesis's and a replay's alone, Origin genesis's: any other payload is in reg/prop already.
 type CommitOp struct {
 	Version     uint64    `cbor:"1,keyasint"`
 	Hash        b3.Digest `cbor:"2,keyasint"` // of Entry

@@ -70,8 +70,7 @@ func (e *Engine) CatchUp(ctx context.Context, actor engines.Actor, src rverify.L
 	return out, e.adopt(ctx, actor, corrID)
 }
 
-// CatchUpFrom is CatchUp from a path on this disk: a database file that no node holds, such as a snapshot, or the directory of
-// an export.
+// CatchUpFrom is CatchUp from a path on this disk: a database file that no node holds, such as a snapshot, or the directory of an export.
 func (e *Engine) CatchUpFrom(ctx context.Context, actor engines.Actor, path, corrID string) (out CaughtUp, err error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -124,8 +124,7 @@ func (e *GenesisMismatchError) Error() string {
 
 const reasonDuplicate = "duplicate_approval"
 
-// reasonOf is the word under which a refusal is chained; "" for what is no refusal: the node's own state or the caller's
-// deadline.
+// reasonOf is the word under which a refusal is chained; "" for what is no refusal: the node's own state or the caller's deadline.
 func reasonOf(err error) string {
 	var duplicate *DuplicateApprovalError
 	var pending *PendingLimitError

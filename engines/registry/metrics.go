@@ -239,8 +239,7 @@ func (e *Engine) hasGenesis() error {
 	return nil
 }
 
-// queueWatch remembers since when a queue has been nearly full. One sampler at a time uses it: the board runs each sample
-// of a probe once.
+// queueWatch remembers since when a queue has been nearly full. One sampler at a time uses it: the board runs each sample of a probe once.
 type queueWatch struct {
 	e     *Engine
 	since time.Time

@@ -109,9 +109,8 @@ func (e *Engine) Consistency(ctx context.Context, from, to uint64) (ConsistencyP
 		return ConsistencyProof{}, fmt.Errorf("%w: from %d to %d", ErrRange, from, to)
 	}
 	out := ConsistencyProof{From: from, To: to}
-	err := e.withTree(ctx, func(t logtree.Reader) error {
-		p, err := t.Consistency(from, to)
-		out.Hashes = p
+	err := e.withTree(ctx, func(t logtree.Reader) (err error) {
+		out.Hashes, err = t.Consistency(from, to)
 		return err
 	})
 	return out, err

@@ -246,8 +246,7 @@ func (e *Engine) newID() (ulid.ULID, error) {
 	return id, nil
 }
 
-// workSlot waits for one of the slots in which callers parse, hash and verify, so that they cannot starve the rest of the
-// node.
+// workSlot waits for one of the slots in which callers parse, hash and verify, so that they cannot starve the rest of the node.
 func (e *Engine) workSlot(ctx context.Context) (release func(), err error) {
 	select {
 	case e.slots <- struct{}{}:
@@ -264,8 +263,7 @@ func (e *Engine) workSlot(ctx context.Context) (release func(), err error) {
 // maxProposalPage bounds a page of proposals.
 const maxProposalPage = 100
 
-// Proposals gives a page of the live proposals, oldest first, from behind cursor ("" for the first page). A limit outside
-// 1..100 is 100.
+// Proposals gives a page of the live proposals, oldest first, from behind cursor ("" for the first page). A limit outside 1..100 is 100.
 func (e *Engine) Proposals(_ context.Context, cursor string, limit int) (ProposalList, error) {
 	if limit < 1 || limit > maxProposalPage {
 		limit = maxProposalPage
@@ -318,8 +316,7 @@ func (e *Engine) describe(head *HeadView, p *proposal) Proposal {
 	return out
 }
 
-// ProposalPayload gives the exact bytes that signers of a live proposal sign the digest of. A committed one's are those of
-// its version.
+// ProposalPayload gives the exact bytes that signers of a live proposal sign the digest of. A committed one's are those of its version.
 func (e *Engine) ProposalPayload(ctx context.Context, id string) ([]byte, error) {
 	p, how, known, err := e.find(ctx, id)
 	switch {

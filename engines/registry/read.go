@@ -312,8 +312,7 @@ func readDelay(n int) time.Duration {
 	return min(2*time.Second, (50*time.Millisecond+rand.N(50*time.Millisecond))<<n)
 }
 
-// errReadsBusy is returned when as many reads of old versions run as there are cores. It is store.ErrSlow, StorageBusy to a
-// client.
+// errReadsBusy is returned when as many reads of old versions run as there are cores. It is store.ErrSlow, StorageBusy to a client.
 var errReadsBusy = fmt.Errorf("as many reads of old versions run as the node allows: %w", store.ErrSlow)
 
 // readSlot takes one of the places of reads that replay a part of the log, so that they cannot starve the rest of the node.

@@ -91,8 +91,7 @@ func (s *state) sameDraft(p *record.Payload, draft []byte) *proposal {
 	return nil
 }
 
-// checkBase judges where a payload would stand: on HEAD, or on a live proposal for the version before it, which it answers
-// (nil for HEAD).
+// checkBase judges where a payload would stand: on HEAD, or on a live proposal for the version before it, which it answers (nil for HEAD).
 func (s *state) checkBase(version uint64, prev b3.Digest, maxStack int) (*proposal, error) {
 	next := s.view.Head.Version + 1
 	switch {

@@ -38,10 +38,9 @@ func (p *pipeline) plan(ctx context.Context, jobs []*job) *plan {
 	return made
 }
 
-// submit hands the batch to the store and waits for its outcome, however long that takes: while it is open the file may
-// show rows that a power cut would take back, and nothing may be decided on them. Callers leave at their own deadlines.
-// What the batch publishes is published by the committer, after the sync and before any answer, so that an answer that
-// comes too late for its caller loses nothing.
+// submit hands the batch to the store and waits for its outcome, however long that takes: while it is open the file may show rows that a
+// power cut would take back, and nothing may be decided on them. Callers leave at their own deadlines. What the batch publishes is
+// published by the committer, after the sync and before any answer, so that an answer that comes too late for its caller loses nothing.
 func (p *pipeline) submit(ctx context.Context, made *plan) error {
 	p.sent = true
 	begun := time.Now()
@@ -158,8 +157,7 @@ func (p *pipeline) answer(j *job, v verdict) {
 	}
 }
 
-// skipped counts a job that nothing is done for, since its caller has left. One whose deadline has passed is counted by
-// its caller.
+// skipped counts a job that nothing is done for, since its caller has left. One whose deadline has passed is counted by its caller.
 func (e *Engine) skipped(j *job) {
 	if errors.Is(context.Cause(j.ctx), context.Canceled) {
 		e.m.canceled(1)

@@ -54,8 +54,7 @@ type Hello struct {
 	Head        Head   `json:"head"`
 }
 
-// Lagged is the data of a lagged frame: events from..to were not sent; the
-// client reconciles with head or diff.
+// Lagged is the data of a lagged frame: events from..to were not sent; the client reconciles with head or diff.
 type Lagged struct {
 	Missed uint64 `json:"missed"`
 	From   uint64 `json:"from"`

@@ -56,8 +56,7 @@ func (c Client) Diff(ctx context.Context, from, to uint64) (Diff, error) {
 	return client.Ask[Diff](ctx, c.Client, client.Call{Path: "/registry/diff", Query: q, Limit: maxItems})
 }
 
-// Proposals reads one page of the live proposals, oldest first; cursor is the Next of the page before, limit 0 the
-// node's own page size.
+// Proposals reads one page of the live proposals, oldest first; cursor is the Next of the page before, limit 0 the node's own page size.
 func (c Client) Proposals(ctx context.Context, cursor string, limit int) (ProposalList, error) {
 	return client.Ask[ProposalList](ctx, c.Client, client.Call{Path: "/registry/proposals", Query: client.Query{}.Page(cursor, limit)})
 }

@@ -29,8 +29,7 @@ func newEncoder() *encoder {
 	return &encoder{zstd: enc, gzip: sync.Pool{New: func() any { return gzip.NewWriter(nil) }}}
 }
 
-// send answers body as SendTagged does, in a coding of the client's choice. Each coding has a tag of its own, as its bytes
-// are others.
+// send answers body as SendTagged does, in a coding of the client's choice. Each coding has a tag of its own, as its bytes are others.
 func (e *encoder) send(c *httpapi.Request, cache, etag string, body []byte) error {
 	c.Header().Add("Vary", "Accept-Encoding")
 	coding := accepted(c.HTTP().Header["Accept-Encoding"])

@@ -16,14 +16,9 @@ import (
 )
 
 type genesisFlags struct {
-	origin       string
-	signers      []string
-	threshold    int
-	thresholdGov int
-	logKeys      []string
-	witnesses    string
-	items        string
-	out          string
+	origin, witnesses, items, out string
+	signers, logKeys              []string
+	threshold, thresholdGov       int
 }
 
 func (a app) genesisCmd() *cobra.Command {

@@ -62,20 +62,7 @@ func ParseEntry(raw []byte) (*Artifact, error) {
 }
 
 func (a *Artifact) checkForm(f *fields) {
-	if a.SchemaVersion != SchemaVersion {
-		f.fail("schema_version", "must be %q", SchemaVersion)
-	}
-	if !ValidOrigin(a.Origin) {
-		f.fail("origin", "is not an origin")
-	}
-	if a.Version < 1 {
-		f.fail("version", "must be at least 1")
-	}
-	switch a.Kind {
-	case KindGenesis, KindUpdate, KindSigners, KindSupersede:
-	default:
-		f.fail("kind", "must be genesis, update, signers or supersede")
-	}
+	f.place(a.SchemaVersion, a.Origin, "is not an origin", a.Version, a.Kind)
 	if len(a.Approvals) == 0 {
 		f.fail("approvals", "must not be empty")
 	}

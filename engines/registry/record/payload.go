@@ -109,23 +109,31 @@ func (d payloadDoc) payload(f *fields) (*Payload, error) {
 
 // checkForm holds each member against its form.
 func (p *Payload) checkForm(f *fields) {
-	if p.SchemaVersion != SchemaVersion {
-		f.fail("schema_version", "must be %q", SchemaVersion)
-	}
-	if !ValidOrigin(p.Origin) {
-		f.fail("origin", "must be a URL without schema: 1 to %d printable characters, no colon, plus or space", maxOrigin)
-	}
-	if p.Version < 1 {
-		f.fail("version", "must be at least 1")
-	}
-	switch p.Kind {
-	case KindGenesis, KindUpdate, KindSigners, KindSupersede:
-	default:
-		f.fail("kind", "must be genesis, update, signers or supersede")
-	}
+	f.place(p.SchemaVersion, p.Origin, originRule, p.Version, p.Kind)
 	f.within("items_count", p.ItemsCount, 0, MaxItems)
 	if _, ok := parseRoot(p.ItemsRoot); !ok {
 		f.fail("items_root", `must be "sha256:" and 64 lower-case hex digits`)
+	}
+}
+
+// originRule says what an origin is.
+var originRule = fmt.Sprintf("must be a URL without schema: 1 to %d printable characters, no colon, plus or space", maxOrigin)
+
+// place demands what payloads and entries say of their place in a log; wrong is the fault of what is no origin.
+func (f *fields) place(schema, origin, wrong string, version uint64, kind string) {
+	if schema != SchemaVersion {
+		f.fail("schema_version", "must be %q", SchemaVersion)
+	}
+	if !ValidOrigin(origin) {
+		f.fail("origin", "%s", wrong)
+	}
+	if version < 1 {
+		f.fail("version", "must be at least 1")
+	}
+	switch kind {
+	case KindGenesis, KindUpdate, KindSigners, KindSupersede:
+	default:
+		f.fail("kind", "must be genesis, update, signers or supersede")
 	}
 }
 
