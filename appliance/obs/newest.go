@@ -30,17 +30,26 @@ func (m *Metrics) Newest(mu sync.Locker, most int, name, service, label string) 
 
 // Add counts one under value. A value that is new may move the oldest one under Older.
 func (n *Newest) Add(value string) {
+	gone, count := n.note(value)
+	n.counter(value)(1)
+	if count > 0 {
+		n.counter(Older)(count)
+		n.remove(gone)
+	}
+}
+
+// note takes value in, and tells which one has to go for it, with its count, if one has.
+func (n *Newest) note(value string) (gone string, count int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.counts[value]++; n.counts[value] == 1 {
-		n.order = append(n.order, value)
+	if n.counts[value]++; n.counts[value] > 1 {
+		return "", 0
 	}
-	n.counter(value)(1)
-	if len(n.order) > n.most {
-		gone := n.order[0]
-		n.counter(Older)(n.counts[gone])
-		n.remove(gone)
-		n.order = n.order[1:]
-		delete(n.counts, gone)
+	if n.order = append(n.order, value); len(n.order) <= n.most {
+		return "", 0
 	}
+	gone, n.order = n.order[0], n.order[1:]
+	count = n.counts[gone]
+	delete(n.counts, gone)
+	return gone, count
 }

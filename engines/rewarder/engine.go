@@ -175,18 +175,51 @@ type entry struct {
 	stuck  error
 }
 
-// update changes what is known of a run, and returns what was.
-func (g *registry) update(key b3.Digest, change func(*entry)) (was entry) {
+// take notes that a job of a run is in a queue or at work, and reports whether it was not yet.
+func (g *registry) take(key b3.Digest, kind uint32) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	was = g.runs[key]
-	now := was
-	if change(&now); now == (entry{}) {
-		delete(g.runs, key)
-	} else {
-		g.runs[key] = now
-	}
+	run := g.runs[key]
+	free := !run.taken[kind]
+	run.taken[kind] = true
+	g.runs[key] = run
+	return free
+}
+
+// leave notes that nobody has the job any more.
+func (g *registry) leave(key b3.Digest, kind uint32) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	run := g.runs[key]
+	run.taken[kind] = false
+	g.put(key, run)
+}
+
+// fail counts a computation without a result, and reports whether the run has had its tries; then they begin anew.
+func (g *registry) fail(key b3.Digest) (last bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	run := g.runs[key]
+	run.failed = (run.failed + 1) % maxTries
+	g.put(key, run)
+	return run.failed == 0
+}
+
+// wait notes what a run waits for, nil if it does not, and returns what it was.
+func (g *registry) wait(key b3.Digest, why error) (was error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	run := g.runs[key]
+	was, run.stuck = run.stuck, why
+	g.put(key, run)
 	return was
+}
+
+// put keeps a run of which there is something to know. The caller holds mu.
+func (g *registry) put(key b3.Digest, run entry) {
+	if g.runs[key] = run; run == (entry{}) {
+		delete(g.runs, key)
+	}
 }
 
 // trouble is what a run waits for, nil if none does.
@@ -203,7 +236,7 @@ func (g *registry) trouble() error {
 
 // offer puts a run into the queue of what is to be done, unless somebody has it. It waits for room until ctx ends, or not at all.
 func (e *Engine) offer(ctx context.Context, kind uint32, j job, wait bool) (err error) {
-	if e.runs.update(j.key, func(r *entry) { r.taken[kind] = true }).taken[kind] {
+	if !e.runs.take(j.key, kind) {
 		return nil
 	}
 	if wait {
@@ -214,20 +247,15 @@ func (e *Engine) offer(ctx context.Context, kind uint32, j job, wait bool) (err 
 		err = flow.ErrBusy
 	}
 	if err != nil {
-		e.leave(kind, j)
+		e.runs.leave(j.key, kind)
 	}
 	return err
-}
-
-// leave lets a run be offered again.
-func (e *Engine) leave(kind uint32, j job) {
-	e.runs.update(j.key, func(r *entry) { r.taken[kind] = false })
 }
 
 // consume has do called for what is in a queue, until that is closed and empty, or ctx ends.
 func (e *Engine) consume(ctx context.Context, kind uint32, do func(context.Context, job)) error {
 	return e.todo[kind].Each(ctx, func(j job) {
-		defer e.leave(kind, j)
+		defer e.runs.leave(j.key, kind)
 		do(ctx, j)
 	})
 }

@@ -272,7 +272,7 @@ func (e *Engine) waits(ctx context.Context, j job, err error) {
 	if errors.Is(err, errGone) || ctx.Err() != nil {
 		err = nil
 	}
-	if was := e.runs.update(j.key, func(r *entry) { r.stuck = err }); was.stuck == nil && err != nil {
+	if was := e.runs.wait(j.key, err); was == nil && err != nil {
 		e.log.Warn("run_waits", "run_key", j.key.String()[:19], "reason", err.Error(), "next", "it is tried again in "+lookEvery.String())
 	}
 }

@@ -35,8 +35,7 @@ func (e *Engine) lead(ctx context.Context, j job) {
 	}
 	why := "panic"
 	defer func() {
-		again := func(r *entry) { r.failed = (r.failed + 1) % maxTries }
-		if why == "panic" && e.runs.update(j.key, again).failed+1 < maxTries {
+		if why == "panic" && !e.runs.fail(j.key) {
 			return // the scheduler offers it again
 		}
 		if why != "" {
