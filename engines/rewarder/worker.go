@@ -134,10 +134,14 @@ func (e *Engine) load(ctx context.Context, j job) (m material, run Run, err erro
 	return m, run, err
 }
 
+// roomFor is how many actors there is room for at once: of more the list grows, which takes twice as much meanwhile.
+const roomFor = 1 << 20
+
 // scores adds up what each actor did, and weighs it. It gives those with a score, one a line and in their order, and their scores.
 func (e *Engine) scores(ctx context.Context, m *material) (actors []byte, scores []engines.Amount, err error) {
 	weights, _ := m.policy.Weights(m.head.Metrics)
 	sums := make([]engines.Amount, len(weights))
+	scores = make([]engines.Amount, 0, min(m.head.Rows, roomFor))
 	var actor string
 	end := func() error {
 		var score engines.Amount
