@@ -81,9 +81,13 @@ func Read(b []byte) *Fields {
 
 func (f *Fields) flatten(prefix string, v map[string]any) {
 	for name, m := range v {
-		if sub, ok := m.(map[string]any); ok && len(sub) > 0 {
+		sub, ok := m.(map[string]any)
+		switch {
+		case strings.Contains(name, "."): // it might be taken for a member of a member
+			f.Fail(Fault(prefix+name, "is unknown"))
+		case ok && len(sub) > 0:
 			f.flatten(prefix+name+".", sub)
-		} else {
+		default:
 			f.flat[prefix+name] = m
 		}
 	}

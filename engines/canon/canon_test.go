@@ -27,6 +27,7 @@ func TestSpelling(t *testing.T) {
 		{`{"a":{"b":"1","b":"1","c":"x"},"list":[],"n":"0"}`, "a.b"}, {`{"a":{"b":"01","c":"x"},"list":[],"n":"0"}`, "a.b"},
 		{`{"a":{"b":1,"c":"x"},"list":[],"n":"0"}`, "a.b"}, {`{"a":{"b":"1"},"list":[],"n":"0"}`, "a.c"}, {`{"a":{"b":"1","c":"x"},"list":[1],"n":"0"}`, "list"},
 		{`{"a":{"b":"1","c":"x"},"list":[],"n":"-1"}`, "n"}, {`{"a":{"b":"1","c":"x","d":"y"},"list":[],"n":"0"}`, "a.d"},
+		{`{"a":{"b":"1","c":"x"},"a.b":"2","list":[],"n":"0"}`, "a.b"}, {`{"a":{"c":"x"},"a.b":"2","list":[],"n":"0"}`, "a.b"},
 	} {
 		_, err := taken([]byte(tt.doc))
 		if f, ok := errors.AsType[*FieldError](err); !ok || f.Field != tt.field {

@@ -252,8 +252,6 @@ const minCompress = 512
 // maxPayload bounds what a stored payload may inflate to.
 const maxPayload = 8 << 20
 
-var errPacked = errors.New("packed bytes are damaged")
-
 // codec packs canonical payloads for storage and unpacks them. Its methods may be called from several goroutines.
 type codec struct {
 	enc *zstd.Encoder
@@ -288,22 +286,22 @@ func (c codec) pack(canonical []byte) []byte {
 // unpack gives bytes of its own, never a part of stored.
 func (c codec) unpack(stored []byte) ([]byte, error) {
 	if len(stored) == 0 {
-		return nil, fmt.Errorf("stored payload: %w: empty", errPacked)
+		return nil, fmt.Errorf("stored payload: %w: empty", store.ErrCorrupt)
 	}
 	switch stored[0] {
 	case codecRaw:
 		return append([]byte(nil), stored[1:]...), nil
 	case codecZstd:
 		if len(stored) < 1+b3.Size || b3.Sum(stored[1+b3.Size:]) != b3.Digest(stored[1:1+b3.Size]) {
-			return nil, fmt.Errorf("stored payload: %w: frame does not match its hash", errPacked)
+			return nil, fmt.Errorf("stored payload: %w: frame does not match its hash", store.ErrCorrupt)
 		}
 		raw, err := c.dec.DecodeAll(stored[1+b3.Size:], nil)
 		if err != nil {
-			return nil, fmt.Errorf("stored payload: %w: %w", errPacked, err)
+			return nil, fmt.Errorf("stored payload: %w: %w", store.ErrCorrupt, err)
 		}
 		return raw, nil
 	default:
-		return nil, fmt.Errorf("stored payload: %w: codec %d", errPacked, stored[0])
+		return nil, fmt.Errorf("stored payload: %w: codec %d", store.ErrCorrupt, stored[0])
 	}
 }
 

@@ -54,7 +54,7 @@ func TestCodec(t *testing.T) {
 		}
 	})
 	for _, bad := range [][]byte{nil, {9}, {codecZstd}, {codecZstd, 1, 2}} {
-		if _, err := c.unpack(bad); !errors.Is(err, errPacked) {
+		if _, err := c.unpack(bad); !errors.Is(err, store.ErrCorrupt) {
 			t.Errorf("%x: %v", bad, err)
 		}
 	}

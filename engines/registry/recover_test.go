@@ -87,3 +87,20 @@ func TestBootChecksTheCheckpoint(t *testing.T) {
 		r.stop()
 	}
 }
+
+// A genesis that cannot be read is a damaged file, also where a checkpoint and a kept set stand above it.
+func TestDamagedGenesis(t *testing.T) {
+	r, s := newLogRig(t)
+	r.genesis(s)
+	if err := r.e.checkGenesis(r.ctx(), r.e.Head()); err != nil {
+		t.Fatal(err)
+	}
+	for _, packed := range [][]byte{{}, {codecZstd, 1, 2}} {
+		if _, err := store.Commit(r.ctx(), r.store, store.Work, setRow{bPayload, store.U64().Append(nil, 1), packed}); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.e.checkGenesis(r.ctx(), r.e.Head()); !errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("%x: %v", packed, err)
+		}
+	}
+}
