@@ -120,7 +120,7 @@ func (s *share) divide() error {
 		if s.fixed != nil && s.fixed[i] {
 			return true
 		}
-		s.amounts[i], remainders[i], ok = s.part(i)
+		s.amounts[i], remainders[i], ok = engines.Product(s.pool, s.scores[i]).Div(s.total)
 		left, _ = left.Sub(s.amounts[i])
 		return ok
 	}); err != nil || !s.Remainder || left.IsZero() {
@@ -131,7 +131,7 @@ func (s *share) divide() error {
 	cut := remainders[n-1]
 	ties := int(n) - slices.Index(remainders, cut)
 	return s.each(func(i int) (ok bool) {
-		_, remainder, _ := s.part(i) // again: remainders are sorted, and a second list of them would be the most that a run holds
+		_, remainder, _ := engines.Product(s.pool, s.scores[i]).Div(s.total) // again, since a second list would be the most that a run holds
 		c := remainder.Cmp(cut)
 		if c < 0 || c == 0 && ties == 0 || s.fixed != nil && s.fixed[i] {
 			return true
@@ -142,11 +142,6 @@ func (s *share) divide() error {
 		s.amounts[i], ok = s.amounts[i].Add(engines.AmountOf(0, 1))
 		return ok
 	})
-}
-
-// part is the share of an actor by its score, and what is left of it below a unit.
-func (s *share) part(i int) (floor, remainder engines.Amount, ok bool) {
-	return engines.Product(s.pool, s.scores[i]).Div(s.total)
 }
 
 // finish adds guarantees, cuts what is above the cap and drops dust.
