@@ -239,8 +239,8 @@ func TestWitnessesThatLie(t *testing.T) {
 			raw[len(raw)-1] ^= 1
 			return "— " + w.name + " " + base64.StdEncoding.EncodeToString(raw) + "\n"
 		})},
-		{"another root", witnessRefused, says(func(w *witness, text string) string {
-			return w.cosign(strings.Replace(text, "\n1\n", "\n2\n", 1), time.Now())
+		{"another size", witnessRefused, says(func(w *witness, text string) string {
+			return w.cosign(strings.Replace(text, "\n", "\n2", 1), time.Now())
 		})},
 		{"another name", witnessRefused, says(func(w *witness, text string) string {
 			return strings.Replace(w.cosign(text, time.Now()), w.name, "x.example", 1)
