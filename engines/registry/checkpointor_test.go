@@ -63,6 +63,9 @@ func TestCheckpointsFollowHEAD(t *testing.T) {
 	if first.Size != 1 || last.Size != 6 {
 		t.Errorf("sizes %d and %d", first.Size, last.Size)
 	}
+	if st, err := r.e.Status(r.ctx(), 3); err != nil || st.CoveredBy != 6 {
+		t.Errorf("the status of 3: %+v, %v", st, err)
+	}
 	v, err := note.NewVerifier(s.logKeys[0])
 	if err != nil {
 		t.Fatal(err)

@@ -75,20 +75,21 @@ func (e *Engine) PayloadBytes(ctx context.Context, v uint64) ([]byte, error) {
 // Status gives what may change about a version after its commit.
 func (e *Engine) Status(ctx context.Context, v uint64) (VersionStatus, error) {
 	err := e.known(v)
-	if errors.Is(err, ErrPruned) {
-		return VersionStatus{Pruned: true}, nil
-	}
-	if err != nil || v == e.Head().Head.Version {
+	if err != nil && !errors.Is(err, ErrPruned) {
 		return VersionStatus{}, err
+	}
+	head, st := e.Head(), VersionStatus{Pruned: err != nil}
+	if head.CheckpointSize >= v {
+		st.CoveredBy = head.CheckpointSize
+	}
+	if st.Pruned || v == head.Head.Version {
+		return st, nil
 	}
 	next, err := e.entryAt(ctx, v+1)
-	if err != nil {
-		return VersionStatus{}, err
+	if err == nil && next.Kind == record.KindSupersede {
+		st.SupersededBy = v + 1
 	}
-	if next.Kind == record.KindSupersede {
-		return VersionStatus{SupersededBy: v + 1}, nil
-	}
-	return VersionStatus{}, nil
+	return st, err
 }
 
 // Version gives a committed version as an encoded document, with or without its items.
