@@ -77,6 +77,9 @@ func snapshots(t *testing.T, dir string) (names []string) {
 
 // Snapshots come by the schedule, the first at once where there is none; a new node keeps the schedule; the old ones go.
 func TestScheduledSnapshots(t *testing.T) {
+	if testing.Short() {
+		t.Skip("hours of a node's ticks; one goroutine at a time moves in them")
+	}
 	cfg := bubbled(t, func(c *config.Config) { c.Store.SnapshotEvery = unit.Duration(20 * time.Minute) })
 	dir := cfg.Path(snapshotDirName)
 	inBubble(t, cfg, func(t *testing.T, _ *Node) {
@@ -122,6 +125,9 @@ func TestScheduledSnapshotFails(t *testing.T) {
 // The key is replaced when it is as old as it may be, the old one verifies until its tokens have expired, then it is
 // retired; what has expired is swept.
 func TestJanitorRotatesAndSweeps(t *testing.T) {
+	if testing.Short() {
+		t.Skip("hours of a node's ticks; one goroutine at a time moves in them")
+	}
 	cfg := bubbled(t, func(c *config.Config) { c.Auth.Rotate = unit.Duration(2 * time.Hour) })
 	inBubble(t, cfg, func(t *testing.T, n *Node) {
 		synctest.Wait()
