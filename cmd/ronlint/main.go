@@ -85,7 +85,7 @@ func opensLine(pass *analysis.Pass, p token.Position) (bool, error) {
 	return strings.TrimSpace(string(src[p.Offset-(p.Column-1):p.Offset])) == "", nil
 }
 
-// of returns the excuse that covers pos, nil if there is none.
+// of is the excuse that covers pos, nil if there is none.
 func (e *excuses) of(pos token.Pos) *excuse {
 	p := e.fset.Position(pos)
 	return e.at[place{p.Filename, p.Line}]

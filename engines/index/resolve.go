@@ -11,7 +11,7 @@ import (
 	"ronbox/appliance/flow"
 )
 
-// flightKey is what callers join a lookup for. The fence is in it: who has seen a write is not given what was looked up before it.
+// flightKey is what callers join a lookup for. The fence is in it: a caller that has seen a write is not given what was looked up before it.
 type flightKey struct {
 	text         string
 	fence        uint64
@@ -66,7 +66,7 @@ func (e *Engine) Resolve(ctx context.Context, key Key, o ResolveOptions) (Answer
 	return a, err
 }
 
-// Providers returns who has the content of cid, the best first: of this node's file and, if that knows nobody, of the peers. Else it is as
+// Providers lists the providers of cid, the best first: of this node's file and, if that knows nobody, of the peers. Else it is as
 // Resolve.
 func (e *Engine) Providers(ctx context.Context, cid b3.Digest, o ProvidersOptions) (ProviderSet, error) {
 	begun := e.now()
@@ -124,7 +124,7 @@ func (e *Engine) join(ctx context.Context, s *settings, j *job) (result, error) 
 	switch {
 	case err == nil:
 		return res, nil
-	case errors.Is(err, flow.ErrUnknown): // a lookup changes nothing: it is the caller who has left
+	case errors.Is(err, flow.ErrUnknown): // a lookup changes nothing: only the caller has left
 		err = context.Cause(ctx)
 	}
 	return result{}, fmt.Errorf("lookup: %w", err)

@@ -46,7 +46,7 @@ type Provider struct {
 	Record    []byte // the signed ProviderRecord; nil: unsigned, from a peer that keeps none
 }
 
-// ProviderSet says who has the content of an id, the best first.
+// ProviderSet lists the providers of a content id, the best first.
 type ProviderSet struct {
 	CID       b3.Digest
 	Providers []Provider
