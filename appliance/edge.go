@@ -25,6 +25,7 @@ const (
 func edgeService() service {
 	return service{
 		name:    "edge",
+		guest:   true,
 		on:      func(c *config.Config) bool { return c.Edge.Enabled },
 		drain:   func(c *config.Config) unit.Duration { return c.Edge.DrainDeadline },
 		buckets: edge.Buckets(),

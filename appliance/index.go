@@ -17,6 +17,7 @@ const indexKeyUse = "ronbox index identity v1"
 func indexService() service {
 	return service{
 		name:    "index",
+		guest:   true,
 		on:      func(c *config.Config) bool { return c.Index.Enabled },
 		drain:   func(c *config.Config) unit.Duration { return c.Index.DrainDeadline },
 		buckets: index.Buckets(),

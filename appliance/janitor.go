@@ -31,7 +31,7 @@ func fixed(d time.Duration) func() time.Duration { return func() time.Duration {
 // jobs are all there are, the most urgent first.
 func (n *Node) jobs(now time.Time) []*job {
 	out := []*job{{name: "purge", every: n.purgeEvery, do: n.purgeCaches, last: now}}
-	for _, r := range n.engines {
+	for _, r := range n.recovered() {
 		if r.jobs != nil {
 			out = append(out, r.jobs(n, now)...)
 		}
@@ -89,7 +89,7 @@ func (n *Node) purgeEvery() time.Duration {
 
 // purgeCaches empties the caches, and clears the probe of attempts to write to a disk.
 func (n *Node) purgeCaches(context.Context) error {
-	for _, r := range n.engines {
+	for _, r := range n.recovered() {
 		if r.cache != "" {
 			r.Purge()
 			n.metrics.Counter("amnesia_purge_total", ownService, "kind", r.cache)(1)

@@ -199,7 +199,8 @@ func (n *Node) storeOptions(log hclog.Logger) store.Options {
 			store.Work:    {"node.supervisor", "node.reloader", "node.janitor", flow.HTTP}, // and tasks of the engines, by their Lanes
 			store.Bulk:    {"node.janitor", "node.supervisor"},
 		},
-		Audit: &n.boot.Audit, Audited: n.publishAudit, Slow: n.commitWasSlow, Progress: n.bootProgress,
+		Migrations: Migrations(),
+		Audit:      &n.boot.Audit, Audited: n.publishAudit, Slow: n.commitWasSlow, Progress: n.bootProgress,
 	}
 	if n.boot.Amnesia.Enabled {
 		o.Memory = &n.boot.Amnesia

@@ -35,6 +35,7 @@ const (
 func registryService() service {
 	return service{
 		name:    "registry",
+		guest:   true,
 		on:      func(c *config.Config) bool { return c.Registry.Enabled },
 		drain:   func(c *config.Config) unit.Duration { return c.Registry.DrainDeadline },
 		buckets: registry.Buckets(),

@@ -25,6 +25,7 @@ const (
 func rewarderService() service {
 	return service{
 		name:    "rewarder",
+		guest:   true,
 		on:      func(c *config.Config) bool { return c.Rewarder.Enabled },
 		drain:   func(c *config.Config) unit.Duration { return c.Rewarder.DrainDeadline },
 		buckets: rewarder.Buckets(),

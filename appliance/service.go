@@ -2,11 +2,13 @@ package appliance
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	"ronbox/appliance/config"
 	"ronbox/appliance/flow"
+	"ronbox/appliance/obs"
 	"ronbox/appliance/tokens"
 	"ronbox/appliance/unit"
 	"ronbox/httpapi"
@@ -28,7 +30,7 @@ func services() []service {
 // they are called in this order:
 //
 //	build            New: nothing is open, nothing is started
-//	Recover, ensure  the file is open; an error ends the start
+//	Recover, ensure  the file is open; an error ends the start, unless a guest's rows are damaged
 //	Tasks            are started, then the gate opens
 //	Reload, ensure, jobs, Purge, checks
 //	                 while it serves, each by one task or call at a time; a failure is logged, the engine goes on
@@ -45,6 +47,10 @@ type service struct {
 	// drain is how long its tasks get to finish the jobs that handlers have queued. nil: handlers queue nothing, and its tasks end at once.
 	drain   func(*config.Config) unit.Duration
 	buckets []*store.Bucket
+	// unsummed are those of the buckets whose rows have no checksum in a file of schema 1.
+	unsummed []*store.Bucket
+	// guest marks a service that no other one needs. If its state is damaged it is shut out, and the node runs without it.
+	guest bool
 	// build makes the engine. It opens and starts nothing.
 	build func(*Node, *config.Config) engine
 
@@ -60,7 +66,7 @@ type service struct {
 	api    func(*Node) httpapi.Service         // its part of the HTTP surface
 	limits func(*config.Config) httpapi.Limits // of its routes
 
-	checks  func(context.Context) []store.Check             // its steps of a check of the file
+	checks  func(context.Context) []store.Check             // its steps of a check of the file: every row of every bucket
 	init    func(context.Context, *Node, *InitResult) error // its part of init --dev
 	status  func(*Node, *nodeapi.Status)                    // its part of /status
 	outcome func(error) (outcome, bool)                     // its own errors that end a start
@@ -83,6 +89,7 @@ type engine interface {
 type running struct {
 	service
 	engine
+	damage error // met by Recover: the service is shut out, and of its engine only Close is called
 }
 
 // isOn reports whether cfg has the service run.
@@ -108,6 +115,25 @@ func Declare(s *store.Store) {
 	}
 }
 
+// Migrations bring the file of an older schema to that of this program.
+func Migrations() []store.Migration {
+	var unsummed []*store.Bucket
+	for _, s := range services() {
+		unsummed = append(unsummed, s.unsummed...)
+	}
+	return []store.Migration{{From: 1, Make: unsummed, Step: store.AddSums(unsummed)}}
+}
+
+// RowChecks read every row of the services whose verbs have no proof of their own to show.
+func RowChecks(ctx context.Context) (checks []store.Check) {
+	for _, s := range services() {
+		if s.guest && s.checks != nil && s.name != "registry" {
+			checks = append(checks, s.checks(ctx)...)
+		}
+	}
+	return checks
+}
+
 func (s service) declare(to *store.Store) {
 	if len(s.buckets) > 0 {
 		to.Declare(s.name, s.buckets...)
@@ -118,7 +144,7 @@ func (s service) declare(to *store.Store) {
 func (n *Node) buildEngines(cfg *config.Config) {
 	for _, s := range services() {
 		if s.isOn(cfg) {
-			n.engines = append(n.engines, running{s, s.build(n, cfg)})
+			n.engines = append(n.engines, running{service: s, engine: s.build(n, cfg)})
 		} else {
 			s.declare(n.store)
 		}
@@ -135,19 +161,44 @@ func engineOf[E engine](n *Node) (e E) {
 	return e
 }
 
-// recoverEngines brings the state of every engine back from the file.
+// recoverEngines brings the state of every engine back from the file. A guest whose rows are damaged is shut out.
 func (n *Node) recoverEngines(ctx context.Context) error {
-	for _, r := range n.engines {
-		if err := r.Recover(ctx); err != nil {
+	for i, r := range n.engines {
+		err := r.Recover(ctx)
+		if err != nil && r.guest && errors.Is(err, store.ErrCorrupt) && n.store.Err() == nil {
+			n.engines[i].damage = err
+			n.shutOut(r.name, err)
+			continue
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// keyData is the readiness key of a service whose rows are damaged.
+const keyData = "data"
+
+// shutOut takes a service that cannot recover out of the node: its requests are refused, its tasks are not started, and its readiness keys
+// count for the service alone.
+func (n *Node) shutOut(name string, damage error) {
+	n.board.Add(obs.Probe{Service: name, Key: keyData, Plane: obs.ReadPlane})
+	n.board.Set(name, keyData, damage)
+	n.board.Soften(name)
+	n.server.ShutOut(name, damage)
+	n.log.Error("service_shut_out", "name", name, "reason", damage.Error(), "effect", "the other services run",
+		"next", "stop the node, see `ronbox db verify`, restore a snapshot with `ronbox db restore`")
+}
+
+// recovered lists the engines that are not shut out.
+func (n *Node) recovered() []running {
+	return slices.DeleteFunc(slices.Clone(n.engines), func(r running) bool { return r.damage != nil })
+}
+
 // ensureEngines has every engine make what the configuration asks for.
 func (n *Node) ensureEngines(ctx context.Context) error {
-	for _, r := range n.engines {
+	for _, r := range n.recovered() {
 		if r.ensure != nil {
 			if err := r.ensure(ctx, n); err != nil {
 				return err
@@ -168,14 +219,14 @@ func (n *Node) ensureAgain(ctx context.Context) {
 
 // startEngines starts the tasks of every engine.
 func (n *Node) startEngines() {
-	for _, r := range n.engines {
+	for _, r := range n.recovered() {
 		n.sup.Start(n.countLives(r.Tasks()...)...)
 	}
 }
 
 // reloadEngines has every engine take new values.
 func (n *Node) reloadEngines(c *config.Config) {
-	for _, r := range n.engines {
+	for _, r := range n.recovered() {
 		r.Reload(c)
 	}
 }
@@ -231,7 +282,7 @@ func (n *Node) abortEngines(ctx context.Context, grace time.Duration) {
 func (n *Node) endEngines(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, n.grace())
 	defer cancel()
-	for _, r := range slices.Backward(n.engines) {
+	for _, r := range slices.Backward(n.recovered()) {
 		if r.end != nil {
 			r.end(ctx, n)
 		}

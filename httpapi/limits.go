@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"sync/atomic"
@@ -69,9 +70,27 @@ func (g *gate) draining(now time.Time) time.Duration {
 	return 0
 }
 
-// passGate refuses what the gate does not admit.
-func passGate(s *Server, _ *boundRoute, next Handler) Handler {
+// damagedError refuses the requests of a service whose state cannot be read from the file.
+type damagedError struct{ cause error }
+
+func (e *damagedError) Error() string {
+	return fmt.Sprintf("the data of this service is damaged: %v; `ronbox db verify` names what is bad, `ronbox db restore` takes a snapshot back",
+		e.cause)
+}
+
+func (e *damagedError) Unwrap() error { return e.cause }
+
+// ShutOut has every later request of a service refused, because its state cannot be read. Other services go on.
+func (s *Server) ShutOut(service string, cause error) {
+	s.services[service].damaged.Store(&damagedError{cause})
+}
+
+// passGate refuses what the gate does not admit, and every request of a service that is shut out.
+func passGate(s *Server, b *boundRoute, next Handler) Handler {
 	return func(c *Request) error {
+		if damaged := b.service.damaged.Load(); damaged != nil {
+			return damaged
+		}
 		switch s.gate.load() {
 		case GateOpen:
 			return next(c)

@@ -49,6 +49,7 @@ const (
 	ReasonStoreFailed  = "store_failed"
 	ReasonStoreFull    = "store_full"
 	ReasonCommitUnsure = "commit_unknown"
+	ReasonCorrupt      = "corrupt"
 	ReasonInternal     = "internal"
 )
 
@@ -229,6 +230,9 @@ func storeRules() []ErrorRule {
 		lacks.When(Is(store.ErrSlow)).Called("StorageBusy", "Storage is slow").Say("nothing was written"),
 		lacks.When(Is(store.ErrRestored)).As(ReasonRestored).Called("NotReady", "Restored, not yet accepted").
 			With(Told(Details{"cause": ReasonRestored})).Say("reads go on; `ronbox db accept-restore` lets writes in"),
+		{Is: IsA[*damagedError], Outcome: Outcome{http.StatusServiceUnavailable, ReasonCorrupt, "Corrupt", false}, Title: "Data is damaged"},
+		{Is: Is(store.ErrCorrupt), Outcome: Outcome{http.StatusInternalServerError, ReasonCorrupt, "Corrupt", false},
+			Title: "Data is damaged", Hint: "a row that this needs is damaged; `ronbox db verify` names it, `ronbox db restore` takes a snapshot back"},
 		{Is: Is(store.ErrAmnesia), Outcome: Outcome{http.StatusServiceUnavailable, ReasonAmnesia, "NotReady", false},
 			Title: "Not in memory mode", Hint: "the file lives in memory, by amnesia.enabled, and leaves nothing on a disk"},
 		{Is: Is(store.ErrTimeout), Outcome: Outcome{http.StatusGatewayTimeout, ReasonTimeout, "Timeout", true},

@@ -205,7 +205,7 @@ func TestFailedPrepare(t *testing.T) {
 		if err := s.db.Close(); err != nil {
 			t.Error(err)
 		}
-		if rep, err := Verify(t.Context(), path, nil, nil, nil); err != nil || !rep.OK || rep.Info.Schema != 1 || !rep.Info.Clean {
+		if rep, err := Verify(t.Context(), path, nil, nil, nil); err != nil || !rep.OK || rep.Info.Schema != Schema || !rep.Info.Clean {
 			t.Errorf("%s: %+v, %v", name, rep, err)
 		}
 	}

@@ -13,8 +13,9 @@ import (
 	"ronbox/appliance/b3"
 )
 
-// Schema is the number of the file layout this program writes.
-const Schema = 1
+// Schema is the number of the file layout that this program writes. In schema 2 every row that no hash or signature covers ends in a
+// checksum. An older file is migrated when it is opened.
+const Schema = 2
 
 // Identity names a node and one life of its file.
 type Identity struct {
@@ -203,6 +204,15 @@ func readInfo(tx *bolt.Tx) (Info, error) {
 		return Info{}, fmt.Errorf("%w: schema %d", ErrCorrupt, i.Schema)
 	}
 	return *i.with(p), nil
+}
+
+// SchemaOf returns the schema of the state that a view or an offline reader reads.
+func SchemaOf(r Reader) (int, error) {
+	var row identRow
+	if err := decodeSummed(keyIdent, r.Get(metaBucket, keyIdent), &row); err != nil {
+		return 0, fmt.Errorf("%w: meta identity: %w", ErrCorrupt, err)
+	}
+	return row.Schema, nil
 }
 
 // known refuses a file that a newer program wrote.

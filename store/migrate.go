@@ -1,6 +1,8 @@
 package store
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,16 +26,36 @@ type Migration struct {
 // MigrationKeys bounds one step: each transaction writes the list of free pages whole.
 const MigrationKeys = 10_000
 
-// migrations are those a program has, and the schema they lead to.
+// AddSums returns the step of a migration that appends a checksum to every row of the buckets, which hold no sub-buckets. The tables of the
+// buckets are Summed from then on.
+func AddSums(buckets []*Bucket) func(Reader, *Writes, []byte) ([]byte, error) {
+	return func(r Reader, w *Writes, cursor []byte) (next []byte, err error) {
+		at := 0 // the first byte of the cursor; the others are the key to go on with
+		if cursor != nil {
+			at, cursor = int(cursor[0]), cursor[1:]
+		}
+		rows := 0
+		for ; at < len(buckets); at++ {
+			for key, value := range r.Range(buckets[at], cursor, nil) {
+				if rows++; rows > MigrationKeys {
+					return append([]byte{byte(at)}, key...), nil
+				}
+				key = bytes.Clone(key)
+				w.Put(buckets[at], key, AddSum(key, bytes.Clone(value)))
+			}
+			cursor = nil
+		}
+		return nil, nil
+	}
+}
+
+// migrations is a list of migrations and the schema that they lead to.
 type migrations struct {
 	schema int
 	list   []Migration
 }
 
-// programMigrations is the table of this program: none yet, Schema is the first.
-func programMigrations() migrations { return migrations{schema: Schema} }
-
-// from finds the migration that begins at a schema. A gap in the table is a bug.
+// from returns the migration that begins at a schema. A gap in the list is a bug.
 func (m migrations) from(schema int) Migration {
 	for _, one := range m.list {
 		if one.From == schema {
@@ -67,10 +89,7 @@ type migrator struct {
 func (s *Store) target() int { return s.migrationTable().schema }
 
 func (s *Store) migrationTable() migrations {
-	if s.opt.migrations != nil {
-		return *s.opt.migrations
-	}
-	return programMigrations()
+	return migrations{schema: cmp.Or(s.opt.schema, Schema), list: s.opt.Migrations}
 }
 
 // migrate brings the file to the program's schema, if it is older.
@@ -103,7 +122,7 @@ type Migrated struct {
 
 // Migrate brings a file that no process has open (ErrLocked) to the schema of this program, as Open does: after a verified snapshot
 // pre-migrate-vN in dir, or beside the file if dir is "". When ctx ends the next run goes on where this one was.
-func Migrate(ctx context.Context, path, dir string, progress func(stage string, done, total int64)) (Migrated, error) {
+func Migrate(ctx context.Context, path, dir string, list []Migration, progress func(stage string, done, total int64)) (Migrated, error) {
 	if dir != "" {
 		abs, err := filepath.Abs(dir)
 		if err != nil {
@@ -113,7 +132,7 @@ func Migrate(ctx context.Context, path, dir string, progress func(stage string, 
 	}
 	cfg := DefaultConfig()
 	cfg.LockTimeout, cfg.SnapshotDir = 0, dir
-	return New(cfg, Options{Path: path, Progress: progress}).migrateOffline(ctx)
+	return New(cfg, Options{Path: path, Progress: progress, Migrations: list}).migrateOffline(ctx)
 }
 
 func (s *Store) migrateOffline(ctx context.Context) (done Migrated, err error) {

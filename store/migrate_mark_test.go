@@ -33,7 +33,7 @@ func TestMigrationIsMarked(t *testing.T) {
 
 func expectClean(t *testing.T, path string, want bool) {
 	t.Helper()
-	r, err := openReader(path, opening{}, 3)
+	r, err := openReader(path, opening{}, Schema+2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestHalfMigratedIsRefusedByTheOldProgram(t *testing.T) {
 	if err := ready(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	if _, info := liftedHash(t, s); info.Schema != 3 {
+	if _, info := liftedHash(t, s); info.Schema != Schema+2 {
 		t.Errorf("%+v", info)
 	}
 }
@@ -85,7 +85,7 @@ func TestMigrationsShareAFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 		liftedHash(t, s)
-		if taken, err := filepath.Glob(filepath.Join(dir, "pre-migrate-v1-*.db")); err != nil || len(taken) != n+1 {
+		if taken, err := filepath.Glob(filepath.Join(dir, "pre-migrate-v2-*.db")); err != nil || len(taken) != n+1 {
 			t.Errorf("after %d nodes: %v, %v", n+1, taken, err)
 		}
 	}
@@ -95,12 +95,12 @@ func TestMigrationsShareAFolder(t *testing.T) {
 func TestMigrationStoppedKeepsItsSnapshot(t *testing.T) {
 	path := counted(t, 3)
 	fail := func(Reader, *Writes, []byte) ([]byte, error) { return nil, errOfStep }
-	s := lifted(path, &migrations{schema: 2, list: []Migration{{From: 1, Step: fail}}}, nil)
+	s := lifted(path, &migrations{schema: Schema + 1, list: []Migration{{From: Schema, Step: fail}}}, nil)
 	if err := ready(t.Context(), s); !errors.Is(err, errOfStep) {
 		t.Fatal(err)
 	}
 	taken := func() []string {
-		names, err := filepath.Glob(filepath.Join(filepath.Dir(path), "pre-migrate-v1-*.db"))
+		names, err := filepath.Glob(filepath.Join(filepath.Dir(path), "pre-migrate-v2-*.db"))
 		if err != nil {
 			t.Fatal(err)
 		}

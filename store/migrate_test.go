@@ -19,11 +19,11 @@ var (
 	errOfStep = errors.New("step failed")
 )
 
-// lifts are two migrations: to 2, values double, a slice of rows in each step; to 3, rows move to another bucket.
+// lifts are two migrations: to the next schema, values double, a slice of rows in each step; to the one after it, rows move to another bucket.
 func lifts(slice int) *migrations {
-	return &migrations{schema: 3, list: []Migration{
-		{From: 2, Make: []*Bucket{testNew}, Step: moveRows(slice)},
-		{From: 1, Step: doubleRows(slice)},
+	return &migrations{schema: Schema + 2, list: []Migration{
+		{From: Schema + 1, Make: []*Bucket{testNew}, Step: moveRows(slice)},
+		{From: Schema, Step: doubleRows(slice)},
 	}}
 }
 
@@ -69,7 +69,7 @@ func counted(t testing.TB, n int) string {
 
 // lifted opens path with migrations, as a program with a newer schema does.
 func lifted(path string, m *migrations, progress func(stage string, done, total int64)) *Store {
-	s := New(testConfig(), Options{Path: path, Strict: true, Progress: progress, Now: func() time.Time { return day }, migrations: m})
+	s := New(testConfig(), Options{Path: path, Strict: true, Progress: progress, Now: func() time.Time { return day }, Migrations: m.list, schema: m.schema})
 	s.Declare("test", testRows, testNew, testLog, testSubs, testDerived)
 	return s
 }
@@ -104,7 +104,7 @@ func TestMigrationResumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	want, info := liftedHash(t, s)
-	if info.Schema != 3 || info.AuditSeq != 2 {
+	if info.Schema != Schema+2 || info.AuditSeq != 2 {
 		t.Fatalf("%+v", info)
 	}
 	for stop := range 18 {
@@ -118,7 +118,7 @@ func TestMigrationResumes(t *testing.T) {
 		if err := ready(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
-		if got, info := liftedHash(t, s); got != want || info.Schema != 3 {
+		if got, info := liftedHash(t, s); got != want || info.Schema != Schema+2 {
 			t.Fatalf("stop %d: state %s of schema %d, want %s", stop, got, info.Schema, want)
 		}
 		taken, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*.db"))
@@ -126,7 +126,7 @@ func TestMigrationResumes(t *testing.T) {
 			t.Fatalf("stop %d: files %v, %v", stop, taken, err)
 		}
 		rep, err := Verify(t.Context(), taken[0], nil, nil, nil)
-		if err != nil || !rep.OK || !rep.Manifest || rep.Info.Schema != 1 || rep.Buckets["test/rows"] != n {
+		if err != nil || !rep.OK || !rep.Manifest || rep.Info.Schema != Schema || rep.Buckets["test/rows"] != n {
 			t.Fatalf("stop %d: snapshot %+v, %v", stop, rep, err)
 		}
 	}
@@ -231,18 +231,18 @@ func TestMigrationFails(t *testing.T) {
 		want error
 		says string
 	}{
-		{"an error", fail, errOfStep, "migrate v1 to v2"},
+		{"an error", fail, errOfStep, fmt.Sprintf("migrate v%d to v%d", Schema, Schema+1)},
 		{"a panic", func(Reader, *Writes, []byte) ([]byte, error) { panic("a bug") }, ErrInternal, "a bug"},
 		{"too many rows", large, nil, "the limit is 10000"},
 	} {
 		path := counted(t, 3)
-		s := lifted(path, &migrations{schema: 2, list: []Migration{{From: 1, Step: tt.step}}}, nil)
+		s := lifted(path, &migrations{schema: Schema + 1, list: []Migration{{From: Schema, Step: tt.step}}}, nil)
 		err := ready(t.Context(), s)
 		if err == nil || tt.want != nil && !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.says) || errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 		rep, err := Verify(t.Context(), path, nil, nil, nil)
-		if err != nil || !rep.OK || rep.Info.Schema != 1 || rep.Buckets["test/rows"] != 3 {
+		if err != nil || !rep.OK || rep.Info.Schema != Schema || rep.Buckets["test/rows"] != 3 {
 			t.Errorf("%s: %+v, %v", tt.name, rep, err)
 		}
 	}
@@ -259,7 +259,7 @@ func TestMigrationNeedsItsSnapshot(t *testing.T) {
 		t.Error("migrated without a snapshot")
 	}
 	r, err := OpenReader(path)
-	if err != nil || r.Info().Schema != 1 {
+	if err != nil || r.Info().Schema != Schema {
 		t.Fatalf("%+v, %v", r.Info(), err)
 	}
 	if err := r.Close(); err != nil {
@@ -274,7 +274,7 @@ func TestMigrateOffline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	done, err := Migrate(t.Context(), path, "", nil)
+	done, err := Migrate(t.Context(), path, "", nil, nil)
 	if err != nil || done != (Migrated{From: Schema, To: Schema}) {
 		t.Errorf("%+v, %v", done, err)
 	}
@@ -283,14 +283,14 @@ func TestMigrateOffline(t *testing.T) {
 	}
 	s := lifted(path, lifts(2), nil)
 	done, err = s.migrateOffline(t.Context())
-	if err != nil || done.From != 1 || done.To != 3 || done.Rows != 3+6 || done.Snapshot == "" {
+	if err != nil || done.From != Schema || done.To != Schema+2 || done.Rows != 3+6 || done.Snapshot == "" {
 		t.Errorf("%+v, %v", done, err)
 	}
-	if _, err := Migrate(t.Context(), path, "", nil); !errors.Is(err, ErrSchema) {
+	if _, err := Migrate(t.Context(), path, "", nil, nil); !errors.Is(err, ErrSchema) {
 		t.Errorf("a newer file: %v", err)
 	}
 	r := open(t, newFile(t))
-	if _, err := Migrate(t.Context(), r.Path(), "", nil); !errors.Is(err, ErrLocked) {
+	if _, err := Migrate(t.Context(), r.Path(), "", nil, nil); !errors.Is(err, ErrLocked) {
 		t.Errorf("beside a node: %v", err)
 	}
 	r.stop()
@@ -298,7 +298,7 @@ func TestMigrateOffline(t *testing.T) {
 
 // A row of a migration under way that cannot be is damage.
 func TestMigrationRowIsChecked(t *testing.T) {
-	for name, row := range map[string]any{"another schema": migrationRow{From: 2}, "garbage": "x"} {
+	for name, row := range map[string]any{"another schema": migrationRow{From: Schema + 1}, "garbage": "x"} {
 		path := counted(t, 1)
 		db, err := openBolt(path, &opening{})
 		if err != nil {
@@ -314,5 +314,48 @@ func TestMigrationRowIsChecked(t *testing.T) {
 		if err := ready(t.Context(), lifted(path, lifts(7), nil)); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// AddSums seals every row of its buckets once, over as many steps as the rows need.
+func TestAddSums(t *testing.T) {
+	const n = 4
+	path := counted(t, n)
+	fill := func(_ Reader, w *Writes, cursor []byte) ([]byte, error) {
+		if cursor != nil {
+			w.Put(testDerived, []byte("k"), []byte("w"))
+			return nil, nil
+		}
+		for i := range MigrationKeys {
+			w.Put(testRows, fmt.Appendf(nil, "x%05d", i), []byte("v"))
+		}
+		return []byte("more"), nil
+	}
+	list := []Migration{
+		{From: Schema, Make: []*Bucket{testDerived}, Step: fill},
+		{From: Schema + 1, Step: AddSums([]*Bucket{testRows, testDerived})},
+	}
+	s := lifted(path, &migrations{schema: Schema + 2, list: list}, nil)
+	if err := ready(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	err := s.View(t.Context(), func(r Reader) error {
+		rows := 0
+		for _, b := range []*Bucket{testRows, testDerived} {
+			for k, v := range r.Range(b, nil, nil) {
+				rows++
+				if _, err := CutSum(k, v); err != nil {
+					return fmt.Errorf("%s %q: %w", b.Name, k, err)
+				}
+			}
+		}
+		if schema, err := SchemaOf(r); err != nil || schema != Schema+2 || rows != n+MigrationKeys+1 {
+			return fmt.Errorf("schema %d, %d rows, %w", schema, rows, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

@@ -32,7 +32,8 @@ type Options struct {
 	Tracer   *obs.Tracer                           // of commits; nil: none
 	Progress func(stage string, done, total int64) // of what a boot does for long: "check", "snapshot", "migrate v1 to v2"; total 0: not known; nil: nobody
 
-	migrations *migrations // nil: the program's; tests have others
+	Migrations []Migration // one from each older schema up to Schema
+	schema     int         // that Migrations lead to; 0: Schema. Tests have others
 }
 
 // Store is one open file. Its methods are safe for concurrent use, but for Declare, RegisterGroup, Open and Close, which its owner calls.

@@ -180,6 +180,21 @@ func (b *Board) set(service, key string, cause error) bool {
 	return ok
 }
 
+// Soften makes every key of a service soft: it no longer bears on the readiness of the node.
+func (b *Board) Soften(service string) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range b.rows {
+		if r.Service == service {
+			r.Hard = false
+		}
+	}
+	b.show()
+}
+
 // Sample runs the Funcs that are due at now, one after the other and outside the lock, and applies Bad and Good. Several tasks may call
 // it; each sample is run by one of them. A sample during which its key was set is stale.
 func (b *Board) Sample(now time.Time) {

@@ -3,11 +3,13 @@ package db
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"ronbox/appliance"
 	"ronbox/appliance/tokens"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/cmd/ronbox/ledger"
@@ -119,9 +121,9 @@ func (a app) verifyCmd() *cobra.Command {
 		Short: "Check a snapshot, or a stopped node's database: bytes, pages, chains, signatures",
 		Long: `Check a snapshot, or a stopped node's database: the bytes against the manifest beside
 it, every page, the audit chain, the state hash, token keys and revocations, the whole
-registry log with all signatures, and the ledger: its chain, its sums, its balances. With
---genesis the log must begin with that payload; without it the log is held against itself
-only.
+registry log with all signatures, the ledger (its chain, its sums, its balances), and every
+row of the other services. With --genesis the log must begin with that payload; without it
+the log is compared with itself only.
 
 Exit 3: checked, and found bad.`,
 		Args: cli.Exactly(1, "one database file"),
@@ -179,7 +181,8 @@ type proofs struct {
 
 // checks are the engines' proofs, which leave their findings in d.
 func (d *proofs) checks(ctx context.Context, o rverify.Options, p *cli.Progress) []store.Check {
-	return append([]store.Check{{Name: "auth", Run: tokens.Check}, registry.Check(ctx, o, p, &d.Registry)}, ledger.Checks(&d.Ledger)...)
+	own := []store.Check{{Name: "auth", Run: tokens.Check}, registry.Check(ctx, o, p, &d.Registry)}
+	return slices.Concat(own, ledger.Checks(&d.Ledger), appliance.RowChecks(ctx))
 }
 
 // describe adds the figures to the steps.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ronbox/appliance"
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/store"
 )
@@ -69,7 +70,7 @@ func (a app) migrate(ctx context.Context, args []string, dir string) error {
 	}
 	p := a.Progress(cli.Count, "")
 	defer p.End()
-	done, err := store.Migrate(ctx, file, dir, func(stage string, done, total int64) {
+	done, err := store.Migrate(ctx, file, dir, appliance.Migrations(), func(stage string, done, total int64) {
 		p.Stage(stage)
 		p.At(done, total)
 	})

@@ -25,7 +25,7 @@ func (a app) withStore(ctx context.Context, file string, work func(s *store.Stor
 		return err
 	}
 	catalog := flow.NewCatalog(nil, nil)
-	s := store.New(cfg.Store, store.Options{Path: file, Catalog: catalog, Now: a.Now})
+	s := store.New(cfg.Store, store.Options{Path: file, Catalog: catalog, Now: a.Now, Migrations: appliance.Migrations()})
 	appliance.Declare(s)
 	if err := s.Open(ctx); err != nil {
 		return err
