@@ -32,6 +32,20 @@
 //  10. In memory mode no path is opened for writing; a request for it is refused, and that shows.
 //  11. A directory is a node once its init has ended: the remains of a killed one are never served, and the next begins anew.
 //
+// # Guests
+//
+// A guest is any source of data that the operator does not control: a map pack, a tile, a peer, an origin, a witness, an uploader, an anonymous
+// reader, and a damaged row of the registry, the rewarder, the edge or the index. The rule for all services: a guest can make its own
+// request fail, and at worst its own service unready. It cannot stop another service or the boot, and it cannot make an answer untrue.
+//
+//   - Files of guests are opened beside the boot, by a task of their service, within a budget of time and memory.
+//   - While another client network waits, one network holds a share of a queue or of the workers, never all of them.
+//   - A failure counts against a peer, an origin or a witness only if it had its fair time.
+//   - A service whose rows are damaged is shut out (service.guest): its routes answer 503 corrupt, and its readiness keys count for it alone.
+//     Rows that can be fetched or computed again are dropped. The ledger, the wallet, tokens and the audit chain are not guests: exit 65.
+//
+// TestGuests, TestBadRowHurtsItsServiceAlone and the threat tests hold this.
+//
 // # Tasks and queues
 //
 // Tasks of the node: supervisor (Run itself), log_writer (empties the ring of log lines, first to start), health_gate

@@ -64,8 +64,16 @@ func TestMigratedOffline(t *testing.T) {
 	checkedFile(t, cfg.Path(DatabaseName), store.Schema)
 }
 
-// checkedFile checks every row of a file.
+// checkedFile wants a file to be sound.
 func checkedFile(t *testing.T, file string, schema int) {
+	t.Helper()
+	if rep := checkedRows(t, file); !rep.OK || rep.Info.Schema != schema {
+		t.Errorf("%s: schema %d, %+v", file, rep.Info.Schema, rep.Steps)
+	}
+}
+
+// checkedRows checks every row of a file.
+func checkedRows(t *testing.T, file string) store.Report {
 	t.Helper()
 	var checks []store.Check
 	for _, s := range services() {
@@ -74,9 +82,8 @@ func checkedFile(t *testing.T, file string, schema int) {
 		}
 	}
 	rep, err := store.Verify(t.Context(), file, nil, checks, nil)
-	if err != nil || !rep.OK || rep.Info.Schema != schema {
-		t.Errorf("%s: schema %d, %+v, %v", file, rep.Info.Schema, rep.Steps, err)
-	}
+	must(t, err)
+	return rep
 }
 
 // unpacked is the configuration of a recorded data directory, and the time at which it was made.

@@ -70,15 +70,14 @@ func (g *gate) draining(now time.Time) time.Duration {
 	return 0
 }
 
-// damagedError refuses the requests of a service whose state cannot be read from the file.
+// damagedError refuses the requests of a service whose state cannot be read from the file. It does not unwrap: no rule of the service is
+// about it.
 type damagedError struct{ cause error }
 
 func (e *damagedError) Error() string {
 	return fmt.Sprintf("the data of this service is damaged: %v; `ronbox db verify` names what is bad, `ronbox db restore` takes a snapshot back",
 		e.cause)
 }
-
-func (e *damagedError) Unwrap() error { return e.cause }
 
 // ShutOut has every later request of a service refused, because its state cannot be read. Other services go on.
 func (s *Server) ShutOut(service string, cause error) {

@@ -23,6 +23,22 @@
 //  15. A store in memory writes to no path.
 //  16. A boot believes the disk, not the page cache; whatever writes to the file, a migration too, first says in it that it is in use.
 //
+// # Damage
+//
+// bbolt's pages have no checksum, so rows carry their own proof. This is how a damaged row is found and what it costs:
+//
+//	bucket      proof of a row                        a damaged row
+//	meta        checksum                              the file is refused: exit 65
+//	audit       hash chain                            the file is refused by db verify; a boot that meets it exits 65
+//	auth        checksum                              exit 65
+//	ledger/*    checksum, hash chain, Merkle log      exit 65, or safe mode: reads only
+//	reg/*       hashes, signatures, else checksum     the registry is shut out, or the row is computed again
+//	rw/*        checksum                              its run or upload is refused
+//	edge/*      checksum                              the row is dropped: its object is fetched, its pack verified again
+//	index/*     checksum                              its key answers 500
+//
+// `ronbox db verify` reads every row of every bucket and exits 3 if one is damaged.
+//
 // # Tasks and queues
 //
 // The task committer (Never: when it ends early the process ends) reads three lanes: store.control 64, store.work 2048 and store.bulk 16.
