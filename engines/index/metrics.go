@@ -33,7 +33,7 @@ type metrics struct {
 	integrity   func(int)
 	conflicts   func(int)
 	damaged     func(int)
-	dropped     func(int) // lookups that were refused a place in work_tx
+	dropped     func(int)            // lookups that were refused a place in work_tx
 	hedges      map[string]func(int) // by result
 	peerErrors  map[string]func(int) // by kind
 	events      map[string]func(int) // by kind

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -28,7 +29,10 @@ import (
 	"ronbox/httpapi/front"
 	"ronbox/httpapi/openapi/openapitest"
 	"ronbox/httpapi/wire"
+	"ronbox/store"
 )
+
+var loopback = netip.MustParseAddr("127.0.0.1")
 
 // fakeEngine answers from its fields; err, when set, is what every call gets.
 type fakeEngine struct {
@@ -90,6 +94,10 @@ func (f *fakeEngine) PutName(_ context.Context, _ engines.Actor, k index.Key, m 
 
 func (f *fakeEngine) DeleteName(_ context.Context, _ engines.Actor, k index.Key, _ string) error {
 	return f.call(k)
+}
+
+func (f *fakeEngine) ForgetName(_ context.Context, _ engines.Actor, k index.Key, _ string) error {
+	return f.call("forget " + k.String())
 }
 
 func (f *fakeEngine) Announce(_ context.Context, _ engines.Actor, all []index.Announcement, _ string) ([]index.Announced, error) {
@@ -246,7 +254,7 @@ func TestResolveRoute(t *testing.T) {
 	if got := read[Resolved](r, r.do(http.MethodGet, "/resolve/name:docs.example", "", http.Header{hopHeader: {"0"}}), http.StatusOK); string(got.Record) != "signed" {
 		t.Errorf("another node gets %+v", got)
 	}
-	if r.do(http.MethodGet, "/resolve/name:docs.example?fresh=1", "", nil); r.engine.last != (index.ResolveOptions{Fresh: true}) {
+	if r.do(http.MethodGet, "/resolve/name:docs.example?fresh=1", "", nil); r.engine.last != (index.ResolveOptions{Fresh: true, From: index.Caller{Network: loopback, Cost: 1}}) {
 		t.Errorf("asked with %+v", r.engine.last)
 	}
 }
@@ -318,6 +326,8 @@ func TestErrors(t *testing.T) {
 		{&index.ConflictError{Has: someCID}, 409, "conflict", false, false},
 		{&index.RecordError{Field: "addrs", Reason: "x"}, 400, "malformed", false, false},
 		{flow.ErrBusy, 429, "busy", true, true},
+		{&index.RateError{Wait: time.Second}, 429, "rate_limit", true, true},
+		{&store.RowError{Bucket: "index/name", Key: []byte("name:docs.example"), Cause: errors.New("x")}, 500, "corrupt", false, false},
 		{flow.ErrClosed, 503, "draining", true, true},
 		{flow.ErrCanceled, 503, "canceled", true, true},
 		{index.ErrInternal, 500, "internal", false, false},
@@ -345,10 +355,10 @@ func TestProvidersRoutes(t *testing.T) {
 		{Peer: somePeer, Addrs: []string{}},
 	}
 	got := read[Providers](r, r.do(http.MethodGet, "/providers/"+someB3+"?region=eu-west-1&limit=7", "", nil), http.StatusOK)
-	if len(got.Providers) != 2 || got.CID != someB3 || got.Source != "peer" || !got.Providers[0].Verified || got.Providers[0].ExpiresMS != 9 {
+	if len(got.Providers) != 2 || got.CID != someB3 || got.Source != "peer" || !got.Providers[0].Valid || got.Providers[0].ExpiresMS != 9 {
 		t.Errorf("providers: %+v", got)
 	}
-	if r.engine.last != (index.ProvidersOptions{Region: "eu-west-1", Limit: 7}) {
+	if r.engine.last != (index.ProvidersOptions{Region: "eu-west-1", Limit: 7, From: index.Caller{Network: loopback, Cost: 1}}) {
 		t.Errorf("asked with %+v", r.engine.last)
 	}
 	target := "/routing/v1/providers/" + someB3 + "?filter-addrs=quic&whatever=1"
