@@ -98,7 +98,7 @@ func DefaultConfig() Config {
 		Breaker:       BreakerConfig{ErrorWindowS: 30, TripThreshold: 0.5, CooldownS: 10, HalfOpenProbes: 3, MinSamples: 10},
 		Cache:         CacheConfig{Entries: 100_000, TTLMS: 10_000, NegTTLMS: 2000, StaleMS: 600_000, WarmupKeys: []string{}},
 		Limits:        LimitsConfig{Inflight: 1024},
-		RateLimit:     RateLimitConfig{MissRPS: 200, PutRPS: 500},
+		RateLimit:     RateLimitConfig{MissRPS: 100, PutRPS: 500},
 		DrainDeadline: unit.Duration(3 * time.Second),
 	}
 }

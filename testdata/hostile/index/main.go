@@ -33,7 +33,7 @@ import (
 // Bounds of a run, and of the acceptance.
 const (
 	peers        = 3
-	known        = 400 // contents that each peer serves
+	known        = 1200 // contents that every peer serves
 	honestEvery  = 50 * time.Millisecond
 	ownReaders   = 4
 	leastMisses  = 0.95 // of honest lookups among the peers that must succeed
@@ -45,7 +45,7 @@ const (
 func main() {
 	seconds := flag.Int("seconds", 8, "length of each phase, 1 to 30")
 	connections := flag.Int("connections", 200, "connections of the flood, 1 to 250")
-	latency := flag.Duration("latency", 100*time.Millisecond, "time that each answer of a peer takes more, as of a node far away; 0 to 1s")
+	latency := flag.Duration("latency", 150*time.Millisecond, "time that each answer of a peer takes more, as of a node far away; 0 to 1s")
 	flag.Parse()
 	if flag.NArg() != 1 || *seconds < 1 || *seconds > 30 || *connections < 1 || *connections > 250 || *latency < 0 || *latency > time.Second {
 		flag.Usage()
@@ -100,6 +100,9 @@ type site struct {
 
 // start starts the peers, publishes at them, and then starts the node that asks them.
 func (s *site) start() error {
+	for range known {
+		s.cids = append(s.cids, randomCID())
+	}
 	var urls []string
 	for i := range peers {
 		at, err := s.node(fmt.Sprint("peer", i), nil)
@@ -166,12 +169,10 @@ func (s *site) away(peer string) (string, error) {
 	return "http://" + l.Addr().String(), nil
 }
 
-// announce has a peer serve some contents.
+// announce has a peer serve all contents.
 func (s *site) announce(name string) error {
 	var lines bytes.Buffer
-	for range known {
-		cid := randomCID()
-		s.cids = append(s.cids, cid)
+	for _, cid := range s.cids {
 		fmt.Fprintln(&lines, cid)
 	}
 	return s.verb(name, &lines, "index", "announce", "-q", "-f", "-", "--addr", "/ip4/192.0.2.1/tcp/443/https")
