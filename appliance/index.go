@@ -50,7 +50,7 @@ func (n *Node) newIndex(c *config.Config) *indexEngine {
 		e.peers, asked = append(e.peers, p), append(asked, p)
 	}
 	e.Engine = index.New(c.Index, index.Deps{
-		Catalog: n.catalog, Store: n.store, Metrics: n.metrics, Log: n.levels.Logger(), Board: n.board, Now: n.now, Peers: asked,
+		Catalog: n.catalog, Store: n.store, Metrics: n.metrics, Log: n.levels.Logger(), Board: n.board, Now: n.now, Peers: asked, Admit: e.limits.Admit,
 		Identity: func() ed25519.PrivateKey {
 			seed := n.Derive(indexKeyUse)
 			return ed25519.NewKeyFromSeed(seed[:])

@@ -124,7 +124,8 @@ func TestFullQueue(t *testing.T) {
 		}
 		// The places of callers who leave early are free again.
 		ctx, leave := context.WithCancel(r.ctx())
-		for i := range 100 {
+		const callers = 4 // more could not be begun in time behind lookups as slow as those before
+		for i := range callers {
 			go func() {
 				_, err := r.e.Providers(ctx, digest("left %d", i), ProvidersOptions{})
 				ends <- err
@@ -132,13 +133,13 @@ func TestFullQueue(t *testing.T) {
 		}
 		synctest.Wait()
 		leave()
-		for range 100 {
-			if err := <-ends; err == nil {
-				t.Error("answered")
+		for range callers {
+			if err := <-ends; !errors.Is(err, context.Canceled) {
+				t.Errorf("answered %v", err)
 			}
 		}
 		time.Sleep(3 * time.Second)
-		if r.count("tasks_canceled_total", "kind", taskWorker) < 99 {
+		if r.e.line.queued != 0 || r.count("tasks_canceled_total", "kind", taskWorker) < callers-1 {
 			t.Errorf("%v canceled", r.count("tasks_canceled_total", "kind", taskWorker))
 		}
 	})

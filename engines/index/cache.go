@@ -1,46 +1,12 @@
 package index
 
 import (
-	"hash/maphash"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
 	"ronbox/appliance/b3"
 )
-
-// fenceCells is how many keys may be told apart by their fence: two that share a cell cost each other a miss, never a wrong answer.
-const fenceCells = 1 << 16
-
-// fences count the writes of keys. A filler loads the cell of its key before it looks anything up and keeps what it found with the entry; a
-// write moves the cell after its sync and before its answer, so from then on no entry of before is a hit.
-type fences struct {
-	seed  maphash.Seed
-	cells [fenceCells]atomic.Uint64
-}
-
-func newFences() *fences { return &fences{seed: maphash.MakeSeed()} }
-
-func (f *fences) cell(key string) *atomic.Uint64 {
-	return &f.cells[maphash.String(f.seed, key)%fenceCells]
-}
-
-// bump outdates every entry of key, and every lookup under way.
-func (f *fences) bump(key string) { f.cell(key).Add(1) }
-
-// mark is the state of a cell at one moment.
-type mark struct {
-	cell *atomic.Uint64
-	at   uint64
-}
-
-func (f *fences) mark(key string) mark {
-	cell := f.cell(key)
-	return mark{cell, cell.Load()}
-}
-
-// holds reports whether the key was not written since.
-func (m mark) holds() bool { return m.cell.Load() == m.at }
 
 // entry is a cached answer. It is shared and not changed, but for its counts.
 type entry struct {
@@ -57,6 +23,8 @@ type entry struct {
 	seq       uint64
 	updated   int64      // Unix ms
 	record    []byte     // signed, of a name that a peer gave; nil: it is in this node's file
+	seen      []sighting // of a name that peers gave: the last record of each signer, that of record among them
+	conflict  b3.Digest  // of a name: what another signer's record says; zero: the same, or there is none
 	providers []Provider // of a content id
 	etag      string
 
@@ -64,12 +32,20 @@ type entry struct {
 	replaced atomic.Bool // another entry has its place
 }
 
+// sighting is the last record of a name by one signer.
+type sighting struct {
+	signer   [32]byte
+	seq      uint64
+	manifest b3.Digest
+	until    int64 // its signed expiry, Unix ms
+}
+
 // cidText is the key of the providers of cid.
 func cidText(cid b3.Digest) string { return "p" + string(cid[:]) }
 
 // cost is what an entry takes of the cache, in bytes and whole KiB.
 func (n *entry) cost() int64 {
-	size := 256 + len(n.key) + len(n.record) + len(n.etag)
+	size := 256 + len(n.key) + len(n.record) + len(n.etag) + 80*len(n.seen)
 	for i := range n.providers {
 		size += 128 + len(n.providers[i].Record)
 		for _, a := range n.providers[i].Addrs {
@@ -110,7 +86,7 @@ func (e *Engine) keep(s *settings, n *entry, ttl time.Duration, until int64) {
 	if old, ok := e.cache.Get(n.key); ok && old.key == n.key {
 		old.replaced.Store(true)
 		if old.found && !n.found { // the answer was taken back: nothing that still holds it may serve it again
-			if !n.fence.cell.CompareAndSwap(n.fence.at, n.fence.at+1) {
+			if !n.fence.cell.writes.CompareAndSwap(n.fence.at, n.fence.at+1) {
 				return
 			}
 			n.fence.at++

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"iter"
 	"time"
 
 	"ronbox/appliance/b3"
@@ -61,6 +62,54 @@ func (c DeleteName) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Writ
 	return Written{Named: next.named(c.Key), commit: at.Seq}, nil
 }
 
+// ForgetName removes the row of a key, a damaged one and a tombstone too: nothing is known of the key afterwards.
+type ForgetName struct {
+	Key  Key
+	Note store.Event
+}
+
+// Kind is the command's name.
+func (ForgetName) Kind() string { return "index.forget_name/1" }
+
+// Apply does not read the row, which may be damaged. If the key has none, it removes the damaged rows beside its
+// place: one of them may be the row of the key, under a key that the disk has changed. ErrNotFound: there is neither.
+func (c ForgetName) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Forgotten, error) {
+	key := []byte(c.Key.text)
+	out := Forgotten{commit: at.Seq}
+	if r.Get(bName, key) != nil {
+		out.keys = append(out.keys, c.Key.text)
+	} else {
+		out.keys = damagedBeside(r, key)
+	}
+	if len(out.keys) == 0 {
+		return out, ErrNotFound
+	}
+	for _, k := range out.keys {
+		w.Delete(bName, []byte(k))
+	}
+	w.Audit(noted(c.Note, "key", c.Key.text))
+	return out, nil
+}
+
+// Forgotten is what a ForgetName did.
+type Forgotten struct {
+	keys   []string // of the rows removed
+	commit uint64
+}
+
+// damagedBeside returns the keys of the rows before and after the place of a name that do not check.
+func damagedBeside(r store.Reader, key []byte) (out []string) {
+	for _, rows := range []iter.Seq2[[]byte, []byte]{r.RangeBack(bName, nil, key), r.Range(bName, key, nil)} {
+		for k, raw := range rows {
+			if _, err := store.CutSum(k, raw); err != nil {
+				out = append(out, string(k))
+			}
+			break
+		}
+	}
+	return out
+}
+
 // Announce takes a provider record, which was verified.
 type Announce struct {
 	CID  b3.Digest
@@ -87,7 +136,7 @@ func (c Announce) Apply(r store.Reader, at store.Stamp, w *store.Writes) (uint64
 		if others++; others == 1 || is.ExpiresMS < least.ExpiresMS {
 			first, least = has, is
 		}
-	})
+	}, func(error) {}) // a damaged row is overwritten, or left to a Repair
 	switch {
 	case was != nil && string(was.Raw) == string(c.Raw):
 		return at.Seq, nil
@@ -125,11 +174,15 @@ func (Withdraw) Kind() string { return "index.withdraw/1" }
 // Apply gives its commit. A record that is not there is ErrNotFound.
 func (c Withdraw) Apply(r store.Reader, at store.Stamp, w *store.Writes) (uint64, error) {
 	k := provKey{c.CID, c.Peer}
-	row, known := providers.Get(r, k)
-	if !known {
+	row, known, err := recordAt(r, k)
+	switch {
+	case !known:
 		return 0, ErrNotFound
+	case err != nil:
+		providers.Delete(w, k) // damaged: the row of its expiry is left to a Repair
+	default:
+		remove(w, k, &row)
 	}
-	remove(w, k, &row)
 	w.Audit(noted(c.Note, "cid", c.CID.String(), "peer", string(PeerIDOf(c.Peer[:]))))
 	return at.Seq, nil
 }
@@ -142,25 +195,38 @@ type Purge struct{ Max int }
 
 // Purged is what a Purge did.
 type Purged struct {
-	CIDs   []b3.Digest // of the records removed, one each
-	commit uint64
+	CIDs    []b3.Digest // of the records removed, one each
+	Damaged int         // rows of expiry that were removed because they are damaged: a Repair is due
+	commit  uint64
 }
 
 // Kind is the command's name.
 func (Purge) Kind() string { return "index.purge/1" }
 
-// Apply goes by the committer's time.
+// Apply goes by the committer's time. A damaged row is removed and keeps no other from being removed.
 func (c Purge) Apply(r store.Reader, at store.Stamp, w *store.Writes) (Purged, error) {
 	out := Purged{commit: at.Seq}
-	for k := range provEnds.Range(r, endKey{}, endKey{second: uint64(at.At/int64(time.Second)) + 1}) {
-		if len(out.CIDs) == c.Max {
+	for key, raw := range r.Range(bProvExp, nil, endedBy(at.At)) {
+		if len(out.CIDs)+out.Damaged == c.Max {
 			break
 		}
-		providers.Delete(w, k.of)
-		provEnds.Delete(w, k)
-		out.CIDs = append(out.CIDs, k.of.cid)
+		w.Delete(bProvExp, append([]byte{}, key...))
+		end, err := parseEnd(key, raw)
+		if err != nil {
+			out.Damaged++
+			continue
+		}
+		if row, known, err := recordAt(r, end.of); known && (err != nil || end.of.end(&row) == end) {
+			providers.Delete(w, end.of)
+		}
+		out.CIDs = append(out.CIDs, end.of.cid)
 	}
 	return out, nil
+}
+
+// endedBy is the first key of index/prov_exp whose records have not expired at a time, Unix ns.
+func endedBy(at int64) []byte {
+	return endKeyCodec.Append(nil, endKey{second: uint64(at/int64(time.Second)) + 1})
 }
 
 // before is the manifest that stood, for the audit chain.

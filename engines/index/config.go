@@ -69,10 +69,12 @@ type LimitsConfig struct {
 	Inflight int `toml:"inflight"`
 }
 
-// RateLimitConfig is the bucket of one client. 0: off.
+// RateLimitConfig is the buckets of one client network. 0: off.
 type RateLimitConfig struct {
-	RPS   int `toml:"rps"`
-	Burst int `toml:"burst"`
+	RPS     int `toml:"rps"`
+	Burst   int `toml:"burst"`
+	MissRPS int `toml:"miss_rps"` // lookups that leave this node, twice as many at once
+	PutRPS  int `toml:"put_rps"`  // writes, twice as many at once
 }
 
 // QuotasConfig bounds what all clients ask for in a minute. 0: off.
@@ -96,6 +98,7 @@ func DefaultConfig() Config {
 		Breaker:       BreakerConfig{ErrorWindowS: 30, TripThreshold: 0.5, CooldownS: 10, HalfOpenProbes: 3, MinSamples: 10},
 		Cache:         CacheConfig{Entries: 100_000, TTLMS: 10_000, NegTTLMS: 2000, StaleMS: 600_000, WarmupKeys: []string{}},
 		Limits:        LimitsConfig{Inflight: 1024},
+		RateLimit:     RateLimitConfig{MissRPS: 100, PutRPS: 500},
 		DrainDeadline: unit.Duration(3 * time.Second),
 	}
 }
@@ -123,6 +126,8 @@ func (c Config) Validate() error {
 		unit.Within("limits.inflight", c.Limits.Inflight, workCap+1, 65_536),
 		unit.Within("ratelimit.rps", c.RateLimit.RPS, 0, 1_000_000),
 		unit.Within("ratelimit.burst", c.RateLimit.Burst, 0, 1_000_000),
+		unit.Within("ratelimit.miss_rps", c.RateLimit.MissRPS, 0, 1_000_000),
+		unit.Within("ratelimit.put_rps", c.RateLimit.PutRPS, 0, 1_000_000),
 		unit.Within("quotas.resolves_per_min", c.Quotas.ResolvesPerMin, 0, 1_000_000_000),
 		unit.Within("quotas.providers_per_min", c.Quotas.ProvidersPerMin, 0, 1_000_000_000),
 		unit.Between("drain_deadline", c.DrainDeadline, time.Second, 5*time.Second),
@@ -227,6 +232,8 @@ type settings struct {
 	Config
 	trusted            []trust
 	hedge, deadline    time.Duration
+	fair               time.Duration // a call that had less before the deadline ended it says nothing of its peer
+	least              time.Duration // with less before the deadline no peer is asked
 	ttl, neg, staleFor time.Duration
 }
 
@@ -234,8 +241,10 @@ type settings struct {
 func settle(c Config) *settings {
 	trusted, _ := parseTrust(c.Trust) // Validate has read it
 	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+	hedge, deadline := ms(c.DHT.HedgeMS), ms(c.DHT.DeadlineMS)
 	return &settings{
-		Config: c, trusted: trusted, hedge: ms(c.DHT.HedgeMS), deadline: ms(c.DHT.DeadlineMS),
+		Config: c, trusted: trusted, hedge: hedge, deadline: deadline,
+		fair: min(2*hedge, deadline*3/4), least: min(hedge, deadline/4), // also where the hedge time is nearly all there is
 		ttl: ms(c.Cache.TTLMS), neg: ms(c.Cache.NegTTLMS), staleFor: ms(c.Cache.StaleMS),
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -55,6 +56,9 @@ type Deps struct {
 	Now      func() time.Time          // wall clock; nil: time.Now
 	Peers    []Peer                    // in the order of Config.Peers
 	Identity func() ed25519.PrivateKey // called by Recover; nil: a key is drawn, which ends with the process
+	// Admit takes tokens of the rate of a network for a lookup that leaves this node, or returns how long to wait for
+	// them. nil: there is no rate. It does not block.
+	Admit func(network netip.Addr, cost int) (ok bool, wait time.Duration)
 }
 
 // Engine is the index. New builds it, Recover opens it, the tasks do the work; its methods may be called from any goroutine.
@@ -68,11 +72,13 @@ type Engine struct {
 	now     func() time.Time
 	m       *metrics
 
+	admit    func(network netip.Addr, cost int) (ok bool, wait time.Duration) // nil: no rate
 	identity func() ed25519.PrivateKey
 	key      ed25519.PrivateKey // from Recover on
 	id       PeerID
 
-	work        *flow.Queue[*job]
+	work        *flow.Queue[turn]
+	line        *line // the jobs of work_tx
 	bg          *flow.Queue[*job]
 	reindexes   *flow.Queue[[]string]
 	fills       *flow.Queue[*entry]
@@ -87,6 +93,7 @@ type Engine struct {
 	retry  flow.Retrier
 	cache  *cache.Cache[string, *entry] // open from Recover to Close
 	fences *fences
+	damage damage
 	peers  []*peer
 
 	meta   atomic.Pointer[CacheMeta] // written by the cache janitor alone
@@ -99,8 +106,9 @@ type Engine struct {
 func New(cfg Config, d Deps) *Engine {
 	e := &Engine{
 		boot: cfg, workers: cfg.Resolver.workers(), catalog: d.Catalog, store: d.Store, board: d.Board, log: d.Log, now: d.Now,
-		identity: d.Identity, fences: newFences(),
+		admit: d.Admit, identity: d.Identity, fences: newFences(),
 	}
+	e.line = newLine(e.workers)
 	if e.now == nil {
 		e.now = time.Now
 	}
@@ -118,13 +126,15 @@ func New(cfg Config, d Deps) *Engine {
 	e.retry = flow.Retry(retryDelay, maxRetries+1, retryable).Counting(d.Catalog, service, "dht")
 	d.Board.Add(
 		obs.Probe{Service: service, Key: keyCache, Plane: obs.ReadPlane},
+		obs.Probe{Service: service, Key: keyRows, Plane: obs.ReadPlane, Every: time.Second, Func: e.damage.probe},
 		obs.Probe{Service: service, Key: keyPeers, Plane: obs.ReadPlane, Every: breakerEvery, Bad: 2, Good: 1, Func: e.anyPeer},
 	)
 	return e
 }
 
-// Readiness keys, both soft.
+// Readiness keys, all soft.
 const (
+	keyRows  = "rows"             // no row that was read since the start is damaged
 	keyCache = "cache_open"       // lookups are answered
 	keyPeers = "dht_client_ready" // some peer may be asked, or there are none
 )
@@ -143,9 +153,9 @@ func (e *Engine) anyPeer() error {
 
 func (e *Engine) declareChannels() {
 	c := e.catalog
-	e.work = flow.NewQueue[*job](c, flow.Spec{
+	e.work = flow.NewQueue[turn](c, flow.Spec{
 		Service: service, Name: "work_tx", Cap: workCap, Policy: flow.RejectNew, Producers: []string{flow.HTTP}, Consumers: []string{taskWorker},
-		Doc: "lookups, one for all who ask for a key; full: 429, nothing happened",
+		Doc: "lookups among peers, one for all who ask for a key, each network with its share; full, or too long: 429, nothing happened",
 	})
 	e.bg = flow.NewQueue[*job](c, flow.Spec{
 		Service: service, Name: "bg_tx", Cap: bgCap, Policy: flow.Wait, Producers: []string{taskPrefetcher}, Consumers: []string{taskWorker},
@@ -156,7 +166,7 @@ func (e *Engine) declareChannels() {
 		Doc: "keys to look up again; full: 429, nothing happened",
 	})
 	e.fills = flow.NewQueue[*entry](c, flow.Spec{
-		Service: service, Name: "fills_tx", Cap: fillsCap, Policy: "drop new", Producers: []string{taskWorker}, Consumers: []string{taskCache},
+		Service: service, Name: "fills_tx", Cap: fillsCap, Policy: "drop new", Producers: []string{flow.HTTP, taskWorker}, Consumers: []string{taskCache},
 		Doc: "new entries of the cache; one that is dropped ends by the cache's own clock and is never hot",
 	})
 	e.events = flow.NewBroadcast[Event](c, flow.Spec{
@@ -180,14 +190,14 @@ func (e *Engine) declareChannels() {
 		Service: service, Name: "lookup", Shards: flightShards, Waiters: flightWaiters, Calls: flightCalls,
 	})
 	e.cache = cache.New(c, cache.Spec[string, *entry]{
-		Service: service, Name: "answer_cache", Producers: []string{taskWorker}, Doc: "answers", Bytes: int64(e.boot.Cache.Entries) << 10, Entry: 1 << 10,
+		Service: service, Name: "answer_cache", Producers: []string{flow.HTTP, taskWorker}, Doc: "answers", Bytes: int64(e.boot.Cache.Entries) << 10, Entry: 1 << 10,
 	})
 }
 
 // Tasks lists the index's tasks for the supervisor.
 func (e *Engine) Tasks() []flow.Task {
 	return []flow.Task{
-		{Service: service, Name: taskWorker, Count: e.workers, Restart: flow.Always, Doc: "answers lookups: cache, file, peers, rank", Run: e.runWorker},
+		{Service: service, Name: taskWorker, Count: e.workers, Restart: flow.Always, Doc: "answers lookups that leave the node: peers, rank", Run: e.runWorker},
 		{Service: service, Name: taskCache, Restart: flow.Always, Lanes: []string{"store.bulk"}, Doc: "sole writer of cache_meta", Run: e.runCacheJanitor},
 		{Service: service, Name: taskBreaker, Restart: flow.Always, Background: true, Doc: "the only one that steps the breakers", Run: e.runBreakerJanitor},
 		{Service: service, Name: taskPrefetcher, Restart: flow.Always, Background: true, Doc: "feeds bg_tx", Run: e.runPrefetcher},

@@ -53,6 +53,13 @@ type ConflictError struct {
 
 func (e *ConflictError) Error() string { return "version was written before, with another manifest" }
 
+// RateError is returned when the network of the caller has used up its rate of lookups that leave this node.
+type RateError struct{ Wait time.Duration } // until the next is allowed
+
+func (e *RateError) Error() string {
+	return "index.ratelimit.miss_rps: too many lookups of this network leave the node"
+}
+
 // BreakerOpenError says that the breaker of every peer is open: nobody was asked.
 type BreakerOpenError struct {
 	RetryAfter time.Duration // until the first of them lets a call through

@@ -14,6 +14,7 @@ const (
 	cacheEvery   = time.Second
 	breakerEvery = 250 * time.Millisecond
 	probeEvery   = 2 * time.Second
+	repairEvery  = time.Minute // between two walks over all provider records, however often a damaged row is met
 )
 
 // Bounds of a tick of the cache janitor, so that it takes a few milliseconds however much is cached.
@@ -34,6 +35,7 @@ type CacheMeta struct {
 func (e *Engine) runCacheJanitor(ctx context.Context) error {
 	defer e.cacheTick.Stop()
 	var tracked []*entry
+	var repaired time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -49,6 +51,14 @@ func (e *Engine) runCacheJanitor(ctx context.Context) error {
 			tracked = e.sweep(tracked, e.now().UnixNano())
 			if err := e.purgeExpired(ctx); err != nil {
 				e.log.Debug("not_purged", "reason", err.Error()) // the next tick tries again
+			}
+			if e.damage.repair.Load() && time.Since(repaired) >= repairEvery {
+				e.damage.repair.Store(false)
+				if err := e.repairProviders(ctx); err != nil {
+					e.damage.repair.Store(true)
+					e.log.Warn("not_repaired", "reason", err.Error(), "next", "it is tried again every "+repairEvery.String())
+				}
+				repaired = time.Now()
 			}
 		}
 	}

@@ -213,11 +213,11 @@ func (l *lookup) ask(ctx context.Context, p *peer, pass flow.Pass, wave int) err
 		p.settle(pass, flow.Succeeded, nil)
 		return err
 	case ctx.Err() == nil:
-	case errors.Is(context.Cause(ctx), errDeadline):
+	case errors.Is(context.Cause(ctx), errDeadline) && time.Since(begun) >= l.s.fair:
 		err = ErrPeerTimeout
 	case l.overtaken(time.Since(begun)):
 		err = errOvertaken
-	default: // it lost a race, or the node stops: nothing is known of the peer
+	default: // it lost a race, had too little time, or the node stops: nothing is known of the peer
 		p.settle(pass, flow.Neither, nil)
 		return context.Cause(ctx)
 	}
@@ -250,9 +250,9 @@ func (l *lookup) call(ctx context.Context, p *peer) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	r, err := ParseNameRecord(raw, l.j.key, l.j.trusted, l.e.now())
+	r, signer, err := ParseNameRecord(raw, l.j.key, l.j.trusted, l.e.now())
 	if err == nil {
-		err = l.regressed(&r)
+		err = l.compare(n, &r, [32]byte(signer))
 	}
 	if err != nil {
 		l.e.m.integrity(1)
@@ -262,11 +262,32 @@ func (l *lookup) call(ctx context.Context, p *peer) (outcome, error) {
 	return outcome{entry: n, ttl: l.s.ttl, until: r.ExpiresMS}, nil
 }
 
-// regressed refuses a record that is older than the one last seen, or says otherwise at the same seq.
-func (l *lookup) regressed(r *NameRecord) error {
+// compare holds the record of a name against what was seen before. One that is older than the last by its signer, or
+// says otherwise at the same seq, is refused. Another signer that says otherwise is a conflict, and no fault of
+// either: two nodes are trusted for one name.
+func (l *lookup) compare(n *entry, r *NameRecord, signer [32]byte) error {
+	n.seen = []sighting{{signer, r.Seq, r.Manifest, r.ExpiresMS}}
 	old, ok := l.e.past(l.j.text, l.e.now())
-	if ok && old.record != nil && (r.Seq < old.seq || r.Seq == old.seq && r.Manifest != old.manifest) {
-		return &RecordError{"seq", "is behind what was seen before"}
+	if !ok {
+		return nil
+	}
+	now := l.e.now().UnixMilli()
+	for _, was := range old.seen {
+		switch {
+		case was.until <= now:
+		case was.signer != signer:
+			n.seen = append(n.seen, was)
+			if was.manifest != r.Manifest {
+				n.conflict = was.manifest
+			}
+		case r.Seq < was.seq || r.Seq == was.seq && r.Manifest != was.manifest:
+			return &RecordError{"seq", "is behind what was seen before"}
+		}
+	}
+	if !n.conflict.IsZero() && old.conflict.IsZero() {
+		l.e.m.conflicts(1)
+		l.e.log.Warn("name_conflict", "key", l.j.key.text, "manifest", r.Manifest.String(), "other", n.conflict.String(),
+			"next", "two keys of index.trust sign this name: leave one of them")
 	}
 	return nil
 }

@@ -31,6 +31,9 @@ type metrics struct {
 	stale       func(int)
 	background  func(int)
 	integrity   func(int)
+	conflicts   func(int)
+	damaged     func(int)
+	dropped     func(int)            // lookups that were refused a place in work_tx
 	hedges      map[string]func(int) // by result
 	peerErrors  map[string]func(int) // by kind
 	events      map[string]func(int) // by kind
@@ -58,6 +61,8 @@ func indexFamilies() []obs.Family {
 		{Name: "index_stale_served_total", Type: obs.Counter, Help: "Answers past their time, given while peers fail."},
 		{Name: "index_background_total", Type: obs.Counter, Help: "Jobs of bg_tx: keys warmed up and looked up again, probes of peers."},
 		{Name: "index_integrity_fail_total", Type: obs.Counter, Help: "Records of peers that were refused: forged, expired, malformed, or behind what was seen before."},
+		{Name: "index_name_conflicts_total", Type: obs.Counter, Help: "Names for which two trusted keys sign different manifests, when first seen."},
+		{Name: "index_rows_corrupt_total", Type: obs.Counter, Help: "Damaged rows met in the file, each once."},
 		{Name: "dht_hedged_requests_total", Type: obs.Counter, Labels: []string{"result"}, Help: "Lookups with a second wave: won by it, or lost to the first."},
 		{Name: "dht_errors_total", Type: obs.Counter, Labels: []string{"kind"}, Help: "Calls of peers that failed."},
 		{Name: "dht_legs_inflight", Type: obs.Gauge, Help: "Calls of peers under way."},
@@ -81,6 +86,9 @@ func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 		stale:       reg.Counter("index_stale_served_total", service),
 		background:  reg.Counter("index_background_total", service),
 		integrity:   reg.Counter("index_integrity_fail_total", service),
+		conflicts:   reg.Counter("index_name_conflicts_total", service),
+		damaged:     reg.Counter("index_rows_corrupt_total", service),
+		dropped:     reg.Counter("queue_dropped_total", service, "queue", "work"),
 		hedges:      series(reg, "dht_hedged_requests_total", "result", "win", "lose"),
 		peerErrors:  series(reg, "dht_errors_total", "kind", "transient", "no_route", "timeout", "invalid", "overtaken"),
 		events:      series(reg, "index_events_total", "kind", eventPut, eventDeleted, eventAnnounced, eventWithdrawn, eventExpired, eventFailed),

@@ -96,16 +96,23 @@ func (e *Engine) Peers() []PeerStatus {
 	return out
 }
 
-// signedProvider is the provider that a verified record tells of.
-func signedProvider(raw []byte, r *ProviderRecord) Provider {
-	return Provider{Peer: r.Peer, Addrs: r.Addrs, Region: r.Region, Verified: true, AtMS: r.AtMS, ExpiresMS: r.ExpiresMS(), Record: raw}
+// signedProvider returns the provider of a verified record. A record that is dated ahead of now, Unix ms, counts as
+// signed now, so that no publisher ranks before the others by its clock.
+func signedProvider(raw []byte, r *ProviderRecord, now int64) Provider {
+	return Provider{
+		Peer: r.Peer, Addrs: r.Addrs, Region: r.Region, Verified: true,
+		AtMS: min(r.AtMS, now), ExpiresMS: r.ExpiresMS(), Record: raw,
+	}
 }
 
 // verified takes over what a peer said about cid, as far as it holds: a record that is signed by its own key for this id, or, unsigned, an id
-// with addresses. bad counts what does not.
+// with addresses. It takes MaxHeard of them, the first in the peer's order. bad counts what does not hold.
 func (e *Engine) verified(cid b3.Digest, list []Provider, s *settings) (out []Provider, bad int) {
 	now := e.now()
 	for i := range list[:min(len(list), MaxProviders)] {
+		if len(out) == MaxHeard {
+			break
+		}
 		if list[i].Record == nil {
 			p, ok := unsigned(&list[i])
 			if !ok {
@@ -121,7 +128,7 @@ func (e *Engine) verified(cid b3.Digest, list []Provider, s *settings) (out []Pr
 			bad++
 			continue
 		}
-		out = append(out, signedProvider(list[i].Record, &r))
+		out = append(out, signedProvider(list[i].Record, &r, now.UnixMilli()))
 	}
 	return out, bad
 }

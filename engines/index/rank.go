@@ -30,21 +30,27 @@ func area(region string) string {
 	return ""
 }
 
-// compare orders providers for a region, the best first: the nearer, the verified, the one signed later, the lesser id. It is a total order of
-// providers with different ids.
+// compare orders providers for a region, the best first: those of this node's file, the nearer, the verified, the one
+// signed later, the lesser id. It is a total order of providers with different ids.
 func compare(a, b *Provider, region string) int {
-	verified := 0
-	if a.Verified != b.Verified {
-		if verified = 1; a.Verified {
-			verified = -1
-		}
-	}
 	return cmp.Or(
+		first(a.Filed, b.Filed),
 		cmp.Compare(nearness(b.Region, region), nearness(a.Region, region)),
-		verified,
+		first(a.Verified, b.Verified),
 		cmp.Compare(b.AtMS, a.AtMS),
 		cmp.Compare(a.Peer, b.Peer),
 	)
+}
+
+// first orders what is before what is not.
+func first(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
 }
 
 // rank gives the providers that have not expired at now, Unix ms, in order, at most limit; 0 is all.
@@ -66,8 +72,9 @@ func rank(set []Provider, region string, limit int, now int64) []Provider {
 	return out
 }
 
-// merge joins sets of providers: of each peer the verified one stays, else the one signed later, else the one with the greater record. It is
-// associative, commutative and idempotent; the order is by id.
+// merge joins sets of providers: of each peer the verified one stays, else the one signed later, else the one with the greater record. A
+// provider that is in this node's file in one of the sets is so in the result. It is associative, commutative and
+// idempotent; the order is by id.
 func merge(sets ...[]Provider) []Provider {
 	at := map[PeerID]int{}
 	var out []Provider
@@ -79,7 +86,10 @@ func merge(sets ...[]Provider) []Provider {
 				at[p.Peer] = len(out)
 				out = append(out, p)
 			case better(&p, &out[i]):
+				p.Filed = p.Filed || out[i].Filed
 				out[i] = p
+			default:
+				out[i].Filed = out[i].Filed || p.Filed
 			}
 		}
 	}
@@ -87,13 +97,13 @@ func merge(sets ...[]Provider) []Provider {
 	return out
 }
 
-// capped is the MaxProviders of set that expire last.
+// capped returns at most MaxProviders of set: those of this node's file first, then those that expire last.
 func capped(set []Provider) []Provider {
 	if len(set) <= MaxProviders {
 		return set
 	}
 	slices.SortFunc(set, func(a, b Provider) int {
-		return cmp.Or(cmp.Compare(b.ExpiresMS, a.ExpiresMS), cmp.Compare(a.Peer, b.Peer))
+		return cmp.Or(first(a.Filed, b.Filed), cmp.Compare(b.ExpiresMS, a.ExpiresMS), cmp.Compare(a.Peer, b.Peer))
 	})
 	return set[:MaxProviders]
 }

@@ -107,28 +107,37 @@ func ParseProviderRecord(raw []byte, now time.Time) (ProviderRecord, error) {
 // Sign returns the signed form of r.
 func (r *NameRecord) Sign(key ed25519.PrivateKey) ([]byte, error) { return sealed(nameDomain, r, key) }
 
-// ParseNameRecord verifies a signed record of key at now under one of the trusted keys. A fault is a *RecordError.
-func ParseNameRecord(raw []byte, key Key, trusted []ed25519.PublicKey, now time.Time) (NameRecord, error) {
-	var r NameRecord
+// ParseNameRecord verifies a signed record of key at now under one of the trusted keys, and returns that key as the
+// signer. A fault is a *RecordError.
+func ParseNameRecord(raw []byte, key Key, trusted []ed25519.PublicKey, now time.Time) (r NameRecord, signer ed25519.PublicKey, err error) {
 	body, err := unsealed(raw, &r)
-	switch {
-	case err != nil:
-		return r, err
-	case r.Key != key:
-		return r, &RecordError{"key", "is not the one that was asked for"}
-	case r.Manifest.IsZero() || r.Seq == 0:
-		return r, &RecordError{"manifest", "must not be zero"}
-	case r.UpdatedMS > now.Add(maxSkew).UnixMilli():
-		return r, &RecordError{"updated", "must not be more than 5m ahead of this node's clock"}
-	case r.ExpiresMS <= now.UnixMilli():
-		return r, &RecordError{"expires", "is over: the record has expired"}
+	if err == nil {
+		err = r.check(key, now)
+	}
+	if err != nil {
+		return r, nil, err
 	}
 	for _, k := range trusted {
-		if err = verify(nameDomain, raw, body, k); err == nil {
-			return r, nil
+		if verify(nameDomain, raw, body, k) == nil {
+			return r, k, nil
 		}
 	}
-	return r, &RecordError{"sig", "is by no key that is trusted for this name"}
+	return r, nil, &RecordError{"sig", "is by no key that is trusted for this name"}
+}
+
+// check returns the first fault of r as an answer for key at now.
+func (r *NameRecord) check(key Key, now time.Time) error {
+	switch {
+	case r.Key != key:
+		return &RecordError{"key", "is not the one that was asked for"}
+	case r.Manifest.IsZero() || r.Seq == 0:
+		return &RecordError{"manifest", "must not be zero"}
+	case r.UpdatedMS > now.Add(maxSkew).UnixMilli():
+		return &RecordError{"updated", "must not be more than 5m ahead of this node's clock"}
+	case r.ExpiresMS <= now.UnixMilli():
+		return &RecordError{"expires", "is over: the record has expired"}
+	}
+	return nil
 }
 
 var (

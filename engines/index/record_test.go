@@ -24,7 +24,7 @@ func TestRecordsHold(t *testing.T) {
 	if err != nil || r.CID != cid || r.Region != "eu-west-1" || r.Peer != PeerIDOf(publicOf(seedKey(2))) || r.ExpiresMS() != noon.Add(time.Hour).UnixMilli() {
 		t.Errorf("provider: %+v, %v", r, err)
 	}
-	n, err := ParseNameRecord(name, k, trusted, noon)
+	n, _, err := ParseNameRecord(name, k, trusted, noon)
 	if err != nil || n.Manifest != cid || n.Seq != 7 || n.Key != k {
 		t.Errorf("name: %+v, %v", n, err)
 	}
@@ -45,20 +45,20 @@ func TestRecordsHold(t *testing.T) {
 	for i := range name {
 		bad := bytes.Clone(name)
 		bad[i] ^= 1
-		_, err := ParseNameRecord(bad, k, trusted, noon)
+		_, _, err := ParseNameRecord(bad, k, trusted, noon)
 		mustFail("a bit of a name record", err)
 	}
 	for _, raw := range [][]byte{nil, prov[:64], prov[:len(prov)-1], append(bytes.Clone(prov), 0), make([]byte, maxRecord+1)} {
 		_, err := ParseProviderRecord(raw, noon)
 		mustFail("cut", err)
 	}
-	_, err = ParseNameRecord(name, key("name:docs.example"), trusted, noon)
+	_, _, err = ParseNameRecord(name, key("name:docs.example"), trusted, noon)
 	mustFail("another key", err)
-	_, err = ParseNameRecord(name, k, trusted[:1], noon)
+	_, _, err = ParseNameRecord(name, k, trusted[:1], noon)
 	mustFail("no trust", err)
-	_, err = ParseNameRecord(name, k, trusted, noon.Add(time.Hour))
+	_, _, err = ParseNameRecord(name, k, trusted, noon.Add(time.Hour))
 	mustFail("a name past its time", err)
-	_, err = ParseNameRecord(name, k, trusted, noon.Add(-6*time.Minute))
+	_, _, err = ParseNameRecord(name, k, trusted, noon.Add(-6*time.Minute))
 	mustFail("a name of the future", err)
 }
 
@@ -187,7 +187,7 @@ func FuzzRecord(f *testing.F) {
 				t.Errorf("taken: %+v", r)
 			}
 		}
-		if n, err := ParseNameRecord(raw, key("name:docs.example"), []ed25519.PublicKey{publicOf(own)}, noon); err == nil && n.Key != key("name:docs.example") {
+		if n, _, err := ParseNameRecord(raw, key("name:docs.example"), []ed25519.PublicKey{publicOf(own)}, noon); err == nil && n.Key != key("name:docs.example") {
 			t.Errorf("taken: %+v", n)
 		}
 	})

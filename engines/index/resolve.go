@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"ronbox/appliance/b3"
@@ -33,10 +34,14 @@ type job struct {
 	cid          b3.Digest
 	region       string // of the first who asked: which peers come first
 	fresh, local bool
+	from         netip.Addr // the network of the first who asked
+	cost         int        // of its rate, if the lookup leaves this node
 	fence        mark
 	deadline     time.Time
-	call         *call // nil: of bg_tx
-	probe        *peer // of bg_tx: this peer alone is asked, for a sign of life
+	call         *call         // nil: of bg_tx
+	probe        *peer         // of bg_tx: this peer alone is asked, for a sign of life
+	read         bool          // this node's file was looked at, and peers are to be asked
+	asked        time.Duration // how long peers were asked
 
 	trusted []ed25519.PublicKey // whose word counts for key
 	known   []Provider          // what the file has on cid
@@ -45,20 +50,23 @@ type job struct {
 func (j *job) isName() bool { return !j.key.IsZero() }
 
 // Resolve returns the manifest that key stands for: from the cache, this node's file or, if their word is trusted for it, a peer. It does not
-// wait for room in the queue and takes about index.dht.deadline_ms at most. ErrNotFound is final for now; after flow.ErrBusy, ErrTimeout, ErrUpstream,
-// a *BreakerOpenError or flow.ErrCanceled the same call may succeed later.
+// wait for room in the queue and takes about index.dht.deadline_ms at most. ErrNotFound is final for now; after flow.ErrBusy, a *RateError, ErrTimeout,
+// ErrUpstream, a *BreakerOpenError or flow.ErrCanceled the same call may succeed later. A damaged row is a
+// [store.RowError].
 func (e *Engine) Resolve(ctx context.Context, key Key, o ResolveOptions) (Answer, error) {
 	if key.IsZero() {
 		return Answer{}, &KeyError{"must not be empty"}
 	}
 	begun := e.now()
-	res, err := e.answer(ctx, begun, job{text: key.text, key: key, fresh: o.Fresh, local: o.Local})
+	res, err := e.answer(ctx, begun, job{
+		text: key.text, key: key, fresh: o.Fresh, local: o.Local, from: o.From.Network, cost: o.From.Cost,
+	})
 	e.m.latency(e.now().Sub(begun).Seconds())
 	if err != nil {
 		return Answer{}, err
 	}
 	n := res.entry
-	a := Answer{Key: key, Manifest: n.manifest, Seq: n.seq, Source: res.source, Age: age(n, begun), ETag: n.etag}
+	a := Answer{Key: key, Manifest: n.manifest, Seq: n.seq, Source: res.source, Age: age(n, begun), ETag: n.etag, Conflict: n.conflict}
 	if o.Local {
 		r := NameRecord{Key: key, Manifest: n.manifest, Seq: n.seq, UpdatedMS: n.updated, ExpiresMS: begun.Add(nameTTL).UnixMilli()}
 		a.Record, err = r.Sign(e.key)
@@ -70,7 +78,9 @@ func (e *Engine) Resolve(ctx context.Context, key Key, o ResolveOptions) (Answer
 // Resolve.
 func (e *Engine) Providers(ctx context.Context, cid b3.Digest, o ProvidersOptions) (ProviderSet, error) {
 	begun := e.now()
-	res, err := e.answer(ctx, begun, job{text: cidText(cid), cid: cid, region: o.Region, fresh: o.Fresh, local: o.Local})
+	res, err := e.answer(ctx, begun, job{
+		text: cidText(cid), cid: cid, region: o.Region, fresh: o.Fresh, local: o.Local, from: o.From.Network, cost: o.From.Cost,
+	})
 	e.m.latency(e.now().Sub(begun).Seconds())
 	if err != nil {
 		return ProviderSet{}, err
@@ -105,22 +115,13 @@ func (n *entry) answer() (result, error) {
 	return result{n, SourceCache}, nil
 }
 
-// join waits for the lookup of j, which it begins if none is under way.
+// join waits for the lookup of j, which it begins if none is under way. A lookup that another caller began and that
+// was refused for that caller's share or rate is begun again, once.
 func (e *Engine) join(ctx context.Context, s *settings, j *job) (result, error) {
-	j.fence = e.fences.mark(j.text)
-	c, first, err := e.flight.Join(flightKey{j.text, j.fence.at, j.fresh, j.local}, struct{}{})
-	if err != nil {
-		return result{}, fmt.Errorf("lookup: %w", err)
+	res, first, err := e.joinOnce(ctx, s, j)
+	if !first && refused(err) {
+		res, _, err = e.joinOnce(ctx, s, j)
 	}
-	if first {
-		j.call, j.deadline = c, time.Now().Add(s.deadline)
-		if err := e.work.TrySend(j); err != nil {
-			c.Fail(err)
-		}
-	} else {
-		e.m.joined(1)
-	}
-	res, err := c.Wait(ctx)
 	switch {
 	case err == nil:
 		return res, nil
@@ -128,4 +129,49 @@ func (e *Engine) join(ctx context.Context, s *settings, j *job) (result, error) 
 		err = context.Cause(ctx)
 	}
 	return result{}, fmt.Errorf("lookup: %w", err)
+}
+
+// refused reports whether err is a refusal that depends on the network of the caller.
+func refused(err error) bool {
+	_, rate := errors.AsType[*RateError](err)
+	return rate || errors.Is(err, flow.ErrBusy)
+}
+
+func (e *Engine) joinOnce(ctx context.Context, s *settings, j *job) (res result, first bool, err error) {
+	j.fence = e.fences.mark(j.text)
+	c, first, err := e.flight.Join(flightKey{j.text, j.fence.at, j.fresh, j.local}, struct{}{})
+	switch {
+	case err != nil:
+		return result{}, true, err
+	case first:
+		j.call, j.deadline = c, time.Now().Add(s.deadline)
+		e.begin(ctx, s, j)
+	default:
+		e.m.joined(1)
+	}
+	res, err = c.Wait(ctx)
+	return res, first, err
+}
+
+// begin answers j from this node's file, or queues it for the peers. So a read of the file waits for no lookup.
+func (e *Engine) begin(ctx context.Context, s *settings, j *job) {
+	if s.InlineHits && e.here(context.WithoutCancel(ctx), s, j) { // others may wait for it too
+		return
+	}
+	gaveWay, err := e.line.push(j, s.deadline-s.fair)
+	if gaveWay != nil { // its turn is j's now
+		e.m.dropped(1)
+		gaveWay.call.Fail(flow.ErrBusy)
+		return
+	}
+	if err != nil {
+		e.m.dropped(1)
+		j.call.Fail(err)
+		return
+	}
+	if err := e.work.TrySend(turn{}); err != nil { // closed: the line is never longer than the queue
+		if other := e.line.withdraw(j); other != nil {
+			other.call.Fail(err)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package index
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 
 	"ronbox/appliance/b3"
 	"ronbox/store"
@@ -18,11 +19,22 @@ var (
 // Buckets lists the index's buckets.
 func Buckets() []*store.Bucket { return []*store.Bucket{bName, bProv, bProvExp} }
 
-// The tables.
+// Unsummed lists the buckets whose rows have no checksum in schema 1.
+func Unsummed() []*store.Bucket { return Buckets() }
+
+// The tables. Each row has a checksum. A name that is absent is believed to be so only if the rows beside its place
+// check, since a name is the truth; a provider record can be announced again.
 var (
-	names     = store.NewTable(bName, store.String[string](), store.CBOR[nameRow]())
-	providers = store.NewTable(bProv, provKeys(), store.CBOR[provRow]())
-	provEnds  = store.NewTable(bProvExp, endKeys(), store.None())
+	names     = store.NewTable(bName, store.String[string](), store.CBOR[nameRow]()).Summed().Alone()
+	providers = store.NewTable(bProv, provKeyCodec, provCodec).Summed()
+	provEnds  = store.NewTable(bProvExp, endKeyCodec, store.None()).Summed()
+)
+
+// Codecs of the rows that are also read past their tables.
+var (
+	provKeyCodec = provKeys()
+	provCodec    = store.CBOR[provRow]()
+	endKeyCodec  = endKeys()
 )
 
 // nameRow is what a key stands for. A deleted key keeps its row, so that seq never falls and a version is never written twice.
@@ -88,12 +100,106 @@ func endKeys() store.Key[endKey] {
 	}
 }
 
-// ofCID walks the records for one id, expired ones too.
-func ofCID(r store.Reader, cid b3.Digest, each func(provKey, provRow)) {
-	for k, row := range providers.From(r, provKey{cid: cid}) {
-		if k.cid != cid {
-			return
-		}
-		each(k, row)
+// parseProv decodes a raw row of index/prov.
+func parseProv(key, raw []byte) (k provKey, row provRow, err error) {
+	value, err := store.CutSum(key, raw)
+	if err == nil {
+		k, err = provKeyCodec.Decode(key)
 	}
+	if err == nil {
+		row, err = provCodec.Decode(value)
+	}
+	return k, row, rowError(bProv, key, err)
+}
+
+// parseEnd decodes a raw row of index/prov_exp.
+func parseEnd(key, raw []byte) (k endKey, err error) {
+	value, err := store.CutSum(key, raw)
+	if err == nil && len(value) > 0 {
+		err = errRow
+	}
+	if err == nil {
+		k, err = endKeyCodec.Decode(key)
+	}
+	return k, rowError(bProvExp, key, err)
+}
+
+// rowError names the row that err is about, if there is an error.
+func rowError(b *store.Bucket, key []byte, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &store.RowError{Bucket: b.Name, Key: append([]byte{}, key...), Cause: err}
+}
+
+// ofCID walks the records for one id, expired ones too. A damaged row on the way, whatever its key says, is passed to
+// bad and stepped over.
+func ofCID(r store.Reader, cid b3.Digest, each func(provKey, provRow), bad func(error)) {
+	for key, raw := range r.Range(bProv, cid[:], nil) {
+		k, row, err := parseProv(key, raw)
+		switch {
+		case err != nil:
+			bad(err)
+		case k.cid != cid:
+			return
+		default:
+			each(k, row)
+		}
+	}
+}
+
+// recordAt reads one record. A damaged row is an error.
+func recordAt(r store.Reader, k provKey) (row provRow, known bool, err error) {
+	key := provKeyCodec.Append(nil, k)
+	raw := r.Get(bProv, key)
+	if raw == nil {
+		return row, false, nil
+	}
+	_, row, err = parseProv(key, raw)
+	return row, true, err
+}
+
+// ends reports whether the record at e.of is there and expires in e.second.
+func ends(r store.Reader, e endKey) bool {
+	row, known, err := recordAt(r, e.of)
+	return known && err == nil && e.of.end(&row) == e
+}
+
+// Checks returns the proof over the rows of the index: every row checks, a name is a key in its one spelling, a
+// provider record is signed by its provider for its id, and records and the order of their expiry agree both ways.
+func Checks() []store.Check { return []store.Check{{Name: service, Run: checkRows}} }
+
+func checkRows(r store.Reader) error {
+	for text, row := range names.All(r) {
+		if k, err := ParseKey(text); err != nil || k.text != text || row.Seq == 0 || row.Manifest.IsZero() {
+			return fmt.Errorf("index: row of the name %q: not a name with a manifest: %w", text, store.ErrCorrupt)
+		}
+	}
+	for k, row := range providers.All(r) {
+		if err := checkRecord(k, &row); err != nil {
+			return rowError(bProv, provKeyCodec.Append(nil, k), err)
+		}
+		if end := k.end(&row); !provEnds.Has(r, end) {
+			return rowError(bProvExp, endKeyCodec.Append(nil, end), errors.New("the row of a record's expiry is missing"))
+		}
+	}
+	for end := range provEnds.All(r) {
+		if !ends(r, end) {
+			return rowError(bProvExp, endKeyCodec.Append(nil, end), errors.New("there is no record that expires then"))
+		}
+	}
+	return nil
+}
+
+// checkRecord holds a row against the record that it is of.
+func checkRecord(k provKey, row *provRow) error {
+	var rec ProviderRecord
+	body, err := unsealed(row.Raw, &rec)
+	if err != nil {
+		return err
+	}
+	if rec.CID != b3.Digest(k.cid) || rec.Peer != PeerIDOf(k.peer[:]) || rec.AtMS != row.AtMS || rec.ExpiresMS() != row.ExpiresMS {
+		return errors.New("the record is not the one of this row")
+	}
+	return verify(providerDomain, row.Raw, body, k.peer[:])
 }

@@ -109,14 +109,14 @@ func TestStopUnderEverySchedule(t *testing.T) {
 			for range starts {
 				err := <-ends
 				known := false
-				for _, want := range []error{nil, ErrUpstream, ErrTimeout, flow.ErrCanceled, flow.ErrClosed} {
+				for _, want := range []error{nil, ErrUpstream, ErrTimeout, flow.ErrCanceled, flow.ErrClosed, flow.ErrBusy} {
 					known = known || errors.Is(err, want)
 				}
 				if _, open := errors.AsType[*BreakerOpenError](err); !known && !open {
 					rt.Errorf("answered %v", err)
 				}
 			}
-			if r.e.flight.Len() != 0 || r.e.work.Len() != 0 || r.count("dht_legs_inflight") != 0 {
+			if r.e.flight.Len() != 0 || r.e.work.Len() != 0 || r.e.line.queued != 0 || r.e.line.running != 0 || r.count("dht_legs_inflight") != 0 {
 				rt.Errorf("%d flights, %d jobs, %v calls", r.e.flight.Len(), r.e.work.Len(), r.count("dht_legs_inflight"))
 			}
 		})

@@ -2,6 +2,7 @@ package index
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"ronbox/appliance/b3"
@@ -27,12 +28,20 @@ type Answer struct {
 	Age      time.Duration // since the file or a peer said so
 	ETag     string        // a strong one, quoted: of the manifest
 	Record   []byte        // the signed NameRecord, of a Local call alone
+	Conflict b3.Digest     // the manifest that another trusted key has signed for the key; zero: none is known
 }
 
 // ResolveOptions change how a key is looked up.
 type ResolveOptions struct {
 	Fresh bool // nothing from the cache
 	Local bool // asked by a peer: this node's file alone is asked, and the answer is signed
+	From  Caller
+}
+
+// Caller is the sender of a lookup, as far as shares and rates need it. The zero Caller has no rate.
+type Caller struct {
+	Network netip.Addr // that shares a place among all networks; the zero Addr is one network too
+	Cost    int        // tokens of the network's rate that the lookup takes if it leaves this node; 0: none
 }
 
 // Provider is a peer that has some content.
@@ -41,7 +50,8 @@ type Provider struct {
 	Addrs     []string
 	Region    string
 	Verified  bool  // its own signature was checked
-	AtMS      int64 // when it was signed, or heard of
+	Filed     bool  // it is in this node's file, so that a caller with a token has published it here
+	AtMS      int64 // when it was signed, but no later than when it was heard of
 	ExpiresMS int64
 	Record    []byte // the signed ProviderRecord; nil: unsigned, from a peer that keeps none
 }
@@ -61,10 +71,14 @@ type ProvidersOptions struct {
 	Limit  int    // providers answered; 0: all
 	Fresh  bool   // nothing from the cache, and peers are asked even if this node knows some
 	Local  bool   // asked by a peer: this node's file alone is asked
+	From   Caller
 }
 
 // MaxProviders is how many providers an id keeps; the one that expires first leaves for another.
 const MaxProviders = 256
+
+// MaxHeard is how many providers of one peer's answer are taken: the first that hold, in the peer's order.
+const MaxHeard = 8
 
 // Peer is another node that is asked. Its methods return soon after ctx ends, may be called from several goroutines, and return an error that
 // wraps ErrTransient, ErrNoRoute, ErrPeerTimeout or ErrInvalid, or the cause of ctx.

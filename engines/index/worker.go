@@ -9,8 +9,8 @@ import (
 	"ronbox/appliance/flow"
 )
 
-// leastBudget is what must be left of a job's deadline when a worker takes it: with less nothing is begun.
-const leastBudget = 5 * time.Millisecond
+// leastRead is what must be left of a job's deadline when a worker takes it: with less the file is not read.
+const leastRead = 5 * time.Millisecond
 
 // runWorker answers queued lookups, one at a time, until work_tx is closed and empty. Every fourth worker takes from bg_tx too, and does what it
 // has taken once work_tx is empty.
@@ -23,11 +23,11 @@ func (e *Engine) runWorker(ctx context.Context) error {
 	var held *job // of bg_tx
 	for ctx.Err() == nil {
 		select {
-		case j, ok := <-e.work.C():
+		case _, ok := <-e.work.C():
 			if !ok {
 				return e.drained()
 			}
-			e.serve(ctx, j)
+			e.serveNext(ctx)
 			continue
 		default:
 		}
@@ -38,11 +38,11 @@ func (e *Engine) runWorker(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-		case j, ok := <-e.work.C():
+		case _, ok := <-e.work.C():
 			if !ok {
 				return e.drained()
 			}
-			e.serve(ctx, j)
+			e.serveNext(ctx)
 		case j, ok := <-background:
 			if held = j; !ok { // the prefetcher has gone
 				background = nil
@@ -73,12 +73,23 @@ func (e *Engine) turnAway(ctx context.Context) {
 	if ctx.Err() == nil {
 		return
 	}
-	left := e.work.Discard("aborted")
+	e.work.Discard("aborted")
+	left := e.line.flush()
 	for _, j := range left {
 		j.call.Fail(flow.ErrCanceled)
 	}
 	e.m.canceled(len(left))
 	e.bg.Discard("aborted")
+}
+
+// serveNext answers the job whose turn it is.
+func (e *Engine) serveNext(ctx context.Context) {
+	j := e.line.take()
+	if j == nil { // it was turned away
+		return
+	}
+	defer func() { e.line.done(j, j.asked) }()
+	e.serve(ctx, j)
 }
 
 // serve answers j.
@@ -91,7 +102,11 @@ func (e *Engine) serve(ctx context.Context, j *job) {
 		defer j.call.Fail(ErrInternal) // of a panic
 	}
 	s := e.live()
-	if time.Until(j.deadline) < leastBudget {
+	least := leastRead
+	if j.read {
+		least = s.least
+	}
+	if time.Until(j.deadline) < least {
 		e.finish(s, j, outcome{err: ErrTimeout}, "queue")
 		return
 	}
@@ -105,15 +120,10 @@ func (e *Engine) serve(ctx context.Context, j *job) {
 	if j.call == nil {
 		j.fence = e.fences.mark(j.text)
 	}
-	o, source, final := e.lookUpHere(ctx, s, j)
-	if final {
-		if o.entry != nil {
-			e.finishFound(s, j, o, source)
-		} else {
-			e.finish(s, j, o, "read")
-		}
+	if !j.read && e.here(ctx, s, j) {
 		return
 	}
+	begun := time.Now()
 	l := &lookup{e: e, s: s, j: j, order: e.orderFor(j.text, j.region)}
 	l.done = func(o outcome) {
 		if o.entry != nil {
@@ -123,15 +133,53 @@ func (e *Engine) serve(ctx context.Context, j *job) {
 		}
 	}
 	l.run(ctx)
+	j.asked = time.Since(begun)
+}
+
+// here answers j from this node's file. It returns false if peers are to be asked.
+func (e *Engine) here(ctx context.Context, s *settings, j *job) (settled bool) {
+	settled = true
+	defer func() {
+		if settled && j.call != nil {
+			j.call.Fail(ErrInternal) // of a panic; else it was answered
+		}
+	}()
+	o, source, final := e.lookUpHere(ctx, s, j)
+	if !final && e.admit != nil && j.cost > 0 {
+		if ok, wait := e.admit(j.from, j.cost); !ok {
+			o, final = outcome{err: &RateError{wait}}, true
+		}
+	}
+	switch {
+	case !final:
+		j.read = true
+		return false
+	case o.entry != nil:
+		e.finishFound(s, j, o, source)
+	default:
+		e.finish(s, j, o, "read")
+	}
+	return true
+}
+
+// syncedBy waits until a command is on the disk, until the deadline of j.
+func (e *Engine) syncedBy(ctx context.Context, j *job, commit uint64) error {
+	if at, _ := e.synced.Load(); commit <= at {
+		return nil
+	}
+	ctx, stop := context.WithDeadlineCause(ctx, j.deadline, ErrTimeout)
+	defer stop()
+	return e.waitSynced(ctx, commit)
 }
 
 // lookUpHere reads the file. final is false where peers are to be asked.
 func (e *Engine) lookUpHere(ctx context.Context, s *settings, j *job) (o outcome, source Source, final bool) {
-	ctx, stop := context.WithDeadlineCause(ctx, j.deadline, ErrTimeout)
-	defer stop()
 	n := &entry{key: j.text, fence: j.fence}
 	if j.isName() {
 		row, err := e.readName(ctx, j.key)
+		if err == nil {
+			err = e.syncedBy(ctx, j, row.Commit)
+		}
 		if err == nil && !row.Deleted {
 			n.found, n.manifest, n.seq, n.updated, n.etag = true, row.Manifest, row.Seq, row.UpdatedMS, quoted(row.Manifest)
 			return outcome{entry: n, ttl: s.ttl}, SourceLocal, true
@@ -146,10 +194,14 @@ func (e *Engine) lookUpHere(ctx context.Context, s *settings, j *job) (o outcome
 		}
 		return outcome{entry: n, ttl: s.neg}, SourceLocal, !ask
 	}
-	var err error
-	if j.known, err = e.readProviders(ctx, j.cid); err != nil {
+	known, last, err := e.readProviders(ctx, j.cid)
+	if err == nil {
+		err = e.syncedBy(ctx, j, last)
+	}
+	if err != nil {
 		return outcome{err: err}, "", true
 	}
+	j.known = known
 	ask := (len(j.known) == 0 || j.fresh) && len(e.peers) > 0
 	switch {
 	case len(j.known) > 0 && (!ask || j.local):
@@ -192,7 +244,7 @@ func (e *Engine) finish(s *settings, j *job, o outcome, op string) {
 		o.err = flow.ErrCanceled
 		e.m.canceled(1)
 	}
-	if !errors.Is(o.err, ErrNotFound) {
+	if !errors.Is(o.err, ErrNotFound) && !refused(o.err) {
 		e.events.Publish(Event{Kind: eventFailed, Key: j.subject(), At: e.now()})
 	}
 	j.settle(result{}, o.err)

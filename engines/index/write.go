@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -46,7 +47,7 @@ func (e *Engine) PutName(ctx context.Context, by engines.Actor, key Key, manifes
 	done, err := store.TryCommit(ctx, e.store, store.Work, PutName{key, manifest, note("index.name_put", by, corrID)}, func(d Written) {
 		e.committed(d.commit, eventPut, key.text, key.text)
 	})
-	return done.Named, done.Created, err
+	return done.Named, done.Created, e.met(err)
 }
 
 // DeleteName takes key away, for good if it is a version. ErrNotFound: it is not there.
@@ -54,12 +55,26 @@ func (e *Engine) DeleteName(ctx context.Context, by engines.Actor, key Key, corr
 	_, err := store.TryCommit(ctx, e.store, store.Work, DeleteName{key, note("index.name_deleted", by, corrID)}, func(d Written) {
 		e.committed(d.commit, eventDeleted, key.text, key.text)
 	})
+	return e.met(err)
+}
+
+// ForgetName removes all that this node's file knows of key, a damaged row and the tombstone of a deletion too, so
+// that the names of peers show again. The count of its changes begins anew, and a version may be put with another
+// manifest. ErrNotFound: the file knows nothing of it.
+func (e *Engine) ForgetName(ctx context.Context, by engines.Actor, key Key, corrID string) error {
+	_, err := store.TryCommit(ctx, e.store, store.Work, ForgetName{key, note("index.name_forgotten", by, corrID)}, func(d Forgotten) {
+		e.damage.forget(func(k damagedRow) bool { return k.bucket == bName.Name && slices.Contains(d.keys, k.key) })
+		e.committed(d.commit, eventDeleted, key.text, append(d.keys, key.text)...)
+	})
 	return err
 }
 
 // Name reads what key stands for in this node's file. ErrNotFound: nothing.
 func (e *Engine) Name(ctx context.Context, key Key) (Named, error) {
 	row, err := e.readName(ctx, key)
+	if err == nil {
+		err = e.waitSynced(ctx, row.Commit)
+	}
 	if err == nil && row.Deleted {
 		err = ErrNotFound
 	}
@@ -83,7 +98,7 @@ func (e *Engine) Names(ctx context.Context, prefix, after string, limit int) (ou
 		}
 		return nil
 	})
-	return out, err
+	return out, e.met(err)
 }
 
 // Announce makes providers known, at most MaxAnnouncements, and answers once they are on the disk. What is wrong with one of them stands in
@@ -146,7 +161,8 @@ func (e *Engine) Identity() (PeerID, ed25519.PublicKey) {
 	return e.id, e.key.Public().(ed25519.PublicKey)
 }
 
-// readName reads the row of key, a deleted one too. What a power cut could still take back it waits for.
+// readName reads the row of key, a deleted one too. A row that a power cut could still take back is not yet known to
+// be there: see waitSynced. A damaged row is a [store.RowError].
 func (e *Engine) readName(ctx context.Context, key Key) (row nameRow, err error) {
 	err = e.store.View(ctx, func(r store.Reader) error {
 		var known bool
@@ -155,32 +171,32 @@ func (e *Engine) readName(ctx context.Context, key Key) (row nameRow, err error)
 		}
 		return nil
 	})
-	if err != nil {
-		return row, err
-	}
-	return row, e.waitSynced(ctx, row.Commit)
+	return row, e.met(err)
 }
 
-// readProviders reads the records for cid that have not expired.
-func (e *Engine) readProviders(ctx context.Context, cid b3.Digest) (out []Provider, err error) {
-	last, now := uint64(0), e.now().UnixMilli()
+// readProviders reads the records for cid that have not expired, and the stamp of the last of them: see waitSynced.
+// Damaged rows are left out.
+func (e *Engine) readProviders(ctx context.Context, cid b3.Digest) (out []Provider, last uint64, err error) {
+	now := e.now().UnixMilli()
+	bad := func(err error) { _ = e.met(err) }
 	err = e.store.View(ctx, func(r store.Reader) error {
-		ofCID(r, cid, func(_ provKey, row provRow) {
-			if row.ExpiresMS > now {
-				last = max(last, row.Commit)
-				var record ProviderRecord
-				if _, bad := unsealed(row.Raw, &record); bad != nil {
-					err = bad
-				}
-				out = append(out, signedProvider(row.Raw, &record))
+		ofCID(r, cid, func(k provKey, row provRow) {
+			if row.ExpiresMS <= now {
+				return
 			}
-		})
-		return err
+			var record ProviderRecord
+			if _, err := unsealed(row.Raw, &record); err != nil {
+				bad(rowError(bProv, provKeyCodec.Append(nil, k), err))
+				return
+			}
+			last = max(last, row.Commit)
+			p := signedProvider(row.Raw, &record, now)
+			p.Filed = true
+			out = append(out, p)
+		}, bad)
+		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return out, e.waitSynced(ctx, last)
+	return out, last, err
 }
 
 // waitSynced waits until the command with this stamp is on the disk: a view shows it a little earlier.
@@ -202,7 +218,7 @@ func (e *Engine) waitSynced(ctx context.Context, commit uint64) error {
 func (e *Engine) purgeExpired(ctx context.Context) error {
 	due := false
 	err := e.store.View(ctx, func(r store.Reader) error {
-		for range provEnds.Range(r, endKey{}, endKey{second: uint64(e.now().Unix()) + 1}) {
+		for range r.Range(bProvExp, nil, endedBy(e.now().UnixNano())) {
 			due = true
 			break
 		}
@@ -211,12 +227,17 @@ func (e *Engine) purgeExpired(ctx context.Context) error {
 	if err != nil || !due {
 		return err
 	}
-	_, err = store.TryCommit(ctx, e.store, store.Bulk, Purge{maxPurge}, func(p Purged) {
+	done, err := store.TryCommit(ctx, e.store, store.Bulk, Purge{maxPurge}, func(p Purged) {
 		touched := make([]string, len(p.CIDs))
 		for i, cid := range p.CIDs {
 			touched[i] = cidText(cid)
 		}
 		e.committed(p.commit, eventExpired, "", touched...)
 	})
+	if done.Damaged > 0 {
+		e.m.damaged(done.Damaged)
+		e.log.Error("row_corrupt", "bucket", bProvExp.Name, "rows", done.Damaged, "next", "they are dropped, and made again from the records")
+		e.damage.repair.Store(true)
+	}
 	return err
 }

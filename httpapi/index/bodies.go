@@ -7,6 +7,7 @@ type Resolved struct {
 	Source   string `json:"source" enum:"local|cache|peer|stale" doc:"stale: no peer answered, and this is what was known before"`
 	Age      int64  `json:"freshness_s" doc:"seconds since the answer was read from the file or heard from a peer"`
 	ETag     string `json:"etag"`
+	Conflict string `json:"conflict,omitzero" format:"b3" doc:"the manifest that another trusted key has signed for the same name"`
 	Record   []byte `json:"record,omitempty" doc:"signed by the node that published the name; only for a node that asks for itself alone"`
 }
 
@@ -22,7 +23,7 @@ type Provider struct {
 	Peer      string   `json:"peer" doc:"libp2p id"`
 	Addrs     []string `json:"addrs" doc:"multiaddrs"`
 	Region    string   `json:"region,omitzero"`
-	Verified  bool     `json:"verified" doc:"its own signature was checked"`
+	Valid     bool     `json:"signature_valid" doc:"it has signed the record itself; this says nothing of whether it serves the content"`
 	ExpiresMS int64    `json:"expires_ms" doc:"Unix time in milliseconds"`
 }
 

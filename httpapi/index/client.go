@@ -55,6 +55,12 @@ func (c Client) Delete(ctx context.Context, key string) error {
 	return err
 }
 
+// Forget removes all that the node knows of a key itself, a damaged row too.
+func (c Client) Forget(ctx context.Context, key string) error {
+	_, err := c.Do(ctx, client.Call{Method: http.MethodDelete, Path: namePath(key), Query: client.Query{"forget": {"1"}}})
+	return err
+}
+
 // Name reads a key of this node's own table.
 func (c Client) Name(ctx context.Context, key string) (NameRow, error) {
 	return client.Ask[NameRow](ctx, c.Client, client.Call{Path: namePath(key)})

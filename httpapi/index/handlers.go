@@ -27,11 +27,14 @@ func (h handlers) getResolve(c *httpapi.Request) error {
 	if err != nil {
 		return err
 	}
-	fresh, err := flag(c, "fresh")
-	if err != nil {
+	o := index.ResolveOptions{Local: fromNode(c)}
+	if o.Fresh, err = flag(c, "fresh"); err != nil {
 		return err
 	}
-	a, err := h.idx.Resolve(c.Context(), key, index.ResolveOptions{Fresh: fresh, Local: fromNode(c)})
+	if o.From, err = caller(c, o.Fresh && !o.Local); err != nil {
+		return err
+	}
+	a, err := h.idx.Resolve(c.Context(), key, o)
 	if err != nil {
 		return err
 	}
@@ -45,6 +48,10 @@ func appendResolved(b []byte, a *index.Answer) []byte {
 	b = append(append(b, `","source":"`...), a.Source...)
 	b = strconv.AppendInt(append(b, `","freshness_s":`...), int64(a.Age/time.Second), 10)
 	b = append(append(b, `,"etag":`...), a.ETag...)
+	if !a.Conflict.IsZero() {
+		b, _ = a.Conflict.AppendText(append(b, `,"conflict":"`...)) // never fails
+		b = append(b, '"')
+	}
 	if a.Record != nil {
 		b = append(base64.StdEncoding.AppendEncode(append(b, `,"record":"`...), a.Record), '"')
 	}
@@ -67,6 +74,9 @@ func (h handlers) getProviders(c *httpapi.Request) error {
 	}
 	if o.Limit = int(limit); err == nil {
 		o.Fresh, err = flag(c, "fresh")
+	}
+	if err == nil {
+		o.From, err = caller(c, o.Fresh && !o.Local)
 	}
 	if err != nil {
 		return err
@@ -101,7 +111,10 @@ func (h handlers) getRouting(c *httpapi.Request) error {
 	cid, err := index.ParseCID(c.Param(paramCID))
 	var set index.ProviderSet
 	if err == nil {
-		set, err = h.idx.Providers(c.Context(), cid, index.ProvidersOptions{Limit: maxRouting, Local: fromNode(c)})
+		o := index.ProvidersOptions{Limit: maxRouting, Local: fromNode(c)}
+		if o.From, err = caller(c, false); err == nil {
+			set, err = h.idx.Providers(c.Context(), cid, o)
+		}
 	}
 	if err != nil && !errors.Is(err, index.ErrNotFound) && !errors.Is(err, index.ErrForeignCID) {
 		return err
@@ -231,7 +244,15 @@ func (h handlers) deleteName(c *httpapi.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := h.idx.DeleteName(c.Context(), c.Actor(), key, c.CorrID()); err != nil {
+	forget, err := flag(c, "forget")
+	if err != nil {
+		return err
+	}
+	remove := h.idx.DeleteName
+	if forget {
+		remove = h.idx.ForgetName
+	}
+	if err := remove(c.Context(), c.Actor(), key, c.CorrID()); err != nil {
 		return err
 	}
 	return c.Empty()
@@ -344,6 +365,22 @@ func keyParam(c *httpapi.Request) (index.Key, error) {
 func fromNode(c *httpapi.Request) bool {
 	c.Header().Add("Vary", hopHeader)
 	return c.HTTP().Header[hopHeader] != nil
+}
+
+// caller returns the network that a lookup is for, and what the lookup costs of its rate: more if a caller without a
+// token asks for it fresh, since the answer is written over everybody's.
+func caller(c *httpapi.Request, fresh bool) (from index.Caller, err error) {
+	network, socket := c.Network()
+	switch {
+	case socket:
+	case fresh && !c.Holds(scopePublish):
+		from.Cost = freshCost
+		err = c.Charge(freshCost - 1)
+	default:
+		from.Cost = 1
+	}
+	from.Network = network
+	return from, err
 }
 
 // flag is a query parameter that is 0 or 1.

@@ -2,14 +2,18 @@ package index
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
+	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/engines/index"
 	"ronbox/httpapi"
 	"ronbox/httpapi/limit"
+	"ronbox/store"
 )
 
 var (
@@ -17,8 +21,13 @@ var (
 	errQuota     = errors.New("what all clients may ask for in a minute is used up; nothing was begun: send it again after Retry-After")
 )
 
-// Limits are what the routes have beside the limits of the service: slots in flight for each route, and quotas of lookups a minute.
+// freshCost is how much of its network's rate a fresh lookup costs a caller without a token.
+const freshCost = 10
+
+// Limits are what the routes have beside the limits of the service: slots in flight for each route, quotas of lookups a minute, and the rate
+// of lookups of one network that leave the node.
 type Limits struct {
+	misses    *limit.Keyed[netip.Addr]
 	inflight  atomic.Int64 // the most inside one route
 	resolves  quota
 	providers quota
@@ -33,16 +42,32 @@ type quota struct {
 // NewLimits are those of c; m counts quotas that are used up.
 func NewLimits(c index.Config, m *obs.Metrics) *Limits {
 	m.Declare(obs.Family{Name: "quota_exhaustions_total", Type: obs.Counter, Labels: []string{"dimension"}, Help: "Requests refused by a quota of a minute."})
-	l := &Limits{}
+	l := &Limits{misses: limit.NewKeyed[netip.Addr](missNetworks, 0, 0)}
 	l.resolves.used = m.Counter("quota_exhaustions_total", service, "dimension", "resolves_per_min")
 	l.providers.used = m.Counter("quota_exhaustions_total", service, "dimension", "providers_per_min")
 	l.Set(c)
 	return l
 }
 
+// missNetworks is how many networks the rate of misses knows at once. The one idle longest gives way.
+const missNetworks = 65_536
+
+// Admit takes tokens of the rate of a network for a lookup that leaves the node, or returns how long to wait for the
+// next. What a lookup that is refused has taken stays taken.
+func (l *Limits) Admit(network netip.Addr, cost int) (ok bool, wait time.Duration) {
+	now := time.Now()
+	for range cost {
+		if ok, wait = l.misses.Take(network, now); !ok {
+			return false, wait
+		}
+	}
+	return true, 0
+}
+
 // Set takes the limits of another configuration. Requests that are inside go on.
 func (l *Limits) Set(c index.Config) {
 	l.inflight.Store(int64(c.Limits.Inflight))
+	l.misses.Set(float64(c.RateLimit.MissRPS), max(2*c.RateLimit.MissRPS, freshCost))
 	for q, perMin := range map[*quota]int{&l.resolves: c.Quotas.ResolvesPerMin, &l.providers: c.Quotas.ProvidersPerMin} {
 		q.bucket.Set(float64(perMin)/60, perMin)
 	}
@@ -74,17 +99,31 @@ func (l *Limits) bound(pattern string, next httpapi.Handler) httpapi.Handler {
 				return errQuota
 			}
 		}
-		return next(c)
+		err := next(c)
+		if q != nil && refused(err) {
+			c.Rest()
+		}
+		return err
 	}
 }
 
+// refused reports whether a lookup was refused for the share or the rate of its network.
+func refused(err error) bool {
+	return errors.Is(err, flow.ErrBusy) || httpapi.IsA[*index.RateError](err)
+}
+
 // ServiceLimits are those of c that the frame holds: no more inside all routes together than each alone may have, so that a route's own refusal
-// is met first, and the bucket of one client network.
+// is met first, and the buckets of one client network. ratelimit.rps bounds writes too, where it is the lesser.
 func ServiceLimits(c index.Config) httpapi.Limits {
 	out := httpapi.Limits{Inflight: c.Limits.Inflight * routes}
-	if r := c.RateLimit; r.RPS > 0 {
+	r := c.RateLimit
+	out.PerIP = httpapi.Rate{RPS: r.PutRPS, Burst: 2 * r.PutRPS}
+	if r.RPS > 0 {
 		each := httpapi.Rate{RPS: r.RPS, Burst: r.Burst}
-		out.PerIP, out.ReadRPS, out.ReadShare = each, allReads, each
+		out.ReadRPS, out.ReadShare = allReads, each
+		if r.PutRPS == 0 || r.RPS < r.PutRPS {
+			out.PerIP = each
+		}
 	}
 	return out
 }
@@ -93,6 +132,13 @@ const (
 	routes   = 12      // that have slots
 	allReads = 1 << 30 // reads a second of all clients together: no bound of its own
 )
+
+// missRule words a rate of misses that is used up.
+func missRule(full httpapi.ErrorRule) httpapi.ErrorRule {
+	full.Wait = httpapi.WaitToken
+	return full.When(httpapi.IsA[*index.RateError]).As(httpapi.ReasonRate).
+		Say("index.ratelimit.miss_rps: too many lookups of this network leave the node; nothing was begun: send it again after Retry-After")
+}
 
 // refusal is a rule for what a later try does not change.
 func refusal(is func(error) bool, status int, reason, code, title string) httpapi.ErrorRule {
@@ -113,6 +159,12 @@ func rules() []httpapi.ErrorRule {
 			With(httpapi.Detail(func(e *index.ConflictError) httpapi.Details { return httpapi.Details{"manifest": e.Has.String()} })),
 		full.When(httpapi.Is(errRouteFull)),
 		full.When(httpapi.Is(errQuota)).As("quota"),
+		missRule(full),
+		refusal(httpapi.IsA[*store.RowError], http.StatusInternalServerError, "corrupt", "corrupt", "Stored row is damaged").
+			Say("nothing was changed; `ronbox index rm --forget KEY` drops the damaged row, then put the key again or restore a snapshot").
+			With(httpapi.Detail(func(e *store.RowError) httpapi.Details {
+				return httpapi.Details{"bucket": e.Bucket, "key": fmt.Sprintf("%x", e.Key)}
+			})),
 		lacks.When(httpapi.IsA[*index.BreakerOpenError]).As("breaker_open").
 			With(httpapi.Detail(func(e *index.BreakerOpenError) httpapi.Details {
 				return httpapi.Details{"retry_after_ms": e.RetryAfter.Milliseconds()}

@@ -134,7 +134,7 @@ func TestHostileRecords(t *testing.T) {
 	}
 	got := read[Providers](r, r.do(http.MethodGet, "/providers/"+someCID.String(), "", nil), http.StatusOK)
 	want := string(index.PeerIDOf(keyOf(2).Public().(ed25519.PublicKey)))
-	if len(got.Providers) != 1 || got.Providers[0].Peer != want || !got.Providers[0].Verified || got.Source != "local" {
+	if len(got.Providers) != 1 || got.Providers[0].Peer != want || !got.Providers[0].Valid || got.Source != "local" {
 		t.Errorf("providers: %+v", got)
 	}
 }
@@ -164,7 +164,7 @@ func TestPeersThatLie(t *testing.T) {
 	r := realRig(t, func(c *index.Config) { c.Trust = []string{"example=" + id(7)} }, s.URL)
 	got := read[Providers](r, r.do(http.MethodGet, "/providers/"+someCID.String(), "", nil), http.StatusOK)
 	for _, p := range got.Providers {
-		if p.Verified != (p.Peer == id(2)) || p.Verified && p.Addrs[0] != someAddr || p.Peer == id(3) || p.Peer == id(5) {
+		if p.Valid != (p.Peer == id(2)) || p.Valid && p.Addrs[0] != someAddr || p.Peer == id(3) || p.Peer == id(5) {
 			t.Errorf("taken from a liar: %+v", p)
 		}
 	}

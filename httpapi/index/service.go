@@ -28,6 +28,7 @@ type Reader interface {
 type Writer interface {
 	PutName(ctx context.Context, by engines.Actor, key index.Key, manifest b3.Digest, corrID string) (n index.Named, created bool, err error)
 	DeleteName(ctx context.Context, by engines.Actor, key index.Key, corrID string) error
+	ForgetName(ctx context.Context, by engines.Actor, key index.Key, corrID string) error
 	Announce(ctx context.Context, by engines.Actor, all []index.Announcement, corrID string) ([]index.Announced, error)
 	Withdraw(ctx context.Context, by engines.Actor, cid b3.Digest, peer index.PeerID, corrID string) error
 	Reindex(ctx context.Context, by engines.Actor, keys []string, corrID string) (queued int, err error)
@@ -79,7 +80,7 @@ func (h handlers) lookups() []httpapi.Route {
 			openapi.Param{Name: hopHeader, Doc: "sent by a node that asks for a client of its own: no peer is asked then", Enum: []string{"0"}})
 		r.Problems = []int{http.StatusNotFound}
 	}
-	fresh := openapi.Param{Name: "fresh", Doc: "1: the cache is not asked, the peers are", Enum: []string{"0", "1"}}
+	fresh := openapi.Param{Name: "fresh", Doc: "1: the cache is not asked, the peers are; without a token it counts ten against the rate", Enum: []string{"0", "1"}}
 	region := openapi.Param{Name: "region", Doc: "those near it come first", Pattern: `^[a-z0-9-]{1,32}$`}
 	return httpapi.Routes(lookup,
 		httpapi.Route{Pattern: "/resolve/:key", Handle: h.getResolve, Summary: "The manifest that a key stands for", Answers: httpapi.Tagged(Resolved{}),
@@ -132,6 +133,8 @@ func (h handlers) writes() []httpapi.Route {
 		httpapi.Route{Method: http.MethodPut, Pattern: "names/:key", Endpoint: "put", Handle: h.putName, Summary: "Make a key stand for a manifest",
 			In: NamePut{}, Answers: append(httpapi.Answers(http.StatusCreated, NameRow{}), changed...), Problems: []int{http.StatusConflict}},
 		httpapi.Route{Method: http.MethodDelete, Pattern: "names/:key", Endpoint: "delete", Handle: h.deleteName, Summary: "Remove a key",
+			Query: []openapi.Param{{Name: "forget", Enum: []string{"0", "1"},
+				Doc: "1: remove the row wholly, a damaged one and the trace of an earlier removal too, so that the names of peers show again"}},
 			Answers: httpapi.AnswersNothing("it is removed"), Problems: []int{http.StatusNotFound}},
 		httpapi.Route{Method: http.MethodPost, Pattern: "providers", Endpoint: "announce", Handle: h.postProviders, Summary: "Announce who serves what",
 			In: Announce{}, Answers: httpapi.Answers(http.StatusOK, AnnounceResults{})},

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -28,7 +29,10 @@ import (
 	"ronbox/httpapi/front"
 	"ronbox/httpapi/openapi/openapitest"
 	"ronbox/httpapi/wire"
+	"ronbox/store"
 )
+
+var loopback = netip.MustParseAddr("127.0.0.1")
 
 // fakeEngine answers from its fields; err, when set, is what every call gets.
 type fakeEngine struct {
@@ -90,6 +94,10 @@ func (f *fakeEngine) PutName(_ context.Context, _ engines.Actor, k index.Key, m 
 
 func (f *fakeEngine) DeleteName(_ context.Context, _ engines.Actor, k index.Key, _ string) error {
 	return f.call(k)
+}
+
+func (f *fakeEngine) ForgetName(_ context.Context, _ engines.Actor, k index.Key, _ string) error {
+	return f.call("forget " + k.String())
 }
 
 func (f *fakeEngine) Announce(_ context.Context, _ engines.Actor, all []index.Announcement, _ string) ([]index.Announced, error) {
@@ -246,7 +254,7 @@ func TestResolveRoute(t *testing.T) {
 	if got := read[Resolved](r, r.do(http.MethodGet, "/resolve/name:docs.example", "", http.Header{hopHeader: {"0"}}), http.StatusOK); string(got.Record) != "signed" {
 		t.Errorf("another node gets %+v", got)
 	}
-	if r.do(http.MethodGet, "/resolve/name:docs.example?fresh=1", "", nil); r.engine.last != (index.ResolveOptions{Fresh: true}) {
+	if r.do(http.MethodGet, "/resolve/name:docs.example?fresh=1", "", nil); r.engine.last != (index.ResolveOptions{Fresh: true, From: index.Caller{Network: loopback, Cost: 1}}) {
 		t.Errorf("asked with %+v", r.engine.last)
 	}
 }
@@ -318,6 +326,8 @@ func TestErrors(t *testing.T) {
 		{&index.ConflictError{Has: someCID}, 409, "conflict", false, false},
 		{&index.RecordError{Field: "addrs", Reason: "x"}, 400, "malformed", false, false},
 		{flow.ErrBusy, 429, "busy", true, true},
+		{&index.RateError{Wait: time.Second}, 429, "rate_limit", true, true},
+		{&store.RowError{Bucket: "index/name", Key: []byte("name:docs.example"), Cause: errors.New("x")}, 500, "corrupt", false, false},
 		{flow.ErrClosed, 503, "draining", true, true},
 		{flow.ErrCanceled, 503, "canceled", true, true},
 		{index.ErrInternal, 500, "internal", false, false},
@@ -345,10 +355,10 @@ func TestProvidersRoutes(t *testing.T) {
 		{Peer: somePeer, Addrs: []string{}},
 	}
 	got := read[Providers](r, r.do(http.MethodGet, "/providers/"+someB3+"?region=eu-west-1&limit=7", "", nil), http.StatusOK)
-	if len(got.Providers) != 2 || got.CID != someB3 || got.Source != "peer" || !got.Providers[0].Verified || got.Providers[0].ExpiresMS != 9 {
+	if len(got.Providers) != 2 || got.CID != someB3 || got.Source != "peer" || !got.Providers[0].Valid || got.Providers[0].ExpiresMS != 9 {
 		t.Errorf("providers: %+v", got)
 	}
-	if r.engine.last != (index.ProvidersOptions{Region: "eu-west-1", Limit: 7}) {
+	if r.engine.last != (index.ProvidersOptions{Region: "eu-west-1", Limit: 7, From: index.Caller{Network: loopback, Cost: 1}}) {
 		t.Errorf("asked with %+v", r.engine.last)
 	}
 	target := "/routing/v1/providers/" + someB3 + "?filter-addrs=quic&whatever=1"
@@ -565,4 +575,79 @@ func gzipped(t *testing.T, s string) string {
 		t.Fatal(err)
 	}
 	return out.String()
+}
+
+// A fresh lookup without a token costs ten of the rate; with one, or not fresh, it costs one. A node that asks for
+// itself alone does not leave this node.
+func TestFreshCostsMoreWithoutAToken(t *testing.T) {
+	r := newRig(t)
+	for _, tt := range []struct {
+		query, token string
+		cost         int
+	}{{"", "", 1}, {"?fresh=0", "", 1}, {"?fresh=1", "", freshCost}, {"?fresh=1", "Bearer bad", freshCost}, {"?fresh=1", "Bearer good", 1}} {
+		header := http.Header{"Authorization": {tt.token}}
+		if tt.token == "" {
+			header = http.Header{"Authorization": nil}
+		}
+		r.do(http.MethodGet, "/resolve/name:docs.example"+tt.query, "", header)
+		if got := r.engine.last.(index.ResolveOptions).From; got != (index.Caller{Network: loopback, Cost: tt.cost}) {
+			t.Errorf("resolve%s %s: %+v", tt.query, tt.token, got)
+		}
+		r.do(http.MethodGet, "/providers/"+someB3+tt.query, "", header)
+		if got := r.engine.last.(index.ProvidersOptions).From; got.Cost != tt.cost {
+			t.Errorf("providers%s %s: %+v", tt.query, tt.token, got)
+		}
+	}
+}
+
+// The rate of misses is each network's own, holds twice as many at once, and is off at 0; the rate of reads is charged
+// for a fresh lookup too.
+func TestRatesOfANetwork(t *testing.T) {
+	l := NewLimits(index.DefaultConfig(), obs.NewMetrics())
+	took := 0
+	for ok := true; ok && took < 1000; took++ {
+		ok, _ = l.Admit(loopback, 1)
+	}
+	if took < 200 || took > 300 {
+		t.Errorf("%d at once", took)
+	}
+	if ok, wait := l.Admit(loopback, 1); ok || wait <= 0 {
+		t.Errorf("%t, %v", ok, wait)
+	}
+	if ok, _ := l.Admit(netip.MustParseAddr("127.0.0.2"), freshCost); !ok {
+		t.Error("another network is refused")
+	}
+	off := index.DefaultConfig()
+	off.RateLimit.MissRPS = 0
+	l.Set(off)
+	if ok, _ := l.Admit(loopback, 1000); !ok {
+		t.Error("refused while it is off")
+	}
+	r := newRig(t, func(c *index.Config) { c.RateLimit = index.RateLimitConfig{RPS: 1, Burst: 15} })
+	for i, want := range []int{200, 429} {
+		if w := r.do(http.MethodGet, "/resolve/name:docs.example?fresh=1", "", http.Header{"Authorization": nil}); w.Code != want {
+			t.Errorf("%d: %d", i, w.Code)
+		}
+	}
+}
+
+// Writes have a rate by default, which index.ratelimit.rps lowers.
+func TestWritesHaveARate(t *testing.T) {
+	for _, tt := range []struct{ put, rps, want int }{{500, 0, 500}, {500, 10, 10}, {500, 900, 500}, {0, 10, 10}, {0, 0, 0}} {
+		c := index.DefaultConfig()
+		c.RateLimit.PutRPS, c.RateLimit.RPS, c.RateLimit.Burst = tt.put, tt.rps, tt.rps
+		if got := ServiceLimits(c).PerIP.RPS; got != tt.want {
+			t.Errorf("%+v: %d", tt, got)
+		}
+	}
+}
+
+func TestForgetRoute(t *testing.T) {
+	r := newRig(t)
+	if w := r.do(http.MethodDelete, "/index/names/name:docs.example?forget=1", "", nil); w.Code != http.StatusNoContent || r.engine.last != "forget name:docs.example" {
+		t.Errorf("%d, %v", w.Code, r.engine.last)
+	}
+	if r.do(http.MethodDelete, "/index/names/name:docs.example?forget=0", "", nil); r.engine.last == "forget name:docs.example" {
+		t.Error("forgotten unasked")
+	}
 }

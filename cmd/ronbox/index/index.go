@@ -42,6 +42,8 @@ func hint(err error, o *cli.Outcome) {
 		o.Next = "`ronbox index ls` lists the names of this node, `ronbox index peers` shows whom else it asks"
 	case p.Reason == "breaker_open":
 		o.Next = "`ronbox index peers` shows which peers fail; try again"
+	case p.Reason == "corrupt":
+		o.Next = "`ronbox index rm --forget KEY` drops the damaged row; then put the key again, or restore a snapshot"
 	case p.Reason == httpConflict:
 		o.Next = "a version stands for one manifest for ever: put the next version"
 	}
@@ -73,6 +75,9 @@ peer answered and this is what was known before.`,
 			t.Row("manifest", r.Manifest)
 			t.Row("source", r.Source)
 			t.Row("age", time.Duration(r.Age)*time.Second)
+			if r.Conflict != "" {
+				t.Row("conflict", r.Conflict+" by another trusted key")
+			}
 		})
 	})
 	return cmd
@@ -84,7 +89,8 @@ func (a app) providersCmd() *cobra.Command {
 		Use:   "providers CID",
 		Short: "Show who serves a content, the best first",
 		Long: `Show who serves a content, given as b3:… or as the text of a CID: those near a region
-first, then those heard of last. verified: the provider has signed its record.`,
+first, then those heard of last. A valid signature says that the provider has signed the
+record itself, not that it serves the content.`,
 		Example: `  ronbox index providers b3:af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262
   ronbox index providers bafkr4ifpcne3t5pzugtkaqcn5i3nzskjtpfslsnnyejlpte2spfoihzsmi --region eu-west-3 --json`,
 		Args: cli.Exactly(1, "one content id"),
@@ -105,13 +111,21 @@ first, then those heard of last. verified: the provider has signed its record.`,
 }
 
 func providersTable(t cli.Table, p indexapi.Providers) {
-	t.Row("PEER", "REGION", "VERIFIED", "EXPIRES", "ADDRESSES")
+	t.Row("PEER", "REGION", "SIGNATURE", "EXPIRES", "ADDRESSES")
 	for _, one := range p.Providers {
-		t.Row(one.Peer, one.Region, one.Verified, cli.FormatTime(one.Expires()), strings.Join(one.Addrs, " "))
+		t.Row(one.Peer, one.Region, signature(one), cli.FormatTime(one.Expires()), strings.Join(one.Addrs, " "))
 	}
 	if p.Source == "stale" {
 		t.Row("stale: no peer answered, and this is what was known before")
 	}
+}
+
+// signature words the signature of a record.
+func signature(p indexapi.Provider) string {
+	if p.Valid {
+		return "valid"
+	}
+	return "none"
 }
 
 func (a app) peersCmd() *cobra.Command {

@@ -55,23 +55,39 @@ func nameTable(t cli.Table, n indexapi.NameRow) {
 }
 
 func (a app) rmCmd() *cobra.Command {
-	return &cobra.Command{
+	var forget bool
+	cmd := &cobra.Command{
 		Use:   "rm KEY",
 		Short: "Remove a key",
 		Long: `Remove a key from this node. Peers that have asked for it forget it once their cache does.
-A version that was removed can be put again only as what it was.`,
-		Example: `  ronbox index rm name:docs.example`,
-		Args:    cli.Exactly(1, "one key"),
-		RunE: a.online(func(ctx context.Context, c indexapi.Client, args []string) error {
-			if err := c.Delete(ctx, args[0]); err != nil {
-				return err
-			}
-			type removed struct {
-				Key string `json:"key"`
-			}
-			return a.Show(removed{args[0]}, func(t cli.Table) { t.Row("removed", args[0]) })
-		}),
+A version that was removed can be put again only as what it was, and while the key is
+removed here, a name of a peer does not show in its place.
+
+--forget removes the row wholly: a damaged one, and the trace of an earlier removal too.
+Names of peers show again. Given up are the count of changes, which begins anew at 1, and
+the promise that a version stands for one manifest for ever. Other nodes that still hold
+an answer with a higher count refuse the next one until theirs ends, after up to
+index.cache.stale_ms there: forget a key that is to be put again only when it is damaged.`,
+		Example: `  ronbox index rm name:docs.example
+  ronbox index rm --forget name:docs.example`,
+		Args: cli.Exactly(1, "one key"),
 	}
+	cmd.Flags().BoolVar(&forget, "forget", false, "remove the row wholly, a damaged one too")
+	cmd.RunE = a.online(func(ctx context.Context, c indexapi.Client, args []string) error {
+		remove := c.Delete
+		if forget {
+			remove = c.Forget
+		}
+		if err := remove(ctx, args[0]); err != nil {
+			return err
+		}
+		type removed struct {
+			Key       string `json:"key"`
+			Forgotten bool   `json:"forgotten,omitzero"`
+		}
+		return a.Show(removed{args[0], forget}, func(t cli.Table) { t.Row("removed", args[0]) })
+	})
+	return cmd
 }
 
 func (a app) lsCmd() *cobra.Command {

@@ -212,7 +212,7 @@ func TestServerOfBoxo(t *testing.T) {
 		Providers []struct {
 			Peer     string
 			Addrs    []string
-			Verified bool
+			Verified bool `json:"signature_valid"`
 		}
 		Source string
 	}

@@ -1,0 +1,79 @@
+package index
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"sync/atomic"
+
+	"ronbox/store"
+)
+
+// maxDamaged bounds the damaged rows that are remembered by their keys. Further ones are logged each time they are met.
+const maxDamaged = 1024
+
+// damage is the set of damaged rows that were met since the start. While it is not empty, the readiness key rows fails.
+type damage struct {
+	repair atomic.Bool // a row of providers was met, and no repair has begun since
+
+	mu   sync.Mutex           // a leaf
+	rows map[damagedRow]error // guarded by mu
+}
+
+// damagedRow names a row.
+type damagedRow struct{ bucket, key string }
+
+// add notes a damaged row, and reports whether it is new.
+func (d *damage) add(row *store.RowError) bool {
+	k := damagedRow{row.Bucket, string(row.Key)}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, known := d.rows[k]; known {
+		return false
+	}
+	if row.Bucket != bName.Name {
+		d.repair.Store(true)
+	}
+	if d.rows == nil {
+		d.rows = map[damagedRow]error{}
+	}
+	if len(d.rows) < maxDamaged {
+		d.rows[k] = row
+	}
+	return true
+}
+
+// forget forgets the rows that gone matches: they were removed or put right.
+func (d *damage) forget(gone func(damagedRow) bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.rows, func(k damagedRow, _ error) bool { return gone(k) })
+}
+
+// probe is the cause of the readiness key rows, nil while no damaged row is known.
+func (d *damage) probe() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, example := range d.rows {
+		return fmt.Errorf("%d damaged rows, such as %w", len(d.rows), example)
+	}
+	return nil
+}
+
+// met notes the damaged row that err is about, if it is about one, and returns err.
+func (e *Engine) met(err error) error {
+	row, ok := errors.AsType[*store.RowError](err)
+	if !ok || !e.damage.add(row) {
+		return err
+	}
+	e.m.damaged(1)
+	if row.Bucket == bName.Name {
+		e.log.Error("row_corrupt", "bucket", row.Bucket, "key", fmt.Sprintf("%q", row.Key), "reason", row.Cause.Error(),
+			"next", "`ronbox index rm --forget KEY` drops it; then put the key again, or restore a snapshot")
+	} else {
+		e.log.Error("row_corrupt", "bucket", row.Bucket, "key", fmt.Sprintf("%x", row.Key), "reason", row.Cause.Error(),
+			"next", "it is dropped; its provider announces again")
+	}
+	return err
+}

@@ -1,0 +1,347 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+)
+
+// network is the n-th network of a test.
+func network(n int) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, byte(n)}) }
+
+// lookups sends n lookups of a network, each for a key of its own, and returns where their errors come.
+func (r *rig) lookups(from, n int) chan error {
+	ends := make(chan error, n)
+	for i := range n {
+		go func() {
+			_, err := r.e.Providers(r.ctx(), digest("%d %d", from, i), ProvidersOptions{From: Caller{Network: network(from), Cost: 1}})
+			ends <- err
+		}()
+	}
+	synctest.Wait()
+	return ends
+}
+
+// A call that the deadline ends early says nothing of its peer, however often; one that had a whole fair time, and no
+// answer, is a failure, and ten of them open the breaker.
+func TestFairBlame(t *testing.T) {
+	slow := &fake{providers: hangs}
+	bubble(t, all(withPeers(slow), setting(func(c *Config) { c.Stale = false })), func(r *rig) {
+		s := *r.e.live()
+		ask := func(n int, left time.Duration) {
+			for i := range n {
+				j := &job{text: "p" + string(rune(i)), cid: digest("%d %v", i, left), deadline: time.Now().Add(left)}
+				(&lookup{e: r.e, s: &s, j: j, order: r.e.peers, done: func(outcome) {}}).run(r.ctx())
+			}
+			time.Sleep(time.Second) // a step of the breaker
+		}
+		for _, left := range []time.Duration{time.Millisecond, 100 * time.Millisecond, s.fair - 1} {
+			ask(50, left)
+			if p := r.e.Peers()[0]; p.Breaker != "closed" || p.Failed != 0 || r.count("dht_errors_total", "kind", "timeout") != 0 {
+				t.Fatalf("after calls of %v: %+v", left, p)
+			}
+		}
+		ask(10, s.fair)
+		if p := r.e.Peers()[0]; p.Breaker == "closed" || p.Failed != 10 {
+			t.Errorf("after calls of %v: %+v", s.fair, p)
+		}
+	})
+}
+
+// The fair time is a part of every lookup that is begun on time, whatever the configuration.
+func TestFairTimeIsWithinTheDeadline(t *testing.T) {
+	for hedge := 1; hedge < 1200; hedge += 7 {
+		c := DefaultConfig()
+		c.DHT.HedgeMS = hedge
+		if s := settle(c); s.fair <= 0 || s.fair >= s.deadline || s.least <= 0 || s.least >= s.fair {
+			t.Fatalf("hedge %d ms: fair %v, least %v of %v", hedge, s.fair, s.least, s.deadline)
+		}
+	}
+}
+
+// What cannot be begun in time is refused at admission, once it is known how long lookups take.
+func TestAdmissionByTime(t *testing.T) {
+	bubble(t, all(withPeers(&fake{providers: hangs}), setting(func(c *Config) {
+		c.Resolver.Workers, c.Breaker.MinSamples = 4, 100_000
+	})), func(r *rig) {
+		for range 10 { // the average comes to know the hanging peer
+			for range cap(r.lookups(1, 4)) {
+			}
+			time.Sleep(2 * time.Second)
+		}
+		ends := r.lookups(1, 100)
+		refused, began := 0, time.Now()
+		for len(ends) > 0 {
+			if err := <-ends; !errors.Is(err, flow.ErrBusy) {
+				t.Errorf("at once: %v", err)
+			}
+			refused++
+		}
+		// Lookups keep a worker for nearly 1.2 s: of the 900 ms that a job may wait, each four jobs ahead take that.
+		if refused < 90 || refused > 96 || time.Since(began) != 0 {
+			t.Errorf("%d of 100 were refused after %v", refused, time.Since(began))
+		}
+		for range 100 - refused {
+			if err := <-ends; !errors.Is(err, ErrTimeout) {
+				t.Errorf("admitted: %v", err)
+			}
+		}
+	})
+}
+
+// A network that alone fills the queue and the workers keeps no other out: the other has a place at once, which the
+// first one's newest lookup gives up, and the next free worker; the first gets no more places meanwhile.
+func TestSharesOfNetworks(t *testing.T) {
+	var gate chan struct{} // of the bubble
+	p := &fake{providers: func(ctx context.Context, cid b3.Digest) ([]Provider, error) {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		return []Provider{{Record: signed(seedKey(9), cid, "", time.Now(), time.Hour)}}, nil
+	}}
+	bubble(t, all(withPeers(p), setting(func(c *Config) { c.Resolver.Workers, c.DHT.DeadlineMS = 4, 5000 }), func(*rig) {
+		gate = make(chan struct{})
+	}), func(r *rig) {
+		flood := r.lookups(1, 4+workCap)
+		if len(flood) != 0 || r.e.line.queued != workCap || r.e.work.Len() != workCap {
+			t.Fatalf("%d ended, %d in the line, %d turns", len(flood), r.e.line.queued, r.e.work.Len())
+		}
+		honest := r.lookups(2, 1)
+		if err := <-flood; !errors.Is(err, flow.ErrBusy) || len(honest) != 0 || r.e.line.queued != workCap || r.e.work.Len() != workCap {
+			t.Fatalf("gave way: %v; %d in the line, %d turns", err, r.e.line.queued, r.e.work.Len())
+		}
+		more := r.lookups(1, 3)
+		if len(more) != 0 { // the same keys: they joined
+			t.Fatalf("%v", <-more)
+		}
+		if _, err := r.e.Providers(r.ctx(), digest("new"), ProvidersOptions{From: Caller{Network: network(1)}}); !errors.Is(err, flow.ErrBusy) {
+			t.Errorf("beyond a quarter while another waits: %v", err)
+		}
+		gate <- struct{}{} // one worker is free
+		if err := <-flood; err != nil {
+			t.Error(err)
+		}
+		gate <- struct{}{} // of the three of the flood and the honest one, whichever
+		synctest.Wait()
+		if r.e.line.nets[network(2)] != nil && r.e.line.nets[network(2)].running == 0 {
+			t.Error("the honest lookup still waits for a worker")
+		}
+		close(gate)
+		if err := <-honest; err != nil {
+			t.Errorf("honest: %v", err)
+		}
+		for range 4 + workCap - 2 {
+			<-flood
+		}
+		synctest.Wait()
+		if r.e.line.queued != 0 || r.e.line.running != 0 || len(r.e.line.nets) != 0 || len(r.e.line.waiting) != 0 {
+			t.Errorf("left in the line: %+v", r.e.line)
+		}
+	})
+}
+
+// A caller that joined the lookup of another network is not refused for the share of that network.
+func TestJoinersAreNotRefusedForAnother(t *testing.T) {
+	bubble(t, all(withPeers(&fake{providers: knows(seedKey(9), good)}), setting(func(c *Config) {
+		c.Resolver.Workers, c.DHT.DeadlineMS, c.DHT.HedgeMS = 1, 5000, 4000
+	})), func(r *rig) {
+		blocked, flood := r.lookups(3, 1), r.lookups(1, workCap-1)
+		newest := make(chan error, 2)
+		for _, from := range []int{1, 2} { // the first begins the lookup, the second joins it
+			go func() {
+				_, err := r.e.Providers(r.ctx(), digest("newest"), ProvidersOptions{From: Caller{Network: network(from)}})
+				newest <- err
+			}()
+			synctest.Wait()
+		}
+		honest := r.lookups(4, 1) // for which the newest gives way
+		if err := <-newest; !errors.Is(err, flow.ErrBusy) {
+			t.Errorf("gave way: %v", err)
+		}
+		for _, c := range []chan error{blocked, honest, newest} {
+			if err := <-c; err != nil {
+				t.Errorf("honest: %v", err)
+			}
+		}
+		for range cap(flood) {
+			<-flood
+		}
+	})
+}
+
+// Reads of this node's file are answered at once while every worker and every place is taken by lookups.
+func TestOwnFileDoesNotWait(t *testing.T) {
+	bubble(t, all(withPeers(&fake{providers: hangs}), setting(func(c *Config) { c.Resolver.Workers = 2 })), func(r *rig) {
+		r.put("name:docs.example", digest("1"))
+		r.announce(digest("own"))
+		ends := r.lookups(1, 2+workCap)
+		begun := time.Now()
+		if a := r.resolve("name:docs.example"); a.Source != SourceLocal {
+			t.Errorf("%+v", a)
+		}
+		if _, err := r.e.Resolve(r.ctx(), key("name:none.example"), ResolveOptions{}); !errors.Is(err, ErrNotFound) {
+			t.Error(err)
+		}
+		if set, _, err := r.ask(digest("own"), ProvidersOptions{}); err != nil || set.Source != SourceLocal {
+			t.Errorf("%+v, %v", set, err)
+		}
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("took %v", took)
+		}
+		for range cap(ends) {
+			<-ends
+		}
+	})
+}
+
+// announce publishes a provider of this node.
+func (r *rig) announce(cid b3.Digest) {
+	r.t.Helper()
+	done, err := r.e.Announce(r.ctx(), alice, []Announcement{{CID: cid, Addrs: []string{"/ip4/192.0.2.1/tcp/8443/https"}}}, "corr")
+	if err != nil || done[0].Err != nil {
+		r.t.Fatalf("%+v, %v", done, err)
+	}
+}
+
+// A lookup that leaves the node takes of the rate of its network; hits and reads of the file do not.
+func TestRateOfMisses(t *testing.T) {
+	for _, inline := range []bool{true, false} {
+		bubble(t, all(withPeers(&fake{providers: knows(seedKey(9), 0)}), setting(func(c *Config) { c.InlineHits = inline })), func(r *rig) {
+			taken := map[netip.Addr]int{}
+			r.e.admit = func(from netip.Addr, cost int) (bool, time.Duration) {
+				if taken[from]+cost > 15 {
+					return false, time.Second
+				}
+				taken[from] += cost
+				return true, 0
+			}
+			r.put("name:docs.example", digest("1"))
+			r.announce(digest("own"))
+			ask := func(name string, from, cost int, fresh bool) error {
+				_, err := r.e.Providers(r.ctx(), digest("%s", name), ProvidersOptions{From: Caller{Network: network(from), Cost: cost}, Fresh: fresh})
+				return err
+			}
+			for _, tt := range []struct {
+				name             string
+				from, cost, took int
+				fresh, refused   bool
+			}{
+				{"own", 1, 1, 0, false, false},
+				{"a", 1, 1, 1, false, false},
+				{"a", 1, 10, 11, true, false},
+				{"b", 1, 10, 11, true, true},
+				{"b", 2, 10, 10, true, false},
+				{"c", 1, 4, 15, false, false},
+				{"d", 1, 1, 15, false, true},
+				{"d", 1, 0, 15, false, false}, // the admin socket
+			} {
+				err := ask(tt.name, tt.from, tt.cost, tt.fresh)
+				if rate, ok := errors.AsType[*RateError](err); ok != tt.refused || ok && rate.Wait != time.Second || !ok && err != nil || taken[network(tt.from)] != tt.took {
+					t.Errorf("%+v: %v, %d taken", tt, err, taken[network(tt.from)])
+				}
+			}
+			if _, err := r.e.Resolve(r.ctx(), key("name:docs.example"), ResolveOptions{From: Caller{Network: network(1), Cost: 1}}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// The line against a model: every job that was pushed is taken once, gives way once, or is withdrawn once; of one
+// network they keep their order; it is never longer than the queue; a network with a quarter of the places gets no
+// more while another waits; and a worker is given to a network that has the fewest of those that wait.
+func TestLineIsFair(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := newLine(8)
+		queued, running := map[netip.Addr][]*job{}, map[netip.Addr]int{}
+		var busy []*job
+		nets, total := rapid.IntRange(1, 6).Draw(t, "nets"), 0
+		t.Repeat(map[string]func(*rapid.T){
+			"push": func(t *rapid.T) {
+				for range rapid.SampledFrom([]int{1, 7, 100}).Draw(t, "n") {
+					j := &job{from: network(rapid.IntRange(1, nets).Draw(t, "net"))}
+					mine, others := len(queued[j.from]), total-len(queued[j.from])
+					gone, err := l.push(j, time.Hour)
+					if err != nil {
+						if total < workCap && (others == 0 || mine < workCap/shareOf) {
+							t.Fatalf("refused with %d of its own and %d others", mine, others)
+						}
+						continue
+					}
+					if others > 0 && mine >= workCap/shareOf {
+						t.Fatalf("got a place with %d of its own and %d others", mine, others)
+					}
+					queued[j.from] = append(queued[j.from], j)
+					total++
+					if gone != nil {
+						list := queued[gone.from]
+						if total != workCap+1 || list[len(list)-1] != gone || gone.from == j.from {
+							t.Fatal("the wrong job gave way")
+						}
+						queued[gone.from] = list[:len(list)-1]
+						total--
+					}
+				}
+			},
+			"take": func(t *rapid.T) {
+				j := l.take()
+				if (j == nil) != (total == 0) {
+					t.Fatalf("took %v of %d", j, total)
+				}
+				if j == nil {
+					return
+				}
+				for from, list := range queued {
+					if len(list) > 0 && running[from] < running[j.from] {
+						t.Fatal("a network with fewer workers waits")
+					}
+				}
+				if queued[j.from][0] != j {
+					t.Fatal("out of order")
+				}
+				queued[j.from] = queued[j.from][1:]
+				running[j.from]++
+				busy = append(busy, j)
+				total--
+			},
+			"done": func(t *rapid.T) {
+				if len(busy) > 0 {
+					at := rapid.IntRange(0, len(busy)-1).Draw(t, "at")
+					l.done(busy[at], time.Duration(rapid.IntRange(0, 1000).Draw(t, "took"))*time.Millisecond)
+					running[busy[at].from]--
+					busy = slices.Delete(busy, at, at+1)
+				}
+			},
+			"withdraw": func(t *rapid.T) {
+				from := network(rapid.IntRange(1, nets).Draw(t, "net"))
+				if list := queued[from]; len(list) > 0 {
+					j := list[len(list)-1]
+					if l.withdraw(j) != j {
+						t.Fatal("withdrew another")
+					}
+					queued[from] = list[:len(list)-1]
+					total--
+				}
+			},
+			"": func(t *rapid.T) {
+				if l.queued != total || l.running != len(busy) || total > workCap || len(l.nets) > nets {
+					t.Fatalf("%d queued, want %d; %d run, want %d", l.queued, total, l.running, len(busy))
+				}
+			},
+		})
+		if got := len(l.flush()); got != total || l.queued != 0 {
+			t.Fatalf("flushed %d of %d", got, total)
+		}
+	})
+}

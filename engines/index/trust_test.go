@@ -1,0 +1,163 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+
+	"ronbox/appliance/b3"
+)
+
+// A peer's hundred self-signed records, dated ahead, do not fill an answer: eight are taken, those of this node's
+// file come first, and none ranks by a date that is to come. The entry that everybody is answered from is the same.
+func TestOnePeerDoesNotFillAnAnswer(t *testing.T) {
+	cid := digest("content")
+	liar := &fake{providers: func(context.Context, b3.Digest) (out []Provider, _ error) {
+		for i := range 100 {
+			out = append(out, Provider{Record: signed(seedKey(byte(i+100)), cid, "eu-west-3", time.Now().Add(4*time.Minute), time.Hour)})
+		}
+		return out, nil
+	}}
+	bubble(t, withPeers(liar), func(r *rig) {
+		r.announce(cid)
+		time.Sleep(time.Second)
+		ahead := signed(seedKey(2), cid, "", time.Now().Add(4*time.Minute), time.Hour)
+		if done, err := r.e.Announce(r.ctx(), alice, []Announcement{{Record: ahead}}, "c"); err != nil || done[0].Err != nil {
+			t.Fatalf("%+v, %v", done, err)
+		}
+		for _, fresh := range []bool{true, false} {
+			set, _, err := r.ask(cid, ProvidersOptions{Fresh: fresh, Region: "eu-west-3"})
+			if err != nil || len(set.Providers) != 2+MaxHeard {
+				t.Fatalf("%d providers, %v", len(set.Providers), err)
+			}
+			for i, p := range set.Providers {
+				if p.Filed != (i < 2) || p.AtMS > time.Now().UnixMilli() {
+					t.Errorf("%d.: filed %t, signed %v from now", i, p.Filed, time.Until(time.UnixMilli(p.AtMS)))
+				}
+			}
+			r.e.cache.Settle()
+		}
+	})
+}
+
+// Two nodes that are trusted for one name and differ are a conflict, which is told and blames neither; each keeps a
+// seq of its own, and one that falls back is still refused.
+func TestTwoTrustedNodesWithOneName(t *testing.T) {
+	k := key("name:docs.example")
+	one, two := newOrigin(7), newOrigin(8)
+	two.target = "second:8443"
+	one.names[k] = nameRow{Manifest: digest("1"), Seq: 5}
+	bubble(t, all(origins(one, two), trusting("example", 7), trusting("example", 8)), func(r *rig) {
+		if a := r.resolve(k.text); a.Manifest != digest("1") || !a.Conflict.IsZero() {
+			t.Errorf("%+v", a)
+		}
+		swap := func(from, to *origin, m b3.Digest, seq uint64) Answer {
+			delete(from.names, k)
+			to.names[k] = nameRow{Manifest: m, Seq: seq}
+			r.e.cache.Settle()
+			time.Sleep(12 * time.Second)
+			return r.resolve(k.text)
+		}
+		for i := range 20 {
+			if a := swap(one, two, digest("2"), 3); a.Manifest != digest("2") || a.Source != SourcePeer || a.Conflict != digest("1") {
+				t.Fatalf("%d: %+v", i, a)
+			}
+			if a := swap(two, one, digest("1"), 5); a.Manifest != digest("1") || a.Source != SourcePeer || a.Conflict != digest("2") {
+				t.Fatalf("%d: %+v", i, a)
+			}
+		}
+		if r.count("index_name_conflicts_total") != 1 || r.count("index_integrity_fail_total") != 0 {
+			t.Errorf("%v conflicts, %v faults", r.count("index_name_conflicts_total"), r.count("index_integrity_fail_total"))
+		}
+		for _, p := range r.e.Peers() {
+			if p.Failed != 0 || p.Breaker != "closed" {
+				t.Errorf("%+v", p)
+			}
+		}
+		if a := swap(one, two, digest("3"), 2); a.Source != SourceStale || a.Manifest != digest("1") {
+			t.Errorf("the second fell back: %+v", a)
+		}
+	})
+}
+
+// A key that was removed hides a peer's name until it is forgotten; a forgotten version may be put anew.
+func TestForgetShowsNamesOfPeers(t *testing.T) {
+	k, version := key("name:docs.example"), key("name:docs.example@1.0.0")
+	o := newOrigin(7)
+	o.names[k] = nameRow{Manifest: digest("theirs"), Seq: 1}
+	bubble(t, all(origins(o), trusting("example", 7)), func(r *rig) {
+		r.put(k.text, digest("ours"))
+		r.put(version.text, digest("ours"))
+		for _, one := range []Key{k, version} {
+			if err := r.e.DeleteName(r.ctx(), alice, one, "c"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := r.e.Resolve(r.ctx(), k, ResolveOptions{}); !errors.Is(err, ErrNotFound) {
+			t.Errorf("removed: %v", err)
+		}
+		for _, one := range []Key{k, version} {
+			if err := r.e.ForgetName(r.ctx(), alice, one, "c"); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.e.ForgetName(r.ctx(), alice, one, "c"); !errors.Is(err, ErrNotFound) {
+				t.Errorf("again: %v", err)
+			}
+		}
+		if a := r.resolve(k.text); a.Manifest != digest("theirs") || a.Source != SourcePeer {
+			t.Errorf("forgotten: %+v", a)
+		}
+		if n := r.put(version.text, digest("other")); n.Seq != 1 {
+			t.Errorf("%+v", n)
+		}
+	})
+}
+
+// Writes of other keys, however many, outdate no answer.
+func TestWritesOutdateTheirOwnKeyAlone(t *testing.T) {
+	k := key("name:docs.example")
+	o := newOrigin(7)
+	o.names[k] = nameRow{Manifest: digest("1"), Seq: 1}
+	bubble(t, all(origins(o), trusting("example", 7)), func(r *rig) {
+		for i := range 50 {
+			o.names[key(coldKey(i))] = nameRow{Manifest: digest("1"), Seq: 1}
+			r.resolve(coldKey(i))
+		}
+		r.e.cache.Settle()
+		for i := range 200_000 {
+			r.e.fences.bump(coldKey(1000 + i))
+		}
+		for i := range 50 {
+			if a := r.resolve(coldKey(i)); a.Source != SourceCache {
+				t.Fatalf("%d: %+v", i, a)
+			}
+		}
+	})
+}
+
+// A cell goes with the last that refers to it, and not before.
+func TestCellsAreFreed(t *testing.T) {
+	f := newFences()
+	held := f.mark("held")
+	for i := range 10_000 {
+		f.mark(coldKey(i))
+	}
+	for range 1000 {
+		if f.len() == 1 {
+			break
+		}
+		runtime.GC()
+		runtime.Gosched()
+	}
+	if n := f.len(); n != 1 {
+		t.Errorf("%d cells", n)
+	}
+	if f.bump("held"); held.holds() {
+		t.Error("a write does not outdate what was marked before")
+	}
+	if again := f.mark("held"); again.cell != held.cell || !again.holds() {
+		t.Error("a second cell of one key")
+	}
+}
