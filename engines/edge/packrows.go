@@ -114,3 +114,6 @@ func checkPacks(r store.Reader) error {
 	}
 	return nil
 }
+
+// Unsummed lists the buckets whose rows have no checksum in schema 1.
+func Unsummed() []*store.Bucket { return []*store.Bucket{bPacks} }
