@@ -32,6 +32,7 @@ type Config struct {
 	Retry         RetryConfig   `toml:"retry" reload:"r"`
 	Fill          FillConfig    `toml:"fill" reload:"x"`
 	CAS           CASConfig     `toml:"cas" reload:"r"`
+	Packs         PacksConfig   `toml:"packs" reload:"x"`
 	DrainDeadline unit.Duration `toml:"drain_deadline" reload:"r"` // that running fills get once the node drains
 }
 
@@ -91,6 +92,7 @@ func DefaultConfig() Config {
 		Retry:         RetryConfig{LiveFill: RetryRule{BaseMS: 50, MaxMS: 800, MaxRetries: 3, Jitter: true}},
 		Fill:          FillConfig{Workers: 8, MaxObjectBytes: 256 << 20},
 		CAS:           CASConfig{MaxBytes: 10 << 30, MinFree: 512 << 20, MaxURLs: 200_000},
+		Packs:         defaultPacksConfig(),
 		DrainDeadline: unit.Duration(3 * time.Second),
 	}
 }
@@ -116,6 +118,7 @@ func (c Config) Validate() error {
 		unit.Within("cas.max_bytes", c.CAS.MaxBytes, 1<<10, 1<<50),
 		unit.Within("cas.min_free", c.CAS.MinFree, 0, 1<<50),
 		unit.Within("cas.max_urls", c.CAS.MaxURLs, writeBurst, 10_000_000),
+		c.Packs.validate(),
 		unit.Between("drain_deadline", c.DrainDeadline, 100*time.Millisecond, 30*time.Second),
 	)
 }

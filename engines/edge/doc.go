@@ -18,14 +18,18 @@
 //     ETag is not stored, and nothing is stored but whole.
 //  9. The objects together, those that are being written too, stay below edge.cas.max_bytes, and leave edge.cas.min_free of the disk; for that the
 //     ones used least recently leave. When that does not help, fills are refused and hits go on.
-//  10. In amnesia no file is opened for writing: packs are served, fills are refused.
+//  10. A pack can fail itself only. The boot opens none; opening one, reading a tile and checking one each have a deadline,
+//     and nothing of a pack in memory is as large as its file says. A file that replaces a pack serves once it is verified.
+//  11. In amnesia no file is opened for writing: packs are served, fills are refused.
 //
 // # Tasks and queues
 //
 // Tasks: worker (8: fetches an object, hashes it on the way and hands it over), cas_writer (installs objects in bursts that share a sync, makes
-// room, sets aside), verifier (the pack set's), metrics (each 100 ms what readiness depends on; events to the log). Queues: work_tx 512 (reject
-// new), fed by HTTP, read by the workers; cas_tx 64, in which workers wait for room and requests do not; verify_tx. Broadcast: events_tx 1024
-// (drop oldest). Tick: metrics_tick (missed ticks merge). shutdown_rx is the node's lifecycle. The caches hide set buffers that drop when full.
+// room, sets aside), metrics (each 100 ms what readiness depends on; events to the log). Of the packs: pack_scanner (lists the folder), pack_opener
+// (opens what is new, 2 s each), verifier (2: verifies packs, the smallest first). Queues: work_tx 512 (reject
+// new), fed by HTTP, read by the workers; cas_tx 64, in which workers wait for room and requests do not; verify_tx 32 (reject new), scans that HTTP
+// and the reloader ask for, read by the scanner. Broadcast: events_tx 1024 (drop oldest). Watch: packs, which the tasks of the packs change and
+// follow. Tick: metrics_tick (missed ticks merge). shutdown_rx is the node's lifecycle. The caches hide set buffers that drop when full.
 //
 // # Lock order
 //

@@ -22,7 +22,7 @@ import (
 // service is the edge's name in metrics, logs, probes and the catalogue.
 const service = "edge"
 
-// Task names. The pack set has one more, the verifier.
+// Task names. Those of the packs are in verifier.go.
 const (
 	taskWorker  = "worker"
 	taskWriter  = "cas_writer"
@@ -97,7 +97,7 @@ func New(cfg Config, d Deps) *Engine {
 		dir = filepath.Join(d.DataDir, dir)
 	}
 	d.Log = e.log
-	e.packs = newPackSet(dir, d, func(p PackInfo) {
+	e.packs = newPackSet(dir, cfg.Packs, d, func(p PackInfo) {
 		e.events.Publish(Event{Kind: "pack_state", Of: p.ID, Result: string(p.State), Size: p.Size})
 	})
 	e.m = newMetrics(d.Metrics, e)
@@ -124,7 +124,7 @@ func (e *Engine) declareChannels() {
 	})
 	e.events = flow.NewBroadcast[Event](e.d.Catalog, flow.Spec{
 		Service: service, Name: "events_tx", Cap: eventRing, Policy: flow.DropOldest,
-		Producers: []string{flow.HTTP, taskWorker, taskWriter, "verifier"}, Consumers: []string{taskMetrics}, Doc: "for the log",
+		Producers: []string{flow.HTTP, taskWorker, taskWriter, taskScanner, taskOpener, taskVerifier}, Consumers: []string{taskMetrics}, Doc: "for the log",
 	})
 	e.sample = flow.Every(e.d.Catalog, flow.Spec{
 		Service: service, Name: "metrics_tick", Consumers: []string{taskMetrics}, Doc: "what readiness depends on",
@@ -133,13 +133,12 @@ func (e *Engine) declareChannels() {
 
 // Tasks lists the edge's tasks for the supervisor.
 func (e *Engine) Tasks() []flow.Task {
-	return []flow.Task{
+	return append([]flow.Task{
 		{Service: service, Name: taskWriter, Count: 1, Restart: flow.Always, Lanes: []string{"store.work"},
 			Doc: "the only one that names, moves or removes files of the content store", Run: e.runWriter},
 		{Service: service, Name: taskWorker, Count: e.boot.Fill.Workers, Restart: flow.Always, Doc: "fetches what is missing, one object at a time", Run: e.runWorker},
 		{Service: service, Name: taskMetrics, Count: 1, Restart: flow.Always, Background: true, Doc: "readiness, and events to the log", Run: e.runMetrics},
-		e.packs.Task(),
-	}
+	}, e.packs.Tasks()...)
 }
 
 // Recover opens the content store and the packs. Call it once, after the store was opened and its committer runs. In amnesia the content store

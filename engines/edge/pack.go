@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge/mbtiles"
@@ -34,9 +35,12 @@ type Pack struct {
 	file    *os.File
 	stamp   stamp
 	serial  uint64 // of the opening
+	env     *packEnv
+	slots   pmtiles.Slots // for what is decoded
 	archive archive
-	coding  Coding // of every tile; pmtiles.Unknown: each tile tells by its first bytes
-	end     func() // closes the archive
+	coding  Coding      // of every tile; pmtiles.Unknown: each tile tells by its first bytes
+	end     func()      // closes the archive
+	taken   atomic.Bool // a verifier has it
 	refs    atomic.Int64
 }
 
@@ -62,7 +66,7 @@ var packID = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 // nameOf is what the name of a file tells of a pack. A name that is not fit for an id stands for itself.
 func nameOf(path string) (PackInfo, error) {
 	name, ext := filepath.Base(path), filepath.Ext(path)
-	i := PackInfo{ID: strings.TrimSuffix(name, ext), Kind: PackKind(strings.TrimPrefix(ext, ".")), File: name, State: PackVerifying}
+	i := PackInfo{ID: strings.TrimSuffix(name, ext), Kind: PackKind(strings.TrimPrefix(ext, ".")), File: name, State: PackOpening}
 	if !packID.MatchString(i.ID) {
 		i.ID = name
 		return i, fmt.Errorf("a pack is named as %s: rename the file", packID)
@@ -70,8 +74,9 @@ func nameOf(path string) (PackInfo, error) {
 	return i, nil
 }
 
-// openPack opens a pack for one caller, who closes it.
-func openPack(ctx context.Context, path string, info PackInfo, serial uint64, leaves pmtiles.Leaves) (_ *Pack, err error) {
+// open opens a pack for one caller, who closes it. It fails after edge.packs.statement_timeout, and reads little of the
+// file.
+func (v *packEnv) open(ctx context.Context, path string, info PackInfo, serial uint64) (_ *Pack, err error) {
 	st, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -79,9 +84,9 @@ func openPack(ctx context.Context, path string, info PackInfo, serial uint64, le
 	if !st.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a file", path)
 	}
-	p := &Pack{info: info, path: path, serial: serial, stamp: stampOf(st, nil), end: func() {}}
+	p := &Pack{info: info, path: path, serial: serial, stamp: stampOf(st, nil), env: v, slots: v.slots.Share(), end: func() {}}
 	p.refs.Store(1)
-	p.info.Size = st.Size()
+	p.info.State, p.info.Size = PackVerifying, st.Size()
 	if p.file, err = os.Open(path); err != nil {
 		return nil, err
 	}
@@ -92,7 +97,7 @@ func openPack(ctx context.Context, path string, info PackInfo, serial uint64, le
 	}()
 	switch info.Kind {
 	case KindPMTiles:
-		err = p.openPMTiles(leaves)
+		err = p.openPMTiles()
 	case KindMBTiles:
 		err = p.openMBTiles(ctx)
 	default:
@@ -104,8 +109,8 @@ func openPack(ctx context.Context, path string, info PackInfo, serial uint64, le
 	return p, err
 }
 
-func (p *Pack) openPMTiles(leaves pmtiles.Leaves) error {
-	r, err := pmtiles.Open(p.file, p.stamp.size, p.serial, leaves)
+func (p *Pack) openPMTiles() error {
+	r, err := pmtiles.Open(p.file, p.stamp.size, p.serial, p.env.leaves, p.slots)
 	if err != nil {
 		return err
 	}
@@ -120,7 +125,7 @@ func (p *Pack) openPMTiles(leaves pmtiles.Leaves) error {
 }
 
 func (p *Pack) openMBTiles(ctx context.Context) error {
-	r, err := mbtiles.Open(ctx, p.path)
+	r, err := mbtiles.Open(ctx, p.path, p.env.cfg.StatementTimeout.D())
 	if err != nil {
 		return err
 	}
@@ -129,10 +134,13 @@ func (p *Pack) openMBTiles(ctx context.Context) error {
 	i.MinZoom, i.MaxZoom, i.Bounds, i.Center, i.Format = r.MinZoom, r.MaxZoom, r.Bounds, r.Center, formatOf(r.Format)
 	err = i.describe([]byte(r.JSON))
 	i.Name, i.Description, i.Attribution = r.Name, r.Description, r.Attribution
-	return err
+	return errors.Join(err, i.checkDescription())
 }
 
-// describe takes what a JSON object of metadata says. A member of another type is left out.
+// maxDescription is how many bytes a pack may have of what is kept of its metadata. Layers of a world map take 100 KiB.
+const maxDescription = 1 << 20
+
+// describe takes members of a JSON object of metadata. A member of another type is left out.
 func (i *PackInfo) describe(b []byte) error {
 	var meta struct {
 		Name, Description, Attribution string
@@ -146,7 +154,14 @@ func (i *PackInfo) describe(b []byte) error {
 	if err = nil; len(meta.VectorLayers) > 0 {
 		i.VectorLayers, err = json.Marshal(meta.VectorLayers)
 	}
-	return err
+	return errors.Join(err, i.checkDescription())
+}
+
+func (i *PackInfo) checkDescription() error {
+	if n := len(i.Name) + len(i.Description) + len(i.Attribution) + len(i.VectorLayers) + len(i.Format); n > maxDescription {
+		return fmt.Errorf("metadata: name, description, attribution, format and layers have %d bytes, at most %d", n, maxDescription)
+	}
+	return nil
 }
 
 // Close gives the pack back; the last one to do so closes the file.
@@ -213,14 +228,33 @@ type PackReport struct {
 	Faults []string // the first 100; none: it is sound
 }
 
-// verify checks the structure of the pack and hashes its file. What it finds wrong is in the report, its error is of reading or of ctx.
-func (p *Pack) verify(ctx context.Context, progress func(done, total int64)) (PackReport, error) {
-	r := PackReport{Info: p.info}
-	tiles, err := p.archive.Verify(ctx, func(fault string) {
-		if len(r.Faults) < mostFaults {
-			r.Faults = append(r.Faults, fault)
+// errBudget is the cause of a context that has ended a check.
+var errBudget = errors.New("edge: the check took too long")
+
+// check checks the structure of the pack within its budget, and reports its faults and the number of its tiles. The error
+// is of reading the file, or the cause of ctx.
+func (p *Pack) check(ctx context.Context) (faults []string, tiles uint64, err error) {
+	budget := p.env.cfg.budget(p.stamp.size)
+	within, cancel := context.WithTimeoutCause(ctx, budget, errBudget)
+	defer cancel()
+	tiles, err = p.archive.Verify(within, func(fault string) {
+		if len(faults) < mostFaults {
+			faults = append(faults, fault)
 		}
 	})
+	if errors.Is(err, errBudget) {
+		late := fmt.Sprintf("the check took more than %v, which is what %d bytes may take by edge.packs.verify_base and edge.packs.verify_rate",
+			budget.Round(time.Second), p.stamp.size)
+		return append(faults, late), tiles, nil
+	}
+	return faults, tiles, err
+}
+
+// verify checks the structure of the pack and hashes its file. Faults are in the report; the error is of reading the file,
+// or the cause of ctx.
+func (p *Pack) verify(ctx context.Context, progress func(done, total int64)) (PackReport, error) {
+	r := PackReport{Info: p.info}
+	faults, tiles, err := p.check(ctx)
 	if err != nil {
 		return r, err
 	}
@@ -229,24 +263,35 @@ func (p *Pack) verify(ctx context.Context, progress func(done, total int64)) (Pa
 		return r, err
 	}
 	r.Info.verified(d, tiles)
+	return r.with(faults), nil
+}
+
+// with returns r with the faults of its pack.
+func (r PackReport) with(faults []string) PackReport {
+	r.Faults = append(r.Faults, faults...)
 	if len(r.Faults) > 0 {
 		r.Info.State, r.Info.Fault = PackFailed, r.Faults[0]
 	}
-	return r, nil
+	return r
 }
 
-// VerifyPack verifies a file that no node needs to serve. progress is told how much of it is hashed. A file that cannot be opened as a pack is
-// unsound; the error is one of reading it at all.
-func VerifyPack(ctx context.Context, path string, progress func(done, total int64)) (PackReport, error) {
+// VerifyPack verifies a file that no node needs to serve, within the default bounds of edge.packs. It calls progress with
+// how much of the file is hashed. expect is the digest that the file must have, zero for any. A file that cannot be
+// opened as a pack is unsound; the error is one of reading it at all.
+func VerifyPack(ctx context.Context, path string, expect b3.Digest, progress func(done, total int64)) (PackReport, error) {
+	env := packEnv{cfg: defaultPacksConfig(), slots: pmtiles.NewSlots()}
 	info, _ := nameOf(path) // any name will do for a file that is named
-	p, err := openPack(ctx, path, info, 0, nil)
-	if err == nil {
-		defer p.Close()
-		return p.verify(ctx, progress)
+	p, err := env.open(ctx, path, info, 0)
+	if err != nil {
+		if _, unread := errors.AsType[*fs.PathError](err); unread || ctx.Err() != nil {
+			return PackReport{Info: info}, err
+		}
+		return PackReport{Info: info}.with([]string{err.Error()}), nil
 	}
-	info.State, info.Fault = PackFailed, err.Error()
-	if _, unread := errors.AsType[*fs.PathError](err); unread || ctx.Err() != nil {
-		return PackReport{Info: info}, err
+	defer p.Close()
+	r, err := p.verify(ctx, progress)
+	if err == nil && !expect.IsZero() && r.Info.Digest != expect {
+		r = r.with([]string{fmt.Sprintf("the digest is %s, not %s", r.Info.Digest, expect)})
 	}
-	return PackReport{Info: info, Faults: []string{info.Fault}}, nil
+	return r, err
 }

@@ -16,6 +16,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 
 	"ronbox/appliance/flow"
+	"ronbox/engines/edge/pmtiles"
 )
 
 const realPacks = "../../testdata/packs"
@@ -46,12 +47,43 @@ func putPack(t testing.TB, path string, b []byte) {
 // scanned has the folder scanned, and waits until every pack of it is verified: a caller of Rescan may be answered before, on a slow disk.
 func scanned(t testing.TB, s *PackSet) error {
 	t.Helper()
-	job := flow.NewReply[error]()
+	job := scanJob{retry: true, reply: flow.NewReply[error]()}
 	if err := s.jobs.TrySend(job); err != nil {
 		return err
 	}
-	failed, err := job.Wait(t.Context())
-	return errors.Join(err, failed)
+	failed, err := job.reply.Wait(t.Context())
+	if err = errors.Join(err, failed); err != nil {
+		return err
+	}
+	return s.settle(t.Context())
+}
+
+// openAll opens what scans have found, as the opener does.
+func openAll(t testing.TB, s *PackSet) {
+	t.Helper()
+	for id := s.current.Load().unopened(); id != ""; id = s.current.Load().unopened() {
+		s.open(t.Context(), s.current.Load().packs[id])
+	}
+}
+
+// verifyAll verifies what is open, as a verifier does.
+func verifyAll(t testing.TB, s *PackSet) {
+	t.Helper()
+	for p := s.current.Load().take(); p != nil; p = s.current.Load().take() {
+		s.verify(t.Context(), p, s.current.Load().rows[p.info.File])
+	}
+}
+
+// openOne opens a pack that no set has.
+func openOne(t testing.TB, path string) *Pack {
+	t.Helper()
+	info, _ := nameOf(path)
+	env := packEnv{cfg: defaultPacksConfig(), slots: pmtiles.NewSlots()}
+	p, err := env.open(t.Context(), path, info, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 func rescan(t testing.TB, s *PackSet) []PackInfo {

@@ -22,8 +22,10 @@ const (
 // PackState is where a pack stands.
 type PackState string
 
-// The states of a pack. A pack serves tiles while it is verifying: each read is checked by itself, and only the raw file waits for its digest.
+// The states of a pack. A pack that is the first under its id serves tiles while it is verifying: each read is checked by
+// itself, and only the raw file waits for its digest.
 const (
+	PackOpening   PackState = "opening"   // its file was found and is not open yet; nothing of it is served
 	PackVerifying PackState = "verifying" // its header is sound; its structure or digest is not known yet
 	PackVerified  PackState = "verified"
 	PackChanged   PackState = "changed" // its file was changed in place; nothing of it is served until it is verified again
@@ -36,7 +38,8 @@ type PackInfo struct {
 	ID      string // from the name of its file; the whole name while that is not fit for an id
 	Kind    PackKind
 	State   PackState
-	Fault   string    // why it failed
+	Fault   string    // why it failed, or why Next did
+	Next    PackState // of a file that is to take its place: verifying, failed; "": there is none
 	File    string    // base name
 	Size    int64     // bytes
 	Digest  b3.Digest // of the whole file, zero until it is known
@@ -130,23 +133,32 @@ var (
 	ErrNoTile      = errors.New("edge: the pack has no such tile")
 	ErrCoding      = errors.New("edge: the tile is stored in a coding that the client does not accept and that is not decoded here")
 	ErrNoRaw       = errors.New("edge: only PMTiles are served as files")
+	ErrPackOpening = errors.New("edge: the pack is being opened")
 	ErrPackPending = errors.New("edge: the pack is being verified")
 	ErrPackFailed  = errors.New("edge: the pack is not fit to be served")
 )
 
-// PackError is a pack that cannot serve now. It is ErrPackFailed or ErrPackPending.
+// PackError is a pack that cannot serve now. It is ErrPackFailed, ErrPackOpening or ErrPackPending.
 type PackError struct {
 	ID     string
 	State  PackState
 	Reason string
 }
 
-func (e *PackError) Error() string { return fmt.Sprintf("pack %s is %s: %s", e.ID, e.State, e.Reason) }
+func (e *PackError) Error() string {
+	if e.Reason == "" {
+		return fmt.Sprintf("pack %s is %s", e.ID, e.State)
+	}
+	return fmt.Sprintf("pack %s is %s: %s", e.ID, e.State, e.Reason)
+}
 
 // Is reports whether target is the sentinel of the state.
 func (e *PackError) Is(target error) bool {
-	if e.State == PackFailed {
+	switch e.State {
+	case PackFailed:
 		return target == ErrPackFailed
+	case PackOpening:
+		return target == ErrPackOpening
 	}
 	return target == ErrPackPending
 }

@@ -4,11 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"maps"
-	"os"
-	"path/filepath"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -17,31 +12,22 @@ import (
 	"ronbox/engines/edge/pmtiles"
 )
 
-// generation is packs by their ids. It is never changed: a scan or a verification publishes another.
-type generation map[string]packEntry
-
-// packEntry is a pack as a generation has it.
-type packEntry struct {
-	info PackInfo
-	pack *Pack // held by the generations that have it in a row; nil if it failed
-}
-
-func (g generation) ids() []string { return slices.Sorted(maps.Keys(g)) }
-
-// PackSet is the packs of a node. Requests read the current generation; the verifier alone replaces it, and a pack that is in none any more is
-// closed once its last request has ended.
+// PackSet is the packs of a node. Requests read the current generation. Scans, the opener and the verifiers replace it,
+// and a pack that is in none any more is closed once its last request has ended.
 type PackSet struct {
 	Deps
-	event   func(PackInfo) // told of each new state of a pack; must not wait
+	event   func(PackInfo) // called with each new state of a pack; must not wait
 	dir     string
+	env     *packEnv
 	current atomic.Pointer[generation]
-	jobs    *flow.Queue[*flow.Reply[error]] // scans, answered with their errors
+	moved   *flow.Watch[struct{}] // changes with current
+	jobs    *flow.Queue[scanJob]
 	leaves  *cache.Cache[string, pmtiles.Leaf]
 	tiles   *tileMemory
-	alerted atomic.Bool // a scan is queued for a pack that has changed in place
-
-	serial     uint64             // of the last pack opened; owned by Recover, then by the verifier, as is
-	remembered map[string]packRow // by file name
+	alerted atomic.Bool   // a scan is queued for a pack that has changed in place
+	serial  atomic.Uint64 // of the last pack opened
+	dirty   atomic.Bool   // rows of current are not in the file
+	saving  atomic.Bool   // a caller of remember is writing them
 }
 
 // What packs may take.
@@ -52,12 +38,16 @@ const (
 )
 
 // newPackSet declares the queue and the caches of the packs in a folder, which need not be there. It does no I/O.
-func newPackSet(dir string, d Deps, event func(PackInfo)) *PackSet {
-	s := &PackSet{Deps: d, event: event, dir: dir, remembered: map[string]packRow{}}
+func newPackSet(dir string, cfg PacksConfig, d Deps, event func(PackInfo)) *PackSet {
+	s := &PackSet{Deps: d, event: event, dir: dir}
 	s.current.Store(&generation{})
-	s.jobs = flow.NewQueue[*flow.Reply[error]](d.Catalog, flow.Spec{
+	s.moved = flow.NewWatch(d.Catalog, flow.Spec{
+		Service: service, Name: "packs", Producers: []string{taskScanner, taskOpener, taskVerifier},
+		Consumers: []string{flow.HTTP, taskOpener, taskVerifier}, Doc: "changes whenever a pack does",
+	}, struct{}{})
+	s.jobs = flow.NewQueue[scanJob](d.Catalog, flow.Spec{
 		Service: service, Name: "verify_tx", Cap: verifyQueue, Policy: flow.RejectNew, Producers: []string{flow.HTTP, "node.reloader"},
-		Consumers: []string{taskVerifier}, Doc: "scans of the packs' folder; full: 429, a scan that waits will see the same folder",
+		Consumers: []string{taskScanner}, Doc: "scans of the packs' folder; full: 429, a scan that waits will see the same folder",
 	})
 	s.leaves = cache.New[string, pmtiles.Leaf](d.Catalog, cache.Spec[string, pmtiles.Leaf]{
 		Service: service, Name: "dirs_set", Producers: []string{flow.HTTP}, Doc: "decoded directories of PMTiles", Bytes: dirBytes, Entry: 32 << 10,
@@ -65,11 +55,16 @@ func newPackSet(dir string, d Deps, event func(PackInfo)) *PackSet {
 	s.tiles = cache.New[string, Tile](d.Catalog, cache.Spec[string, Tile]{
 		Service: service, Name: "tiles_set", Producers: []string{flow.HTTP}, Doc: "tiles, as stored and decoded", Bytes: tileBytes, Entry: 8 << 10,
 	})
+	s.env = &packEnv{cfg: cfg, leaves: s.leaves, slots: pmtiles.NewSlots()}
 	return s
 }
 
-// Reload has the folder scanned.
-func (s *PackSet) Reload() { _ = s.jobs.TrySend(flow.NewReply[error]()) } // full: a scan that waits sees the same
+// Reload has the folder scanned, and files opened again that were refused.
+func (s *PackSet) Reload() { _ = s.scanLater(true) } // full: a scan that waits sees the same
+
+func (s *PackSet) scanLater(retry bool) error {
+	return s.jobs.TrySend(scanJob{retry: retry, reply: flow.NewReply[error]()})
+}
 
 // Purge empties the caches.
 func (s *PackSet) Purge() {
@@ -79,24 +74,24 @@ func (s *PackSet) Purge() {
 
 // Close closes every pack and cache. Requests under way end as they would have.
 func (s *PackSet) Close() {
-	s.publish(generation{})
+	s.update(func(next *generation) { *next = generation{} })
 	s.leaves.Close()
 	s.tiles.Close()
 }
 
 // List describes every pack, the failed ones too, by id.
 func (s *PackSet) List() []PackInfo {
-	g := *s.current.Load()
-	out := make([]PackInfo, 0, len(g))
+	g := s.current.Load()
+	out := make([]PackInfo, 0, len(g.packs))
 	for _, id := range g.ids() {
-		out = append(out, g[id].info)
+		out = append(out, g.packs[id].info)
 	}
 	return out
 }
 
 // Info describes one pack, in whatever state it is.
 func (s *PackSet) Info(id string) (PackInfo, error) {
-	if e, ok := (*s.current.Load())[id]; ok {
+	if e, ok := s.current.Load().packs[id]; ok {
 		return e.info, nil
 	}
 	return PackInfo{}, ErrNoPack
@@ -104,8 +99,8 @@ func (s *PackSet) Info(id string) (PackInfo, error) {
 
 // Failed counts the packs that cannot be served.
 func (s *PackSet) Failed() (n int) {
-	for _, e := range *s.current.Load() {
-		if e.pack == nil || e.info.State == PackChanged {
+	for _, e := range s.current.Load().packs {
+		if e.info.State == PackFailed || e.info.State == PackChanged {
 			n++
 		}
 	}
@@ -115,11 +110,11 @@ func (s *PackSet) Failed() (n int) {
 // hold returns the current entry of a pack that may serve. The caller closes its pack.
 func (s *PackSet) hold(id string) (packEntry, error) {
 	for {
-		e, ok := (*s.current.Load())[id]
+		e, ok := s.current.Load().packs[id]
 		switch {
 		case !ok:
 			return e, ErrNoPack
-		case e.pack == nil || e.info.State == PackChanged:
+		case !e.serves():
 			return e, &PackError{ID: id, State: e.info.State, Reason: e.info.Fault}
 		case !e.pack.hold():
 			continue // a newer generation was published before this one let go of it
@@ -131,15 +126,12 @@ func (s *PackSet) hold(id string) (packEntry, error) {
 	}
 }
 
-// inPlace is why a pack has changed.
-const inPlace = "its file was changed in place: replace packs by renaming"
-
-// changed has the verifier look at a pack whose file is not what it was, and is the error until it has.
+// changed has the folder scanned for a pack whose file is not what it was, and returns the error until it is.
 func (s *PackSet) changed(id string) error {
-	if s.alerted.CompareAndSwap(false, true) && s.jobs.TrySend(flow.NewReply[error]()) != nil {
+	if s.alerted.CompareAndSwap(false, true) && s.scanLater(false) != nil {
 		s.alerted.Store(false) // the next request asks again
 	}
-	return &PackError{ID: id, State: PackChanged, Reason: inPlace}
+	return &PackError{ID: id, State: PackChanged, Reason: changedInPlace}
 }
 
 // Tile reads a tile of a pack and brings it into a coding that is accepted. Errors: ErrNoPack, ErrBadTile, ErrOutside, ErrNoTile, ErrCoding, a
@@ -180,94 +172,40 @@ func (s *PackSet) File(id string) (*Object, error) {
 // rescanWithin is how long a caller of Rescan waits: a verification takes as long as reading the whole file.
 const rescanWithin = 1500 * time.Millisecond
 
-// Rescan looks for packs that are new, gone or changed, and returns all of them: once they are verified, or after 1.5 s, when some may be
-// verifying yet. After flow.ErrBusy or flow.ErrClosed nothing was begun.
+// Rescan looks for packs that are new, gone or changed, and returns all of them: once each is verified or has failed, or
+// after 1.5 s, when some may be opening or verifying yet. Files that were refused are opened again. After flow.ErrBusy or
+// flow.ErrClosed nothing was begun.
 func (s *PackSet) Rescan(ctx context.Context) ([]PackInfo, error) {
-	job := flow.NewReply[error]()
+	job := scanJob{retry: true, reply: flow.NewReply[error]()}
 	if err := s.jobs.TrySend(job); err != nil {
 		return nil, fmt.Errorf("rescan: %w", err)
 	}
 	late, cancel := context.WithTimeout(ctx, rescanWithin)
 	defer cancel()
-	failed, err := job.Wait(late)
+	failed, err := job.reply.Wait(late)
+	if err = errors.Join(failed, err); err == nil {
+		err = s.settle(late)
+	}
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case late.Err() != nil:
 		err = nil
 	}
-	return s.List(), errors.Join(err, failed)
+	return s.List(), err
 }
 
-// scan opens what is new in the folder and publishes a generation of what is there. Packs whose files are as they were stay open.
-func (s *PackSet) scan(ctx context.Context) error {
-	s.alerted.Store(false)
-	files, err := os.ReadDir(s.dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.Log.Warn("packs are as they were", "reason", err.Error(), "next", "ronbox edge packs rescan")
-		return fmt.Errorf("scan of packs: %w", err)
-	}
-	old, next := *s.current.Load(), generation{}
-	for _, f := range files {
-		path := filepath.Join(s.dir, f.Name())
-		info, fault := nameOf(path)
-		if f.Name()[0] == '.' || info.Kind != KindPMTiles && info.Kind != KindMBTiles {
-			continue
+// settle waits until every pack is verified or has failed, and that is remembered. The error is the cause of ctx.
+func (s *PackSet) settle(ctx context.Context) error {
+	for {
+		_, moved := s.moved.Load()
+		if s.current.Load().settled() && !s.dirty.Load() && !s.saving.Load() {
+			return nil
 		}
-		if other, clash := next[info.ID]; clash {
-			fault = fmt.Errorf("%s has this id: rename one of them", other.info.File)
-			info.ID = info.File
-		}
-		if fault == nil && len(next) >= maxPacks {
-			fault = fmt.Errorf("there are more than %d packs, each of which holds files open", maxPacks)
-		}
-		if known := old[info.ID]; fault == nil && known.pack != nil && known.pack.path == path && stampOf(os.Stat(path)) == known.pack.stamp {
-			next[info.ID] = known
-		} else {
-			next[info.ID] = s.open(ctx, path, info, fault, known.pack)
-		}
-	}
-	s.publish(next)
-	return nil
-}
-
-// open makes the entry of a file that is not open, unless it has a fault already. If was, the pack that it takes the place of, has the same inode,
-// the file was changed in place.
-func (s *PackSet) open(ctx context.Context, path string, info PackInfo, fault error, was *Pack) packEntry {
-	s.serial++
-	var p *Pack
-	if fault == nil {
-		p, fault = openPack(ctx, path, info, s.serial, s.leaves)
-	}
-	if fault != nil {
-		info.State, info.Fault = PackFailed, fault.Error()
-		return packEntry{info: info}
-	}
-	e := packEntry{info: p.info, pack: p}
-	if row := s.remembered[info.File]; row.stamp() == p.stamp {
-		e.info.verified(row.Digest, row.Tiles)
-	} else if was != nil && was.stamp.inode == p.stamp.inode {
-		e.info.State, e.info.Fault = PackChanged, inPlace
-	}
-	return e
-}
-
-// publish makes next current, tells of what is new in it, and lets go of packs that it has no more.
-func (s *PackSet) publish(next generation) {
-	old := *s.current.Swap(&next)
-	for id, e := range old {
-		now, stays := next[id]
-		if !stays {
-			e.info.State = PackRemoved
-			s.event(e.info)
-		}
-		if e.pack != nil && e.pack != now.pack {
-			e.pack.Close()
-		}
-	}
-	for _, id := range next.ids() {
-		if i := next[id].info; i.State != old[id].info.State || i.Version != old[id].info.Version {
-			s.event(i)
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 }

@@ -56,6 +56,11 @@ func (p *Pack) tile(ctx context.Context, at TileRef, accept func(Coding) bool, m
 		if t.Coding != Gzip && t.Coding != Zstd {
 			return Tile{}, ErrCoding
 		}
+		release, err := p.slots.Take(ctx)
+		if err != nil {
+			return Tile{}, err
+		}
+		defer release()
 		b, err := t.Coding.Decode(t.Bytes, maxDecoded)
 		return Tile{Bytes: b, Format: t.Format, Digest: b3.Sum(b)}, p.fault(ctx, err)
 	})

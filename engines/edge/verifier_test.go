@@ -18,7 +18,7 @@ import (
 // TestRemembered starts again: packs that are as they were are verified without being read, one that was touched is read once more.
 func TestRemembered(t *testing.T) {
 	r, s, dir := newPackRig(t, "stamen_toner_z3.pmtiles", "twolayers.mbtiles")
-	if got, want := states(s.List()), "stamen_toner_z3 verifying, twolayers verifying"; got != want {
+	if got, want := states(s.List()), "stamen_toner_z3 opening, twolayers opening"; got != want {
 		t.Errorf("the first start: %s, want %s", got, want)
 	}
 	r.start()
@@ -30,6 +30,7 @@ func TestRemembered(t *testing.T) {
 	}
 	r.open()
 	s = r.e.Packs()
+	openAll(t, s)
 	if got, want := states(s.List()), "stamen_toner_z3 verified, twolayers verifying"; got != want {
 		t.Errorf("the second start: %s, want %s", got, want)
 	}
@@ -40,33 +41,31 @@ func TestRemembered(t *testing.T) {
 	if now := rescan(t, s)[1]; now.Digest != before[1].Digest || now.State != PackVerified {
 		t.Errorf("verified again: %+v, was %+v", now, before[1])
 	}
-	if n := len(s.remembered); n != 2 {
+	if n := len(s.current.Load().rows); n != 2 {
 		t.Errorf("%d packs are remembered", n)
 	}
 }
 
 // TestScanWhileVerifying has a pack put into the folder while another one is hashed: it is taken up before that is done.
 func TestScanWhileVerifying(t *testing.T) {
-	_, s, dir := newPackRig(t)
-	var told []PackInfo
-	s.event = func(i PackInfo) { told = append(told, i) }
+	r, s, dir := newPackRig(t)
 	putPack(t, filepath.Join(dir, "big.pmtiles"), append(made("big", "x").bytes(), make([]byte, 5*hashChunk)...))
-	if err := s.scan(t.Context()); err != nil {
+	if err := s.scan(false); err != nil {
 		t.Fatal(err)
 	}
+	openAll(t, s)
+	big := s.current.Load().take() // as a verifier that does not end
+	r.start()
 	putPack(t, filepath.Join(dir, "small.pmtiles"), made("small", "x").bytes())
-	job := flow.NewReply[error]()
-	if err := s.jobs.TrySend(job); err != nil {
+	if _, err := s.Rescan(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.verifyAll(t.Context(), func(got *flow.Reply[error]) { got.Answer(s.scan(t.Context())) }); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := states(told), "big verifying, small verifying, big verified, small verified"; got != want {
-		t.Errorf("events: %s, want %s", got, want)
-	}
-	if failed, err := job.Wait(t.Context()); failed != nil || err != nil {
-		t.Errorf("the job's answer: %v, %v", failed, err)
+	until(t, "the small pack is verified", func() bool { return states(s.List()) == "big verifying, small verified" })
+	big.taken.Store(false)
+	big.Close()
+	rescan(t, s)
+	if got, want := states(s.List()), "big verified, small verified"; got != want {
+		t.Errorf("packs: %s, want %s", got, want)
 	}
 }
 
@@ -75,33 +74,33 @@ func TestReplacedWhileVerifying(t *testing.T) {
 	_, s, dir := newPackRig(t)
 	path := filepath.Join(dir, "p.pmtiles")
 	next := made("next 2", "next").bytes()
-	putPack(t, path, append(made("old 1", "old").bytes(), make([]byte, 3*hashChunk)...))
-	if err := s.scan(t.Context()); err != nil {
-		t.Fatal(err)
+	scan := func() {
+		if err := s.scan(false); err != nil {
+			t.Fatal(err)
+		}
+		openAll(t, s)
 	}
-	old, _ := s.pending()
+	putPack(t, path, append(made("old 1", "old").bytes(), make([]byte, 3*hashChunk)...))
+	scan()
+	old := s.current.Load().take()
 	swapped := false
-	r, err := old.pack.verify(t.Context(), func(int64, int64) {
+	r, err := old.verify(t.Context(), func(int64, int64) {
 		if !swapped {
 			swapped = true
 			putPack(t, path, next)
-			if err := s.scan(t.Context()); err != nil {
-				t.Error(err)
-			}
+			scan()
 		}
 	})
 	if err != nil || len(r.Faults) > 0 {
 		t.Errorf("the old pack: %+v, %v", r, err)
 	}
-	old.pack.Close()
-	s.finish(t.Context(), old.pack, r.Info)
-	if i := s.List()[0]; i.State != PackVerifying || !i.Digest.IsZero() {
-		t.Errorf("the new pack has the old one's outcome: %+v", i)
+	s.finish(t.Context(), old, r, nil)
+	old.Close()
+	if i := s.List()[0]; i.State != PackVerified || i.Digest != r.Info.Digest || i.Next != PackVerifying {
+		t.Errorf("the old pack while the new one is verified: %+v", i)
 	}
-	if err := s.verifyAll(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
-	if i := s.List()[0]; i.Digest != b3.Sum(next) {
+	verifyAll(t, s)
+	if i := s.List()[0]; i.State != PackVerified || i.Digest != b3.Sum(next) || i.Next != "" {
 		t.Errorf("the new pack: %+v", i)
 	}
 }
@@ -110,14 +109,10 @@ func TestReplacedWhileVerifying(t *testing.T) {
 func TestChangedWhileVerifying(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "p.pmtiles")
 	putPack(t, path, append(made("x 1", "x").bytes(), make([]byte, 3*hashChunk)...))
-	info, _ := nameOf(path)
-	p, err := openPack(t.Context(), path, info, 0, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := openOne(t, path)
 	defer p.Close()
 	cut := int64(0)
-	_, err = p.verify(t.Context(), func(done, total int64) {
+	_, err := p.verify(t.Context(), func(done, total int64) {
 		if cut == 0 {
 			cut = done
 			if err := os.Truncate(path, cut); err != nil {
@@ -138,18 +133,18 @@ func TestVerifyQueue(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	for i := range verifyQueue {
-		j := flow.NewReply[error]()
+		j := scanJob{reply: flow.NewReply[error]()}
 		if err := s.jobs.TrySend(j); err != nil {
 			t.Fatalf("job %d: %v", i, err)
 		}
-		callers.Go(func() { _, err := j.Wait(ctx); outcomes <- err })
+		callers.Go(func() { _, err := j.reply.Wait(ctx); outcomes <- err })
 	}
 	if _, err := s.Rescan(ctx); !errors.Is(err, flow.ErrBusy) {
 		t.Errorf("one more: %v", err)
 	}
 	stopped, end := context.WithCancelCause(t.Context())
 	end(flow.ErrCanceled)
-	if err := s.runVerifier(stopped); !errors.Is(err, flow.ErrCanceled) {
+	if err := s.runScanner(stopped); !errors.Is(err, flow.ErrCanceled) {
 		t.Errorf("the task: %v", err)
 	}
 	callers.Wait()
@@ -203,7 +198,7 @@ func TestPackEvents(t *testing.T) {
 	rescan(t, s)
 	mu.Lock()
 	defer mu.Unlock()
-	if got, want := states(told), "p verifying, p verified, p failed, p removed"; got != want {
+	if got, want := states(told), "p opening, p verifying, p verified, p removed"; got != want {
 		t.Errorf("events: %s, want %s", got, want)
 	}
 }
@@ -236,7 +231,7 @@ func TestVerifyPack(t *testing.T) {
 		{filepath.Join(dir, "none.pmtiles"), false, "", true},
 	} {
 		last := int64(-1)
-		r, err := VerifyPack(t.Context(), tt.path, func(done, total int64) {
+		r, err := VerifyPack(t.Context(), tt.path, b3.Digest{}, func(done, total int64) {
 			if done <= last || done > total {
 				t.Errorf("%s: progress %d of %d after %d", tt.path, done, total, last)
 			}
@@ -252,7 +247,7 @@ func TestVerifyPack(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := VerifyPack(ended, filepath.Join(realPacks, "stamen_toner_z3.pmtiles"), func(int64, int64) {}); !errors.Is(err, context.Canceled) {
+	if _, err := VerifyPack(ended, filepath.Join(realPacks, "stamen_toner_z3.pmtiles"), b3.Digest{}, func(int64, int64) {}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a caller that has left: %v", err)
 	}
 }

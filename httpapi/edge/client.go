@@ -23,15 +23,21 @@ type Pack struct {
 	Kind    string `json:"kind"` // pmtiles or mbtiles
 	MinZoom uint8  `json:"min_zoom"`
 	MaxZoom uint8  `json:"max_zoom"`
-	Tiles   uint64 `json:"tiles"` // 0 until they are counted
-	State   string `json:"state"` // verifying, verified, changed or failed
-	ETag    string `json:"etag"`  // of the whole file, without quotes; "" until it is known
-	Fault   string `json:"fault,omitzero"`
+	Tiles   uint64 `json:"tiles"`          // 0 until they are counted
+	State   string `json:"state"`          // opening, verifying, verified, changed or failed
+	ETag    string `json:"etag"`           // of the whole file, without quotes; "" until it is known
+	Fault   string `json:"fault,omitzero"` // why it failed, or why next did
+	Next    string `json:"next,omitzero"`  // the state of a file that is to take its place: verifying or failed
+}
+
+// Pending reports whether the state of the pack is not final yet.
+func (p Pack) Pending() bool {
+	return p.State != string(edge.PackVerified) && p.State != string(edge.PackFailed) || p.Next == string(edge.PackVerifying)
 }
 
 // PackOf is a pack as the catalog has it.
 func PackOf(p edge.PackInfo) Pack {
-	return Pack{p.ID, string(p.Kind), p.MinZoom, p.MaxZoom, p.Tiles, string(p.State), strings.Trim(p.ETag(), `"`), p.Fault}
+	return Pack{p.ID, string(p.Kind), p.MinZoom, p.MaxZoom, p.Tiles, string(p.State), strings.Trim(p.ETag(), `"`), p.Fault, string(p.Next)}
 }
 
 // TileJSON is the answer of GET /edge/tiles/:pack.json, version 3.0.0 of the format.

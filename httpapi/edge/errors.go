@@ -64,6 +64,7 @@ func rules() []httpapi.ErrorRule {
 		rule(429, httpapi.ReasonBusy, "Too many fills", soon, is(flow.ErrBusy)),
 		amnesia.Say("the node keeps nothing on a disk, and so fetches nothing; packs are served"),
 		rule(503, "cas_full", "Content store is full", later, is(edge.ErrFull)),
+		rule(503, "pack_opening", "Pack is being opened", later, is(edge.ErrPackOpening)),
 		rule(503, "pack_verifying", "Pack is being verified", later, is(edge.ErrPackPending)),
 		rule(503, "pack_failed", "Pack is not fit to be served", later, is(edge.ErrPackFailed)),
 		rule(503, httpapi.ReasonTimeout, "Deadline passed", soon, is(context.DeadlineExceeded)).

@@ -38,7 +38,7 @@ const (
 	// 20 to 39 are outcomes of one verb, which its help tells.
 	ExitNothingLeft = 20 // wallet batch: every operation was done before, none now
 	ExitSomeRefused = 21 // wallet batch: all was sent, and some operations were refused
-	ExitFileUnfit   = 22 // wallet batch: the file is no batch, and nothing was sent
+	ExitFileUnfit   = 22 // wallet batch: the file is no batch, and nothing was sent; edge packs rescan: a pack is not fit
 )
 
 // Outcome is the meaning of an error to a script and to a person.

@@ -5,8 +5,12 @@
 //
 //  1. A file is opened read only and as one that nobody changes. One that has a write-ahead log or a hot journal is refused, since its tiles
 //     may be in there, and one in which no index finds a tile.
-//  2. Statements may select, read and check, nothing else (allowed): views of a hostile file can neither write, attach, set nor recurse.
-//  3. A statement ends with the context of its caller, and no value is longer than a tile may be.
+//  2. Statements may select, read and check, nothing else (allowed): views of a hostile file can neither write, attach, set,
+//     recurse nor call functions.
+//  3. A file is refused whose schema could make a statement run or grow without bound: more than 1000 objects, virtual
+//     tables, generated columns, metadata that is not a table, tiles in which indexes alone do not find a tile (schema.go).
+//  4. A statement ends with the context of its caller, that of Open and Tile within a time that Open is given, and no value
+//     is longer than a tile may be.
 //
 // # Tasks and queues
 //

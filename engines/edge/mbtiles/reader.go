@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -18,9 +19,10 @@ import (
 var ErrUnfit = errors.New("mbtiles: not a fit file")
 
 const (
-	maxTile = 8 << 20 // bytes of a tile, and of any other value
-	conns   = 4       // tiles of a file read at once: enough for the cores of a small box, few enough for many packs
-	maxZoom = 31
+	maxTile     = 8 << 20  // bytes of a tile, and of any other value
+	maxMetadata = 10 << 20 // bytes of all metadata, as of PMTiles
+	conns       = 4        // tiles of a file read at once: enough for the cores of a small box, few enough for many packs
+	maxZoom     = 31
 )
 
 // Info is what a file says of itself. Zoom levels that its metadata lacks are those of its tiles.
@@ -36,15 +38,21 @@ type Info struct {
 // Reader reads one file. Safe for concurrent use.
 type Reader struct {
 	Info
-	pool *sqlitex.Pool
+	pool   *sqlitex.Pool
+	within time.Duration // that a call may take, but for Verify
 }
 
-// Open opens a file and reads its metadata, within ctx.
-func Open(ctx context.Context, path string) (*Reader, error) {
+// Open opens a file and reads its metadata. Open, and each later call of Tile, fails with ErrUnfit after within: the
+// statements of a hostile file need not end by themselves. All connections are open when Open returns: the Reader goes
+// on reading the same file after another has taken its name.
+func Open(ctx context.Context, path string, within time.Duration) (*Reader, error) {
 	for _, beside := range []string{"-wal", "-journal"} {
 		if st, err := os.Stat(path + beside); err == nil && st.Size() > 0 {
 			return nil, fmt.Errorf("%w: it has a %s; close what writes it, or run sqlite3 FILE 'PRAGMA journal_mode=delete'", ErrUnfit, beside[1:])
 		}
+	}
+	if err := checkSchemaFile(path); err != nil {
+		return nil, err
 	}
 	uri := url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: "mode=ro&immutable=1"}
 	pool, err := sqlitex.NewPool(uri.String(), sqlitex.PoolOptions{
@@ -53,12 +61,25 @@ func Open(ctx context.Context, path string) (*Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", ErrUnfit, err)
 	}
-	r := &Reader{pool: pool}
-	if err := r.use(ctx, "metadata", r.describe); err != nil {
+	r := &Reader{pool: pool, within: within}
+	if err := r.useBriefly(ctx, "open", r.describe); err != nil {
 		r.Close()
 		return nil, err
 	}
 	return r, nil
+}
+
+func checkSchemaFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("%w: %v", ErrUnfit, err)
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	st, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("%w: %v", ErrUnfit, err)
+	}
+	return checkSchemaSize(f, st.Size())
 }
 
 // Close waits for the calls under way, which it interrupts.
@@ -67,8 +88,15 @@ func (r *Reader) Close() { _ = r.pool.Close() } // nothing was written
 // confine makes a connection one that only reads.
 func confine(c *sqlite.Conn) error {
 	c.Limit(sqlite.LimitLength, maxTile+1024) // a row has a few bytes beside its tile
+	c.Limit(sqlite.LimitSQLLength, maxStatement)
+	c.Limit(sqlite.LimitExprDepth, 100)
+	c.Limit(sqlite.LimitCompoundSelect, 4)
+	c.Limit(sqlite.LimitAttached, 0)
 	for _, pragma := range []string{
-		"query_only = on", "trusted_schema = off", "cell_size_check = on", "temp_store = memory", "mmap_size = 0", "cache_size = -2048",
+		"query_only = on", "trusted_schema = off", "cell_size_check = on", "temp_store = memory", "mmap_size = 0",
+		"cache_size = -256",             // KiB: of 256 packs with four connections each it is 256 MiB, and the system caches the file
+		"automatic_index = off",         // SQLite would build one in memory for a join without an index
+		"ignore_check_constraints = on", // quick_check would evaluate the expressions of the file
 	} {
 		if err := rows(c, "PRAGMA "+pragma, nil); err != nil {
 			return err
@@ -77,19 +105,46 @@ func confine(c *sqlite.Conn) error {
 	return c.SetAuthorizer(sqlite.AuthorizeFunc(allowed))
 }
 
+// allowed denies every function to views. One call of some, such as GLOB on long text, can run for hours, and SQLite looks
+// for an interrupt only between calls.
 func allowed(a sqlite.Action) sqlite.AuthResult {
-	if t := a.Type(); t == sqlite.OpSelect || t == sqlite.OpRead || t == sqlite.OpFunction || t == sqlite.OpPragma && a.Pragma() == "quick_check" {
+	ok := false
+	switch a.Type() {
+	case sqlite.OpSelect, sqlite.OpRead:
+		ok = true
+	case sqlite.OpFunction:
+		ok = a.Accessor() == "" // not in a view
+	case sqlite.OpPragma:
+		ok = a.Pragma() == "quick_check" || a.Pragma() == "table_xinfo"
+	}
+	if ok {
 		return sqlite.AuthResultOK
 	}
 	return sqlite.AuthResultDeny
+}
+
+// errSlow is the cause of a context that has ended a call.
+var errSlow = errors.New("mbtiles: the call took too long")
+
+// useBriefly is use for at most r.within.
+func (r *Reader) useBriefly(ctx context.Context, doing string, work func(*sqlite.Conn) error) error {
+	brief, cancel := context.WithTimeoutCause(ctx, r.within, errSlow)
+	defer cancel()
+	err := r.use(brief, doing, work)
+	switch {
+	case err == nil || !errors.Is(err, errSlow):
+		return err
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("%w: %s: it took more than %v", ErrUnfit, doing, r.within)
 }
 
 // use lends a connection to work. An error is of the file or of the context.
 func (r *Reader) use(ctx context.Context, doing string, work func(*sqlite.Conn) error) error {
 	c, err := r.pool.Take(ctx)
 	if err == nil {
-		err = work(c)
-		r.pool.Put(c)
+		err = r.lend(c, work)
 	}
 	if err == nil || errors.Is(err, ErrUnfit) {
 		return err
@@ -100,27 +155,25 @@ func (r *Reader) use(ctx context.Context, doing string, work func(*sqlite.Conn) 
 	return fmt.Errorf("%w: %s: %v", ErrUnfit, doing, err)
 }
 
+func (r *Reader) lend(c *sqlite.Conn, work func(*sqlite.Conn) error) error {
+	defer r.pool.Put(c) // after a panic too: Close waits for every connection
+	return work(c)
+}
+
 const selectTile = "SELECT tile_data FROM tiles WHERE zoom_level = ? AND tile_column = ? AND tile_row = ?"
 
-// describe reads metadata and proves that tiles can be found.
+// describe checks the schema, proves that an index finds each tile, and reads metadata.
 func (r *Reader) describe(c *sqlite.Conn) error {
-	err := rows(c, "EXPLAIN QUERY PLAN "+strings.ReplaceAll(selectTile, "?", "0"), func(s *sqlite.Stmt) error {
-		if step := s.ColumnText(3); strings.HasPrefix(step, "SCAN ") {
-			return fmt.Errorf("%w: %s to find a tile; run sqlite3 FILE 'CREATE UNIQUE INDEX tile_index ON tiles (zoom_level, tile_column, tile_row)'",
-				ErrUnfit, step)
-		}
-		return nil
-	})
-	meta := map[string]string{}
-	keep := func(s *sqlite.Stmt) error { meta[s.ColumnText(0)] = s.ColumnText(1); return nil }
-	if err == nil {
-		err = rows(c, "SELECT name, value FROM metadata LIMIT 1000", keep)
+	if err := checkSchema(c); err != nil {
+		return err
 	}
-	for _, end := range []string{"min", "max"} {
-		if _, known := meta[end+"zoom"]; !known && err == nil {
-			err = rows(c, fmt.Sprintf("SELECT '%szoom', %[1]s(zoom_level) FROM tiles", end), keep)
-		}
+	if err := checkTilePlan(c); err != nil {
+		return err
 	}
+	if err := checkWalkPlan(c, countTiles); err != nil {
+		return err
+	}
+	meta, err := readMetadata(c)
 	if err != nil {
 		return err
 	}
@@ -136,6 +189,27 @@ func (r *Reader) describe(c *sqlite.Conn) error {
 	numbers(meta["bounds"], r.Bounds[:])
 	numbers(meta["center"], r.Center[:])
 	return nil
+}
+
+// readMetadata reads the members of metadata that Info has. Zoom levels that are missing are those of the tiles.
+func readMetadata(c *sqlite.Conn) (map[string]string, error) {
+	meta, size := map[string]string{}, 0
+	keep := func(s *sqlite.Stmt) error {
+		size += s.ColumnLen(1)
+		if size > maxMetadata {
+			return fmt.Errorf("%w: metadata has more than %d bytes", ErrUnfit, maxMetadata)
+		}
+		meta[s.ColumnText(0)] = s.ColumnText(1)
+		return nil
+	}
+	err := rows(c, `SELECT name, value FROM metadata WHERE name IN
+		('name', 'description', 'attribution', 'format', 'minzoom', 'maxzoom', 'bounds', 'center', 'json') LIMIT 100`, keep)
+	for _, end := range []string{"min", "max"} {
+		if _, known := meta[end+"zoom"]; !known && err == nil {
+			err = rows(c, fmt.Sprintf("SELECT '%szoom', %[1]s(zoom_level) FROM tiles", end), keep)
+		}
+	}
+	return meta, err
 }
 
 // numbers reads a list of as many decimal numbers as into has. Another list leaves into as it is.
@@ -157,7 +231,7 @@ func rows(c *sqlite.Conn, sql string, visit func(*sqlite.Stmt) error) error {
 
 // Tile reads a tile as it is stored; nil if the file has no such tile. z is at most 31, x and y are below 2^z.
 func (r *Reader) Tile(ctx context.Context, z uint8, x, y uint32) (tile []byte, err error) {
-	err = r.use(ctx, fmt.Sprintf("tile %d/%d/%d", z, x, y), func(c *sqlite.Conn) error {
+	err = r.useBriefly(ctx, fmt.Sprintf("tile %d/%d/%d", z, x, y), func(c *sqlite.Conn) error {
 		s, err := c.Prepare(selectTile)
 		if err != nil {
 			return err
@@ -179,8 +253,14 @@ func (r *Reader) Tile(ctx context.Context, z uint8, x, y uint32) (tile []byte, e
 	return tile, err
 }
 
-// Verify checks the pages of the file and the place and size of every tile. It tells fault of each thing that is wrong, and returns how
-// many tiles there are; its error is the cause of ctx.
+// countTiles counts the tiles, and those that no request can name, that are too long, or that are numbers.
+var countTiles = fmt.Sprintf(`SELECT count(*), count(*) FILTER (WHERE typeof(zoom_level) <> 'integer' OR zoom_level NOT BETWEEN 0 AND %d
+	OR typeof(tile_column) <> 'integer' OR tile_column NOT BETWEEN 0 AND (1 << zoom_level) - 1
+	OR typeof(tile_row) <> 'integer' OR tile_row NOT BETWEEN 0 AND (1 << zoom_level) - 1
+	OR typeof(tile_data) IN ('integer', 'real') OR length(tile_data) > %d) FROM tiles`, maxZoom, maxTile)
+
+// Verify checks the pages of the file and the place, the type and the size of every tile. It calls fault with each
+// defect, and returns how many tiles there are; its error is the cause of ctx.
 func (r *Reader) Verify(ctx context.Context, fault func(string)) (tiles uint64, err error) {
 	err = r.use(ctx, "verify", func(c *sqlite.Conn) error {
 		err := rows(c, "PRAGMA quick_check(100)", func(s *sqlite.Stmt) error {
@@ -192,12 +272,10 @@ func (r *Reader) Verify(ctx context.Context, fault func(string)) (tiles uint64, 
 		if err != nil {
 			return err
 		}
-		return rows(c, fmt.Sprintf(`SELECT count(*), count(*) FILTER (WHERE zoom_level NOT BETWEEN 0 AND %d
-			OR tile_column NOT BETWEEN 0 AND (1 << zoom_level) - 1 OR tile_row NOT BETWEEN 0 AND (1 << zoom_level) - 1
-			OR length(tile_data) > %d) FROM tiles`, maxZoom, maxTile), func(s *sqlite.Stmt) error {
+		return rows(c, countTiles, func(s *sqlite.Stmt) error {
 			tiles = uint64(s.ColumnInt64(0))
 			if bad := s.ColumnInt64(1); bad > 0 {
-				fault(fmt.Sprintf("tiles: %d of %d are outside of their zoom level or longer than %d bytes", bad, tiles, maxTile))
+				fault(fmt.Sprintf("tiles: %d of %d are outside of their zoom level, longer than %d bytes, or not of type BLOB", bad, tiles, maxTile))
 			}
 			return nil
 		})

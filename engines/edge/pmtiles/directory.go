@@ -51,8 +51,9 @@ func (d directory) find(id uint64) (i int, ok bool) {
 	return i, i >= 0 && (d[i].run == 0 || id-d[i].id < uint64(d[i].run))
 }
 
-// parseDirectory reads a decoded directory whose entries point into tiles and leaves. An empty one is no error here.
-func parseDirectory(b []byte, tiles, leaves Section) (directory, error) {
+// parseDirectory reads a decoded directory of at most most entries, which point into tiles and leaves. An empty one is
+// not an error here.
+func parseDirectory(b []byte, most uint64, tiles, leaves Section) (directory, error) {
 	all := len(b)
 	fault := false
 	number := func(most uint64) uint64 {
@@ -64,6 +65,9 @@ func parseDirectory(b []byte, tiles, leaves Section) (directory, error) {
 	n := number(uint64(all) / 4) // an entry takes four numbers
 	if fault {
 		return nil, unfit("directory: %d entries in %d bytes", n, all)
+	}
+	if n > most {
+		return nil, unfit("directory: %d entries, at most %d", n, most)
 	}
 	d, last := make(directory, n), uint64(0)
 	for i := range d {

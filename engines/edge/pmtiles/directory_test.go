@@ -53,7 +53,7 @@ func TestDirectoryLaw(t *testing.T) {
 			entries = append(entries, e)
 			id += uint64(max(e.Run, 1)) - 1
 		}
-		d, err := parseDirectory(encode(entries), section, section)
+		d, err := parseDirectory(encode(entries), maxEntries, section, section)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +92,7 @@ func TestDirectoryBounds(t *testing.T) {
 		{"", of(nil)},
 		{"", of([]place{entry(0, 1, 1, 0), entry(1, 2, 1, 1), entry(3, 0, 1, 0)})},
 		{"", of([]place{entry(0, 1, maxTile, 1<<30-maxTile)})},
-		{"", of([]place{entry(0, 0, 1<<25, 0)})},
+		{"", of([]place{entry(0, 0, 1<<24, 0)})},
 		{"", of([]place{entry(maxID-1, 1, 1, 0)})},
 		{"0 entries in 0 bytes", nil},
 		{"entries in", raw(1 << 60)},
@@ -107,7 +107,7 @@ func TestDirectoryBounds(t *testing.T) {
 		{"reaches past", of([]place{entry(maxID-1, 2, 1, 0)})},
 		{"entry 0: 0 bytes at 0", of([]place{entry(0, 1, 0, 0)})},
 		{"8388609 bytes at 0, at most 8388608", of([]place{entry(0, 1, maxTile+1, 0)})},
-		{"33554433 bytes at 0, at most 33554432", of([]place{entry(0, 0, maxDirectory+1, 0)})},
+		{"16777217 bytes at 0, at most 16777216", of([]place{entry(0, 0, maxDirectory+1, 0)})},
 		{"in a section of 1073741824", of([]place{entry(0, 1, 2, 1<<30-1)})},
 		{"in a section of 1073741824", of([]place{entry(0, 1, 1, 1<<64-3)})},
 		{"in a section of 1073741824", raw(2, 0, 1, 1, 1, 9, 1, 1<<64-1, 0)}, // the second begins where the first wraps to
@@ -115,7 +115,7 @@ func TestDirectoryBounds(t *testing.T) {
 		{"a number is missing, too many or too large, or ids do not rise", raw(1, 0, 1, 1000000)},
 		{"a number is missing, too many or too large, or ids do not rise", append(of([]place{entry(0, 1, 1, 0)}), 0)},
 	} {
-		_, err := parseDirectory(tt.b, tiles, leaves)
+		_, err := parseDirectory(tt.b, maxEntries, tiles, leaves)
 		if tt.words == "" && err != nil || tt.words != "" && (!errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), tt.words)) {
 			t.Errorf("%x: err = %v, want %q", tt.b, err, tt.words)
 		}
@@ -128,11 +128,11 @@ func FuzzDirectory(f *testing.F) {
 	f.Add([]byte{0})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		section := Section{Length: 1 << 20}
-		d, err := parseDirectory(b, section, section)
+		d, err := parseDirectory(b, maxEntries, section, section)
 		if err != nil {
 			return
 		}
-		again, err := parseDirectory(encode(entriesOf(d)), section, section)
+		again, err := parseDirectory(encode(entriesOf(d)), maxEntries, section, section)
 		if err != nil {
 			t.Fatalf("written again: %v", err)
 		}

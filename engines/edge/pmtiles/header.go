@@ -23,7 +23,9 @@ const (
 	headerSize   = 127
 	rootEnd      = 16 << 10 // the root directory ends before it, by the format
 	maxRoot      = 16257    // which leaves it so much
-	maxDirectory = 32 << 20 // stored and decoded: 8 million entries, a hundred times what writers make
+	maxDirectory = 16 << 20 // stored and decoded
+	maxEntries   = 1 << 20  // of a directory, which then takes 24 MiB: writers make fewer than 65536
+	maxInRoot    = 1 << 16  // entries of the root, which stays in memory: writers make fewer than 16384
 	maxMetadata  = 10 << 20 // stored and decoded
 	maxTile      = 8 << 20  // as stored
 	maxZoom      = 31

@@ -122,7 +122,7 @@ func TestTruncated(t *testing.T) {
 	}
 	for n := range whole { // cut under an open reader
 		src := &cutReader{b: whole}
-		r, err := Open(src, int64(len(whole)), 1, nil)
+		r, err := Open(src, int64(len(whole)), 1, nil, NewSlots().Share())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +192,9 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-func openBytes(b []byte) (*Reader, error) { return Open(bytes.NewReader(b), int64(len(b)), 1, nil) }
+func openBytes(b []byte) (*Reader, error) {
+	return Open(bytes.NewReader(b), int64(len(b)), 1, nil, NewSlots().Share())
+}
 
 func openFile(t testing.TB, path string) *Reader {
 	t.Helper()
@@ -205,7 +207,7 @@ func openFile(t testing.TB, path string) *Reader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := Open(f, st.Size(), 1, nil)
+	r, err := Open(f, st.Size(), 1, nil, NewSlots().Share())
 	if err != nil {
 		t.Fatal(err)
 	}

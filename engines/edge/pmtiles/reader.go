@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 )
 
 // maxDepth is how many leaves lie between the root and a tile, at most.
@@ -28,15 +27,14 @@ type Reader struct {
 	size    uint64
 	archive uint64
 	leaves  Leaves
-	slots   chan struct{} // one for each leaf that is decoded at the moment
+	slots   Slots // for each leaf that is decoded at the moment
 	root    directory
 }
 
-// Open reads the header and the root directory of an archive of size bytes. Its leaves are kept in leaves under the number of the archive, which
-// no other archive has; nil keeps none.
-func Open(src io.ReaderAt, size int64, archive uint64, leaves Leaves) (*Reader, error) {
-	//rawchan: slots is a semaphore, it queues nothing
-	r := &Reader{src: src, size: uint64(size), archive: archive, leaves: leaves, slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
+// Open reads the header and the root directory of an archive of size bytes. Its leaves are decoded in slots, and kept in
+// leaves under the number of the archive, which no other archive has; nil keeps none.
+func Open(src io.ReaderAt, size int64, archive uint64, leaves Leaves, slots Slots) (*Reader, error) {
+	r := &Reader{src: src, size: uint64(size), archive: archive, leaves: leaves, slots: slots}
 	b, err := r.read("header", Section{0, headerSize}, headerSize)
 	if err != nil {
 		return nil, err
@@ -44,7 +42,7 @@ func Open(src io.ReaderAt, size int64, archive uint64, leaves Leaves) (*Reader, 
 	if r.Header, err = parseHeader(b, r.size); err != nil {
 		return nil, err
 	}
-	if r.root, err = r.load("root directory", r.Root); err != nil {
+	if r.root, err = r.load("root directory", r.Root, maxInRoot); err != nil {
 		return nil, err
 	}
 	if len(r.root) == 0 && (r.Addressed != 0 || r.Entries != 0 || r.Contents != 0) {
@@ -70,14 +68,14 @@ func (r *Reader) read(name string, at Section, most uint64) ([]byte, error) {
 	}
 }
 
-// load reads and decodes the directory at a place of the file.
-func (r *Reader) load(name string, at Section) (d directory, err error) {
+// load reads and decodes the directory at a place of the file, of at most most entries.
+func (r *Reader) load(name string, at Section, most uint64) (d directory, err error) {
 	b, err := r.read(name, at, maxDirectory)
 	if err == nil {
 		b, err = r.Internal.Decode(b, maxDirectory)
 	}
 	if err == nil {
-		d, err = parseDirectory(b, r.Tiles, r.Leaves)
+		d, err = parseDirectory(b, most, r.Tiles, r.Leaves)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s at %d: %w", name, at.Offset, err)
@@ -98,7 +96,7 @@ func (r *Reader) leaf(ctx context.Context, d directory, i int, limit uint64) (di
 	return leaf, nil
 }
 
-// decoded takes a leaf from memory or decodes it, as many at a time as there are cores.
+// decoded takes a leaf from memory, or decodes it in a slot.
 func (r *Reader) decoded(ctx context.Context, e entry) (directory, error) {
 	place := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, r.archive), e.offset)
 	known := func() (leaf Leaf, ok bool) {
@@ -110,16 +108,15 @@ func (r *Reader) decoded(ctx context.Context, e entry) (directory, error) {
 	if leaf, ok := known(); ok {
 		return leaf.entries, nil
 	}
-	select {
-	case r.slots <- struct{}{}:
-		defer func() { <-r.slots }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	release, err := r.slots.Take(ctx)
+	if err != nil {
+		return nil, err
 	}
+	defer release()
 	if leaf, ok := known(); ok { // decoded while this one waited
 		return leaf.entries, nil
 	}
-	d, err := r.load("leaf directory", Section{r.Leaves.Offset + e.offset, uint64(e.length)})
+	d, err := r.load("leaf directory", Section{r.Leaves.Offset + e.offset, uint64(e.length)}, maxEntries)
 	if err == nil && r.leaves != nil {
 		r.leaves.Set(string(place), Leaf{d}, int64(len(d))*entryBytes+256)
 	}

@@ -118,7 +118,7 @@ func TestSynthesized(t *testing.T) {
 				}
 				kept := &memory{m: map[string]Leaf{}}
 				for range 2 {
-					r, err := Open(bytes.NewReader(b), int64(len(b)), 7, kept)
+					r, err := Open(bytes.NewReader(b), int64(len(b)), 7, kept, NewSlots().Share())
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -148,7 +148,7 @@ func TestLeavesOfOtherArchives(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r, err := Open(bytes.NewReader(b), int64(len(b)), archive, kept)
+			r, err := Open(bytes.NewReader(b), int64(len(b)), archive, kept, NewSlots().Share())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -250,7 +250,7 @@ func TestDirectoryBomb(t *testing.T) {
 		if err == nil {
 			_, err = r.Tile(t.Context(), 0, 0, 0)
 		}
-		if !errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), "more than 33554432 bytes") {
+		if !errors.Is(err, ErrUnfit) || !strings.Contains(err.Error(), "more than 16777216 bytes") {
 			t.Errorf("compression %d: err = %v", internal, err)
 		}
 	}
@@ -322,7 +322,7 @@ func TestConcurrentLookups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := Open(bytes.NewReader(b), int64(len(b)), 1, &memory{m: map[string]Leaf{}})
+	r, err := Open(bytes.NewReader(b), int64(len(b)), 1, &memory{m: map[string]Leaf{}}, NewSlots().Share())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,119 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"ronbox/appliance/b3"
+	"ronbox/store"
+)
+
+// The bucket of packs has one row: the outcomes of verifications, which take long to read from files.
+var (
+	bPacks   = &store.Bucket{Name: "edge/packs", Class: store.Derived}
+	packRows = store.NewTable(bPacks, store.String[string](), store.CBOR[[]packRow]()).Summed().Alone()
+)
+
+const keyDigests = "digests"
+
+// packRow is the outcome of the verification of a pack, for as long as its file has the same size, time and inode.
+type packRow struct {
+	File   string    `cbor:"1,keyasint"`
+	Size   int64     `cbor:"2,keyasint"`
+	MTime  int64     `cbor:"3,keyasint"` // Unix ns
+	Inode  uint64    `cbor:"4,keyasint"`
+	Digest b3.Digest `cbor:"5,keyasint"` // as first read; zero if it is not known
+	Tiles  uint64    `cbor:"6,keyasint"`
+	Fault  string    `cbor:"7,keyasint,omitempty"` // "": it is sound
+}
+
+// maxFault bounds the fault in a row, bytes: it may hold text of the file.
+const maxFault = 1000
+
+func (r packRow) stamp() stamp { return stamp{size: r.Size, mtime: r.MTime, inode: r.Inode} }
+
+// after returns the row after a verification of p. The digest of a file that has the same stamp stays what it was.
+func (r packRow) after(p *Pack, i PackInfo) packRow {
+	digest := i.Digest
+	if r.stamp() == p.stamp && !r.Digest.IsZero() {
+		digest = r.Digest
+	}
+	fault := i.Fault
+	return packRow{i.File, p.stamp.size, p.stamp.mtime, p.stamp.inode, digest, i.Tiles, fault[:min(len(fault), maxFault)]}
+}
+
+// rememberPacks replaces the row, and removes others that a disk may have made of it.
+type rememberPacks struct{ rows []packRow }
+
+// Kind is stored in the file.
+func (rememberPacks) Kind() string { return "edge.packs/1" }
+
+// Apply puts the one row.
+func (c rememberPacks) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
+	for key := range r.Range(bPacks, nil, nil) {
+		if string(key) != keyDigests {
+			w.Delete(bPacks, key)
+		}
+	}
+	packRows.Put(w, keyDigests, c.rows)
+	return struct{}{}, nil
+}
+
+// recall reads what is remembered, by file name: nothing if a row is bad, which is logged and dropped.
+func (s *PackSet) recall(ctx context.Context) (map[string]packRow, error) {
+	known := map[string]packRow{}
+	err := s.Store.View(ctx, func(r store.Reader) error {
+		rows, _ := packRows.Get(r, keyDigests)
+		for _, row := range rows {
+			known[row.File] = row
+		}
+		return nil
+	})
+	if !errors.Is(err, store.ErrCorrupt) {
+		return known, err
+	}
+	s.Log.Warn("the remembered digests of packs are dropped", "reason", err.Error(), "next", "every pack is verified anew")
+	if _, err = store.Commit(ctx, s.Store, store.Work, rememberPacks{}); err != nil {
+		s.Log.Warn("a bad row is still there", "reason", err.Error())
+	}
+	return map[string]packRow{}, nil
+}
+
+// remember writes the rows of the current generation to the file, unless another caller does. If it fails the next start
+// verifies packs once more.
+func (s *PackSet) remember(ctx context.Context) {
+	for s.dirty.Load() && s.saving.CompareAndSwap(false, true) {
+		s.dirty.Store(false)
+		var rows []packRow
+		g := s.current.Load()
+		for _, id := range g.ids() {
+			if row, ok := g.rows[g.packs[id].info.File]; ok {
+				rows = append(rows, row)
+			}
+		}
+		if _, err := store.Commit(ctx, s.Store, store.Work, rememberPacks{rows}); err != nil {
+			s.Log.Warn("the digests of packs are not remembered", "reason", err.Error())
+		}
+		s.saving.Store(false)
+		s.moved.Store(struct{}{})
+	}
+}
+
+// checkPacks reads every row of the bucket of packs. The error names the first that is bad.
+func checkPacks(r store.Reader) error {
+	for key, rows := range packRows.All(r) {
+		if key != keyDigests {
+			return fmt.Errorf("%w: bucket %s has a row %q", store.ErrCorrupt, bPacks.Name, key)
+		}
+		for i, row := range rows {
+			if row.File == "" || row.Size < 0 || i > 0 && rows[i-1].File == row.File {
+				return fmt.Errorf("%w: bucket %s, key %q: row %d of %q", store.ErrCorrupt, bPacks.Name, key, i, row.File)
+			}
+		}
+	}
+	return nil
+}
+
+// Unsummed lists the buckets whose rows have no checksum in schema 1.
+func Unsummed() []*store.Bucket { return []*store.Bucket{bPacks} }
