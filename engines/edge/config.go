@@ -77,6 +77,7 @@ type CASConfig struct {
 const (
 	postTry     = 60 * time.Second // that a try of a fill lasts that a POST has begun
 	negativeFor = 60 * time.Second // that a host's 404 is remembered
+	faultyFor   = 5 * time.Second  // that a host's 5xx is remembered against its path: a page asks again in the meantime, the host is asked once
 )
 
 // DefaultConfig gives every default.

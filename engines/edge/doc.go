@@ -7,10 +7,12 @@
 //     read is behind an atomic pointer, or in the file.
 //  2. The task cas_writer alone names, moves and removes objects, and sends the commands that change their rows. An object has its name before it has a
 //     row, both on the disk, and loses its row first: no crash leaves a row without the bytes that it names.
-//  3. Every queue has a bound. A fill enters with TrySend: a full queue refuses it, and nothing that was accepted is dropped but by a shutdown.
+//  3. Every queue has a bound. A full queue refuses a fill at once. An accepted fill is dropped by a shutdown, or when all its callers have left
+//     before a worker has taken it, unless a POST began it. While edge.allow names several hosts, one of them holds at most half of work_tx and
+//     half of the workers.
 //  4. Every wait has a deadline: a request for a fill 5 s in all, a try of a fill 5 s, or 60 s where a POST has begun it, at most 3 tries, after a
 //     time-out, 503 or 504 alone.
-//  5. A fill belongs to no request: one is under way for each URL, and it goes on when all who wait for it have left.
+//  5. A fill belongs to no request: one is under way for each URL. Once a worker has taken it, it goes on when all callers have left.
 //  6. From the phase Draining on no fill is begun; those that run have 3 s, and are aborted then.
 //  7. No byte is served of an object up to 1 MiB that was not hashed when it was read from the disk; one that is not what its name says is set
 //     aside, and in live mode fetched anew.
@@ -18,17 +20,19 @@
 //     ETag is not stored, and nothing is stored but whole.
 //  9. The objects together, those that are being written too, stay below edge.cas.max_bytes, and leave edge.cas.min_free of the disk; for that the
 //     ones used least recently leave. When that does not help, fills are refused and hits go on.
-//  10. In amnesia no file is opened for writing: packs are served, fills are refused.
+//  10. The breaker of a host counts failed connections, whole tries without an answer, and 502 to 504 of at least 3 paths within a minute. Any
+//     5xx is remembered against its path, for 5 s and for GETs. Queues and deadlines of the edge never count against a host.
+//  11. In amnesia no file is opened for writing: packs are served, fills are refused.
 //
 // # Tasks and queues
 //
 // Tasks: worker (8: fetches an object, hashes it on the way and hands it over), cas_writer (installs objects in bursts that share a sync, makes
 // room, sets aside), verifier (the pack set's), metrics (each 100 ms what readiness depends on; events to the log). Queues: work_tx 512 (reject
-// new), fed by HTTP, read by the workers; cas_tx 64, in which workers wait for room and requests do not; verify_tx. Broadcast: events_tx 1024
+// new), one lane per host, fed by HTTP; ready_tx, which has the fills of work_tx that a worker may begin; cas_tx 64, in which workers wait for room and requests do not; verify_tx. Broadcast: events_tx 1024
 // (drop oldest). Tick: metrics_tick (missed ticks merge). shutdown_rx is the node's lifecycle. The caches hide set buffers that drop when full.
 //
 // # Lock order
 //
 // flights (flow's, one shard at a time) before counters; neither is taken under another of its own rank. Counters are: the tokens of the rate,
-// and the room of the content store.
+// the room of the content store, and the lanes of work_tx. The mutex of faultyPaths is a leaf, held for a few lines.
 package edge

@@ -59,13 +59,13 @@ type Engine struct {
 	live    atomic.Pointer[Config]  // current
 	origins atomic.Pointer[origins] // of the current configuration; nil before Recover
 
-	work    *flow.Queue[*fillJob]
+	work    *fillQueue
 	writes  *flow.Queue[*writeJob]
 	events  *flow.Broadcast[Event]
 	flights *flow.Flight[string, struct{}, Filled]
 	sample  *flow.Ticker // of what readiness depends on
 
-	absent *cache.Cache[string, time.Time] // URLs that their hosts did not have, and until when that holds
+	absent *cache.Cache[string, pastAnswer] // refusals of hosts, by URL
 	rate   bucket
 	room   room
 	epoch  atomic.Uint64 // of the rows: it ends when one changes or goes
@@ -88,8 +88,8 @@ func New(cfg Config, d Deps) *Engine {
 	e.flights = flow.NewFlight[string, struct{}, Filled](d.Catalog, flow.FlightSpec{
 		Service: service, Name: "fill", Shards: 16, Waiters: maxWaiters, Calls: cfg.Queues.WorkTX + 2*cfg.Fill.Workers,
 	})
-	e.absent = cache.New[string, time.Time](d.Catalog, cache.Spec[string, time.Time]{
-		Service: service, Name: "absent_set", Producers: []string{flow.HTTP, taskWorker}, Doc: "hosts' 404s", Bytes: maxAbsent, Entry: 1,
+	e.absent = cache.New[string, pastAnswer](d.Catalog, cache.Spec[string, pastAnswer]{
+		Service: service, Name: "absent_set", Producers: []string{flow.HTTP, taskWorker}, Doc: "hosts' 404s and 5xx", Bytes: maxAbsent, Entry: 1,
 	})
 	e.rate.mu, e.room.mu = flow.NewMutex(d.Catalog, service, flow.RankCounters), flow.NewMutex(d.Catalog, service, flow.RankCounters)
 	dir := cmp.Or(cfg.PacksDir, "packs")
@@ -110,14 +110,11 @@ const (
 	writeQueue = 64   // changes that wait for the CAS writer
 	eventRing  = 1024 // events that a reader may lag behind
 	maxWaiters = 4096 // requests that wait for one fill
-	maxAbsent  = 4096 // absences that are remembered
+	maxAbsent  = 4096 // refusals of hosts that are remembered
 )
 
 func (e *Engine) declareChannels() {
-	e.work = flow.NewQueue[*fillJob](e.d.Catalog, flow.Spec{
-		Service: service, Name: "work_tx", Cap: e.boot.Queues.WorkTX, Policy: flow.RejectNew, Producers: []string{flow.HTTP},
-		Consumers: []string{taskWorker}, Doc: "fills; full: 429, nothing happened",
-	})
+	e.work = newFillQueue(e.d.Catalog, e.d.Metrics, &e.boot, func() bool { return len(e.Config().Allow) > 1 })
 	e.writes = flow.NewQueue[*writeJob](e.d.Catalog, flow.Spec{
 		Service: service, Name: "cas_tx", Cap: writeQueue, Policy: flow.Wait, Producers: []string{flow.HTTP, taskWorker}, Consumers: []string{taskWriter},
 		Doc: "objects to install, to make room for and to set aside; a worker waits, a request is refused",

@@ -47,7 +47,7 @@ func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 	reg.Counter("backoff_retries_total", service, "op", "live_fill")
 	reg.Counter("busy_rejections_total", service, "endpoint", "/edge/assets") // counted with the answer
 	reg.Counter("bus_lagged_total", service, "bus", "events", "consumer", taskMetrics)
-	reg.Gauge("worker_inflight", service, func() float64 { return float64(max(0, e.flights.Len()-e.work.Len())) })
+	reg.Gauge("worker_inflight", service, func() float64 { _, n := e.work.counts(); return float64(n) })
 	gauge := func(name, help string, read func(tally) int64) {
 		reg.Declare(obs.Family{Name: name, Type: obs.Gauge, Help: help})
 		reg.Gauge(name, service, func() float64 { has, _ := e.room.held(); return float64(read(has)) })
@@ -104,11 +104,12 @@ func failing(n int, what string) error {
 
 // shedding says why fills are refused.
 func (e *Engine) shedding() error {
+	waiting, _ := e.work.counts()
 	switch since := e.now().Sub(time.Unix(0, e.lastBusy.Load())); {
 	case since < shedFor:
 		return errors.New("fills are refused: the queue was full a moment ago")
-	case float64(e.work.Len()) > shedFull*float64(e.work.Cap()):
-		return fmt.Errorf("%d of %d places of the queue are taken", e.work.Len(), e.work.Cap())
+	case float64(waiting) > shedFull*float64(e.work.cap):
+		return fmt.Errorf("%d of %d places of the queue are taken", waiting, e.work.cap)
 	}
 	return nil
 }
