@@ -69,7 +69,7 @@ type FillConfig struct {
 // CASConfig bounds the content store.
 type CASConfig struct {
 	MaxBytes unit.Size `toml:"max_bytes"` // of all objects; beyond it the least recently used leave
-	MinFree  unit.Size `toml:"min_free"`  // of the disk, that objects leave free
+	MinFree  unit.Size `toml:"min_free"`  // of the disk, that objects leave free, with up to 64 MiB of headroom; at least store.min_free
 	MaxURLs  int       `toml:"max_urls"`  // that lead to objects: each has a row, of up to 4 KiB, in the file of the node
 }
 

@@ -18,8 +18,9 @@
 //     aside, and in live mode fetched anew.
 //  8. Only what a request asks for is fetched, from hosts of edge.allow, at public addresses or those of edge.allow_private. What has no strong
 //     ETag is not stored, and nothing is stored but whole.
-//  9. The objects together, those that are being written too, stay below edge.cas.max_bytes, and leave edge.cas.min_free of the disk; for that the
-//     ones used least recently leave. When that does not help, fills are refused and hits go on.
+//  9. The objects together, those that are being written too, stay below edge.cas.max_bytes, and leave edge.cas.min_free of the disk and
+//     a headroom above it; for that the ones used least recently leave, whether a fill or another file takes the space. When that does not help,
+//     fills are refused and hits go on.
 //  10. The breaker of a host counts failed connections, whole tries without an answer, and 502 to 504 of at least 3 paths within a minute. Any
 //     5xx is remembered against its path, for 5 s and for GETs. Queues and deadlines of the edge never count against a host.
 //  11. In amnesia no file is opened for writing: packs are served, fills are refused.

@@ -56,6 +56,8 @@ type Engine struct {
 	get   func(ctx context.Context, host string, r upstream.Request, take func(*upstream.Answer) error) error
 	hot   *cache.Cache[string, *hotEntry]
 
+	diskFree func() (int64, error) // bytes; tests replace it
+
 	live    atomic.Pointer[Config]  // current
 	origins atomic.Pointer[origins] // of the current configuration; nil before Recover
 
@@ -82,6 +84,7 @@ func New(cfg Config, d Deps) *Engine {
 	d.Store.Declare(service, Buckets()...)
 	e.declareChannels()
 	e.cas = cas.New(filepath.Join(d.DataDir, "edge", "cas"), d.Faults)
+	e.diskFree = e.cas.Free
 	e.hot = cache.New[string, *hotEntry](d.Catalog, cache.Spec[string, *hotEntry]{
 		Service: service, Name: "hot_set", Producers: []string{flow.HTTP}, Doc: "objects up to 1 MiB", Bytes: hotBytes, Entry: 16 << 10,
 	})
@@ -116,8 +119,8 @@ const (
 func (e *Engine) declareChannels() {
 	e.work = newFillQueue(e.d.Catalog, e.d.Metrics, &e.boot, func() bool { return len(e.Config().Allow) > 1 })
 	e.writes = flow.NewQueue[*writeJob](e.d.Catalog, flow.Spec{
-		Service: service, Name: "cas_tx", Cap: writeQueue, Policy: flow.Wait, Producers: []string{flow.HTTP, taskWorker}, Consumers: []string{taskWriter},
-		Doc: "objects to install, to make room for and to set aside; a worker waits, a request is refused",
+		Service: service, Name: "cas_tx", Cap: writeQueue, Policy: flow.Wait, Producers: []string{flow.HTTP, taskWorker, taskMetrics}, Consumers: []string{taskWriter},
+		Doc: "objects to install, to make room for and to set aside; a worker waits, others are refused",
 	})
 	e.events = flow.NewBroadcast[Event](e.d.Catalog, flow.Spec{
 		Service: service, Name: "events_tx", Cap: eventRing, Policy: flow.DropOldest,

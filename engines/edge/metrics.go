@@ -114,18 +114,24 @@ func (e *Engine) shedding() error {
 	return nil
 }
 
-// runMetrics has readiness sampled, and writes the events to the log.
+// relieveEvery is how many ticks lie between two looks at the free space of the disk: a second.
+const relieveEvery = 10
+
+// runMetrics samples readiness, writes the events to the log, and watches the free space of the disk.
 func (e *Engine) runMetrics(ctx context.Context) error {
 	sub := e.events.Subscribe(taskMetrics)
 	defer sub.Close()
 	defer e.sample.Stop()
 	tick := e.sample.C()
-	for !sub.Closed() {
+	for n := 1; !sub.Closed(); {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-tick:
 			e.d.Board.Sample(e.now())
+			if n++; n%relieveEvery == 0 {
+				e.relieve()
+			}
 		case <-sub.Ready():
 			e.logEvents(sub)
 		}
