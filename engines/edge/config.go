@@ -32,6 +32,7 @@ type Config struct {
 	Retry         RetryConfig   `toml:"retry" reload:"r"`
 	Fill          FillConfig    `toml:"fill" reload:"x"`
 	CAS           CASConfig     `toml:"cas" reload:"r"`
+	Scrub         ScrubConfig   `toml:"scrub" reload:"r"`
 	DrainDeadline unit.Duration `toml:"drain_deadline" reload:"r"` // that running fills get once the node drains
 }
 
@@ -73,6 +74,12 @@ type CASConfig struct {
 	MaxURLs  int       `toml:"max_urls"`  // that lead to objects: each has a row, of up to 4 KiB, in the file of the node
 }
 
+// ScrubConfig is how what is stored is read again, so that damage is found before it is asked for.
+type ScrubConfig struct {
+	Every unit.Duration `toml:"every"` // from the end of one run to the begin of the next; 0: never
+	Rate  unit.Size     `toml:"rate"`  // bytes of objects a second
+}
+
 // Bounds that are no keys.
 const (
 	postTry     = 60 * time.Second // that a try of a fill lasts that a POST has begun
@@ -92,6 +99,7 @@ func DefaultConfig() Config {
 		Retry:         RetryConfig{LiveFill: RetryRule{BaseMS: 50, MaxMS: 800, MaxRetries: 3, Jitter: true}},
 		Fill:          FillConfig{Workers: 8, MaxObjectBytes: 256 << 20},
 		CAS:           CASConfig{MaxBytes: 10 << 30, MinFree: 512 << 20, MaxURLs: 200_000},
+		Scrub:         ScrubConfig{Every: unit.Duration(7 * 24 * time.Hour), Rate: 8 << 20},
 		DrainDeadline: unit.Duration(3 * time.Second),
 	}
 }
@@ -117,8 +125,17 @@ func (c Config) Validate() error {
 		unit.Within("cas.max_bytes", c.CAS.MaxBytes, 1<<10, 1<<50),
 		unit.Within("cas.min_free", c.CAS.MinFree, 0, 1<<50),
 		unit.Within("cas.max_urls", c.CAS.MaxURLs, writeBurst, 10_000_000),
+		c.Scrub.validate(),
 		unit.Between("drain_deadline", c.DrainDeadline, 100*time.Millisecond, 30*time.Second),
 	)
+}
+
+func (c ScrubConfig) validate() error {
+	var every error
+	if c.Every != 0 {
+		every = unit.Between("scrub.every", c.Every, time.Hour, 365*24*time.Hour)
+	}
+	return errors.Join(every, unit.Within("scrub.rate", c.Rate, 64<<10, 1<<40))
 }
 
 func (c Config) validateMode() error {

@@ -14,8 +14,9 @@
 //     time-out, 503 or 504 alone.
 //  5. A fill belongs to no request: one is under way for each URL. Once a worker has taken it, it goes on when all callers have left.
 //  6. From the phase Draining on no fill is begun; those that run have 3 s, and are aborted then.
-//  7. No byte is served of an object up to 1 MiB that was not hashed when it was read from the disk; one that is not what its name says is set
-//     aside, and in live mode fetched anew.
+//  7. No byte is served of an object up to 1 MiB that was not hashed when it was read from the disk, nor of a larger one that this process has not
+//     hashed or written. One that is not what its name says is set aside, and in live mode fetched anew. Each edge.scrub.every all that is stored
+//     is read again.
 //  8. Only what a request asks for is fetched, from hosts of edge.allow, at public addresses or those of edge.allow_private. What has no strong
 //     ETag is not stored, and nothing is stored but whole.
 //  9. The objects together, those that are being written too, stay below edge.cas.max_bytes, and leave edge.cas.min_free of the disk and
@@ -24,16 +25,31 @@
 //  10. The breaker of a host counts failed connections, whole tries without an answer, and 502 to 504 of at least 3 paths within a minute. Any
 //     5xx is remembered against its path, for 5 s and for GETs. Queues and deadlines of the edge never count against a host.
 //  11. In amnesia no file is opened for writing: packs are served, fills are refused.
+//  12. A row of edge/paths or edge/blobs that does not read stops neither the start, nor a task, nor a request for another row: it is dropped,
+//     logged and counted, the rows that it concerns are made to agree, and the file of an object without a row is set aside.
 //
 // # Tasks and queues
 //
-// Tasks: worker (8: fetches an object, hashes it on the way and hands it over), cas_writer (installs objects in bursts that share a sync, makes
-// room, sets aside), verifier (the pack set's), metrics (each 100 ms what readiness depends on; events to the log). Queues: work_tx 512 (reject
-// new), one lane per host, fed by HTTP; ready_tx, which has the fills of work_tx that a worker may begin; cas_tx 64, in which workers wait for room and requests do not; verify_tx. Broadcast: events_tx 1024
-// (drop oldest). Tick: metrics_tick (missed ticks merge). shutdown_rx is the node's lifecycle. The caches hide set buffers that drop when full.
+// Tasks:
+//   - worker, 8: fetches an object, hashes it on the way and hands it over
+//   - cas_writer, 1: installs objects in bursts that share a sync, makes room, sets objects aside, drops rows that do not read
+//   - scrubber, 1: reads all that is stored again, slowly
+//   - verifier, 1: of the pack set
+//   - metrics, 1: each 100 ms what readiness depends on, each second the free space of the disk; events to the log
+//
+// Queues:
+//   - work_tx, 512, reject new: one lane per host, HTTP to worker
+//   - ready_tx: the fills of work_tx that a worker may begin; it is never full
+//   - cas_tx, 64: in which workers wait for room and others do not, to cas_writer
+//   - verify_tx: of the pack set
+//   - events_tx, broadcast, 1024, drop oldest
+//
+// Ticks are metrics_tick and scrub_tick; missed ones merge. shutdown_rx is the node's lifecycle. The caches hide set buffers that drop when full.
+// A first reader of a large object hashes it in the flight hash, two objects at a time.
 //
 // # Lock order
 //
 // flights (flow's, one shard at a time) before counters; neither is taken under another of its own rank. Counters are: the tokens of the rate,
-// the room of the content store, and the lanes of work_tx. The mutex of faultyPaths is a leaf, held for a few lines.
+// the room of the content store, and the lanes of work_tx. The mutexes of faultyPaths and of sums are
+// leaves, held for a few lines.
 package edge

@@ -24,9 +24,10 @@ const service = "edge"
 
 // Task names. The pack set has one more, the verifier.
 const (
-	taskWorker  = "worker"
-	taskWriter  = "cas_writer"
-	taskMetrics = "metrics"
+	taskWorker   = "worker"
+	taskWriter   = "cas_writer"
+	taskMetrics  = "metrics"
+	taskScrubber = "scrubber"
 )
 
 // Deps is what an Engine is built on. Metrics and Board may be nil.
@@ -57,6 +58,8 @@ type Engine struct {
 	hot   *cache.Cache[string, *hotEntry]
 
 	diskFree func() (int64, error) // bytes; tests replace it
+	// rehash reads every pack again, and calls each with its error; nil: packs are not read.
+	rehash func(ctx context.Context, each func(PackInfo, error)) error
 
 	live    atomic.Pointer[Config]  // current
 	origins atomic.Pointer[origins] // of the current configuration; nil before Recover
@@ -66,6 +69,11 @@ type Engine struct {
 	events  *flow.Broadcast[Event]
 	flights *flow.Flight[string, struct{}, Filled]
 	sample  *flow.Ticker // of what readiness depends on
+	sums    *sums
+
+	scrubTick *flow.Ticker
+	verifying atomic.Bool  // by a caller of Verify
+	damage    atomic.Int64 // Unix ns of the last damage that was found
 
 	absent *cache.Cache[string, pastAnswer] // refusals of hosts, by URL
 	rate   bucket
@@ -91,6 +99,7 @@ func New(cfg Config, d Deps) *Engine {
 	e.flights = flow.NewFlight[string, struct{}, Filled](d.Catalog, flow.FlightSpec{
 		Service: service, Name: "fill", Shards: 16, Waiters: maxWaiters, Calls: cfg.Queues.WorkTX + 2*cfg.Fill.Workers,
 	})
+	e.sums = newSums(d.Catalog, cfg.Ingress.MaxInflight)
 	e.absent = cache.New[string, pastAnswer](d.Catalog, cache.Spec[string, pastAnswer]{
 		Service: service, Name: "absent_set", Producers: []string{flow.HTTP, taskWorker}, Doc: "hosts' 404s and 5xx", Bytes: maxAbsent, Entry: 1,
 	})
@@ -119,16 +128,19 @@ const (
 func (e *Engine) declareChannels() {
 	e.work = newFillQueue(e.d.Catalog, e.d.Metrics, &e.boot, func() bool { return len(e.Config().Allow) > 1 })
 	e.writes = flow.NewQueue[*writeJob](e.d.Catalog, flow.Spec{
-		Service: service, Name: "cas_tx", Cap: writeQueue, Policy: flow.Wait, Producers: []string{flow.HTTP, taskWorker, taskMetrics}, Consumers: []string{taskWriter},
+		Service: service, Name: "cas_tx", Cap: writeQueue, Policy: flow.Wait, Producers: []string{flow.HTTP, taskWorker, taskMetrics, taskScrubber}, Consumers: []string{taskWriter},
 		Doc: "objects to install, to make room for and to set aside; a worker waits, others are refused",
 	})
 	e.events = flow.NewBroadcast[Event](e.d.Catalog, flow.Spec{
 		Service: service, Name: "events_tx", Cap: eventRing, Policy: flow.DropOldest,
-		Producers: []string{flow.HTTP, taskWorker, taskWriter, "verifier"}, Consumers: []string{taskMetrics}, Doc: "for the log",
+		Producers: []string{flow.HTTP, taskWorker, taskWriter, taskScrubber, "verifier"}, Consumers: []string{taskMetrics}, Doc: "for the log",
 	})
 	e.sample = flow.Every(e.d.Catalog, flow.Spec{
 		Service: service, Name: "metrics_tick", Consumers: []string{taskMetrics}, Doc: "what readiness depends on",
 	}, 100*time.Millisecond)
+	e.scrubTick = flow.Every(e.d.Catalog, flow.Spec{
+		Service: service, Name: "scrub_tick", Consumers: []string{taskScrubber}, Doc: "whether edge.scrub.every has passed",
+	}, time.Minute)
 }
 
 // Tasks lists the edge's tasks for the supervisor.
@@ -138,6 +150,8 @@ func (e *Engine) Tasks() []flow.Task {
 			Doc: "the only one that names, moves or removes files of the content store", Run: e.runWriter},
 		{Service: service, Name: taskWorker, Count: e.boot.Fill.Workers, Restart: flow.Always, Doc: "fetches what is missing, one object at a time", Run: e.runWorker},
 		{Service: service, Name: taskMetrics, Count: 1, Restart: flow.Always, Background: true, Doc: "readiness, and events to the log", Run: e.runMetrics},
+		{Service: service, Name: taskScrubber, Count: 1, Restart: flow.Always, Background: true, Lanes: []string{"store.work"},
+			Doc: "reads every object and pack again, slowly", Run: e.runScrubber},
 		e.packs.Task(),
 	}
 }
@@ -162,7 +176,12 @@ func (e *Engine) Recover(ctx context.Context) error {
 // Reload takes a valid configuration for the requests and the fills that begin from now on. Keys that need a restart keep the value they had.
 // It does not wait for them.
 func (e *Engine) Reload(cfg Config) {
-	if !e.origins.Load().serve(e.live.Load(), &cfg) {
+	current := e.origins.Load()
+	if current == nil { // Recover failed
+		e.live.Store(&cfg)
+		return
+	}
+	if !current.serve(e.live.Load(), &cfg) {
 		origins, err := e.newOrigins(&cfg)
 		if err != nil {
 			e.log.Error("reload", "reason", err.Error(), "next", "the edge goes on as before; mend edge.ca_file and reload again")
@@ -183,7 +202,7 @@ func (e *Engine) Purge() {
 
 // Close ends what is under way, lets connections go and frees the memory. Call it after the last task and the last caller are gone.
 func (e *Engine) Close(ctx context.Context) error {
-	err := e.flights.Close(ctx)
+	err := errors.Join(e.flights.Close(ctx), e.sums.flights.Close(ctx))
 	if o := e.origins.Load(); o != nil {
 		o.close()
 	}

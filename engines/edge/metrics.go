@@ -24,6 +24,7 @@ type Event struct {
 type metrics struct {
 	rejects  map[string]func(int)
 	canceled func(int)
+	damaged  map[string]func(int) // by kind
 }
 
 func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
@@ -38,7 +39,12 @@ func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 		}
 		return out
 	}
+	reg.Declare(obs.Family{
+		Name: "edge_damaged_total", Type: obs.Counter, Labels: []string{"kind"},
+		Help: "Objects, packs and rows that were found damaged: by a read, by edge verify or by the scrub.",
+	})
 	m := &metrics{
+		damaged: series("edge_damaged_total", "kind", "object", "pack", "row"),
 		rejects: series("edge_rejects_total", "reason", "amnesia", "not_allowed", "decompress_cap", "body_cap", "timeout", "rate_limit", "invalid_range",
 			"etag_invalid"),
 		canceled: reg.Counter("tasks_canceled_total", service, "kind", taskWorker),
@@ -72,7 +78,27 @@ const (
 	keyWorkers  = "workers"  // all of them run
 	keyStore    = "store"    // the content store takes objects
 	keyPacks    = "packs"    // those that are there serve
+	keyIntact   = "intact"   // no damage was found lately
 )
+
+// damageShown is how long readiness shows damage after it was found, long enough for an alert.
+const damageShown = time.Hour
+
+// damaged counts and logs something that was found damaged, of a kind of edge_damaged_total.
+func (e *Engine) damaged(kind, what string) {
+	e.m.damaged[kind](1)
+	e.damage.Store(e.now().UnixNano())
+	e.log.Error("damaged", "kind", kind, "what", what, "next", "look at the disk; ronbox edge verify reads all that is stored")
+}
+
+// intact returns an error while damage that was found lately is to be shown.
+func (e *Engine) intact() error {
+	at := e.damage.Load()
+	if at == 0 || e.now().Sub(time.Unix(0, at)) >= damageShown {
+		return nil
+	}
+	return fmt.Errorf("damage was found at %s: look at the log and the disk", time.Unix(0, at).UTC().Format(time.RFC3339))
+}
 
 // The bounds of shedding.
 const (
@@ -87,6 +113,7 @@ func (e *Engine) probes() []obs.Probe {
 		{Service: service, Key: keyWorkers, Func: func() error {
 			return failing(e.boot.Fill.Workers-int(e.workers.Load()), "workers do not run")
 		}},
+		{Service: service, Key: keyIntact, Func: e.intact},
 		{Service: service, Key: keyPacks, Func: func() error { return failing(e.packs.Failed(), "packs are not served") }},
 	}
 	if !e.d.Amnesia {

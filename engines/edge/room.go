@@ -28,6 +28,13 @@ func (r *room) add(d tally, reserved int64) {
 	r.reserved += reserved
 }
 
+// set replaces the count of what is there.
+func (r *room) set(has tally) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.has = has
+}
+
 func (r *room) held() (has tally, reserved int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

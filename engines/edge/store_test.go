@@ -143,7 +143,7 @@ func TestLateSetAside(t *testing.T) {
 	for _, size := range []int{100, hotObject + 1} {
 		r, h, body := newSizedRig(t, size)
 		o := r.want(h.name+"/x", body("x"))
-		if err := r.e.setAside(context.Background(), o.Digest); err != nil {
+		if err := r.e.setAside(context.Background(), o.Digest, nil); err != nil {
 			t.Error(err)
 		}
 		r.e.Purge()
