@@ -2,6 +2,7 @@ package appliance
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"ronbox/engines/edge"
 	"ronbox/httpapi"
 	edgeapi "ronbox/httpapi/edge"
+	"ronbox/store"
 )
 
 // PacksName is the folder of map packs in the data directory, unless edge.packs_dir names another; edgeName has what was fetched.
@@ -39,7 +41,8 @@ func edgeService() service {
 		limits: func(c *config.Config) httpapi.Limits {
 			return httpapi.Limits{Inflight: c.Edge.Ingress.MaxInflight, Timeout: time.Duration(c.Edge.Ingress.TimeoutSecs) * time.Second, Streams: streamLimits(c)}
 		},
-		cache: "objects", // and tiles
+		checks: func(context.Context) []store.Check { return edge.Checks() },
+		cache:  "objects", // and tiles
 	}
 }
 

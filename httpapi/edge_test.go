@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -55,6 +56,15 @@ func (f *fakeEdge) Fill(_ context.Context, r edge.FillRequest) (edge.Filled, err
 	return edge.Filled{Stored: fakeStored(), New: r.Refresh}, f.err
 }
 
+func (f *fakeEdge) Verify(_ context.Context, o edge.VerifyOptions) (edge.Verified, error) {
+	if f.err != nil {
+		return edge.Verified{}, f.err
+	}
+	o.Progress(5, 10)
+	o.Found(edge.Finding{Kind: "object", Name: b3.Sum(fakeBytes).String(), URL: "https://" + fakeAsset, Size: 10, Fault: "rotten", Done: edge.Kept})
+	return edge.Verified{Objects: 1, Bytes: 10, Bad: 1}, nil
+}
+
 func (f *fakeEdge) info() edge.PackInfo {
 	return edge.PackInfo{
 		ID: fakePack, Kind: edge.KindPMTiles, State: edge.PackVerified, Size: 10, Digest: b3.Sum(fakeBytes), Version: "0123456789abcdef", MaxZoom: 3, Tiles: 85,
@@ -98,6 +108,13 @@ func edgeCalls(ctx context.Context, c *apiClient) map[string]func() error {
 		"static":  get("static/preview.js"),
 		"fill":    func() error { return only(c.Fill(ctx, edgeapi.Fill{URL: "https://" + fakeAsset})) },
 		"rescan":  func() error { return only(c.Rescan(ctx)) },
+		"verify": func() error {
+			found, sum, err := c.Verify(ctx, edgeapi.Verify{Fix: true}, nil)
+			if err == nil && (len(found) != 1 || found[0].Fault != "rotten" || sum.Bad != 1) {
+				err = fmt.Errorf("%+v, %+v", found, sum)
+			}
+			return err
+		},
 	}
 }
 
