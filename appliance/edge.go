@@ -37,9 +37,11 @@ func edgeService() service {
 			})}
 		},
 		api: func(n *Node) httpapi.Service { return edgeapi.New(n.edge(), n.edge().Packs()) },
-		// Its own bucket bounds the requests that need a fill; those that need none are bounded by the slots in flight.
+		// Its own bucket bounds the requests that need a fill; those that need none are bounded by the slots in flight, of which one network may
+		// hold a quarter: an answer lasts as long as its client takes to read it.
 		limits: func(c *config.Config) httpapi.Limits {
-			return httpapi.Limits{Inflight: c.Edge.Ingress.MaxInflight, Timeout: time.Duration(c.Edge.Ingress.TimeoutSecs) * time.Second, Streams: streamLimits(c)}
+			most := c.Edge.Ingress.MaxInflight
+			return httpapi.Limits{Inflight: most, NetworkInflight: (most + 3) / 4, Timeout: time.Duration(c.Edge.Ingress.TimeoutSecs) * time.Second, Streams: streamLimits(c)}
 		},
 		checks: func(context.Context) []store.Check { return edge.Checks() },
 		cache:  "objects", // and tiles

@@ -22,6 +22,7 @@ type fakeEdge struct {
 	public   string        // edge.public_url
 	within   time.Duration // that the last Asset had
 	rejected []string
+	hold     chan struct{} // an Asset waits until it is closed; nil: none does
 }
 
 const (
@@ -42,6 +43,9 @@ func (f *fakeEdge) Rejected(reason string) { f.rejected = append(f.rejected, rea
 func (f *fakeEdge) Asset(ctx context.Context, path string) (*edge.Object, error) {
 	end, _ := ctx.Deadline()
 	f.within = time.Until(end)
+	if f.hold != nil {
+		<-f.hold
+	}
 	if f.err == nil && path != fakeAsset {
 		return nil, edge.ErrNotFound
 	}

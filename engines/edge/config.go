@@ -39,7 +39,7 @@ type Config struct {
 // IngressConfig bounds requests.
 type IngressConfig struct {
 	TimeoutSecs int `toml:"timeout_secs"` // to the first byte of an answer: what a request waits for a fill, and what a try of one lasts
-	MaxInflight int `toml:"max_inflight"` // requests at one time, to the last byte
+	MaxInflight int `toml:"max_inflight"` // requests at one time, to the last byte; a quarter of them of one network
 	RPSLimit    int `toml:"rps_limit"`    // a second, as many at once: requests that begin or join a fill, and those that change something
 }
 
