@@ -2,6 +2,7 @@ package appliance
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"ronbox/engines/edge"
 	"ronbox/httpapi"
 	edgeapi "ronbox/httpapi/edge"
+	"ronbox/store"
 )
 
 // PacksName is the folder of map packs in the data directory, unless edge.packs_dir names another; edgeName has what was fetched.
@@ -24,11 +26,12 @@ const (
 
 func edgeService() service {
 	return service{
-		name:    "edge",
-		guest:   true,
-		on:      func(c *config.Config) bool { return c.Edge.Enabled },
-		drain:   func(c *config.Config) unit.Duration { return c.Edge.DrainDeadline },
-		buckets: edge.Buckets(),
+		name:     "edge",
+		guest:    true,
+		on:       func(c *config.Config) bool { return c.Edge.Enabled },
+		drain:    func(c *config.Config) unit.Duration { return c.Edge.DrainDeadline },
+		buckets:  edge.Buckets(),
+		unsummed: edge.Unsummed(),
 		build: func(n *Node, c *config.Config) engine {
 			return edgeEngine{edge.New(c.Edge, edge.Deps{
 				Catalog: n.catalog, Store: n.store, Metrics: n.metrics, Log: n.levels.Logger(), Board: n.board, Now: n.now, Lifecycle: n.phase,
@@ -36,11 +39,14 @@ func edgeService() service {
 			})}
 		},
 		api: func(n *Node) httpapi.Service { return edgeapi.New(n.edge(), n.edge().Packs()) },
-		// Its own bucket bounds the requests that need a fill; those that need none are bounded by the slots in flight.
+		// Its own bucket bounds the requests that need a fill; those that need none are bounded by the slots in flight, of which one network may
+		// hold a quarter: an answer lasts as long as its client takes to read it.
 		limits: func(c *config.Config) httpapi.Limits {
-			return httpapi.Limits{Inflight: c.Edge.Ingress.MaxInflight, Timeout: time.Duration(c.Edge.Ingress.TimeoutSecs) * time.Second, Streams: streamLimits(c)}
+			most := c.Edge.Ingress.MaxInflight
+			return httpapi.Limits{Inflight: most, NetworkInflight: (most + 3) / 4, Timeout: time.Duration(c.Edge.Ingress.TimeoutSecs) * time.Second, Streams: streamLimits(c)}
 		},
-		cache: "objects", // and tiles
+		checks: func(context.Context) []store.Check { return edge.Checks() },
+		cache:  "objects", // and tiles
 	}
 }
 

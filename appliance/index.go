@@ -9,6 +9,7 @@ import (
 	"ronbox/engines/index"
 	"ronbox/httpapi"
 	indexapi "ronbox/httpapi/index"
+	"ronbox/store"
 )
 
 // indexKeyUse is the use of the node secret that the index signs by. Another one would make this node a stranger to all who trust it.
@@ -16,12 +17,14 @@ const indexKeyUse = "ronbox index identity v1"
 
 func indexService() service {
 	return service{
-		name:    "index",
-		guest:   true,
-		on:      func(c *config.Config) bool { return c.Index.Enabled },
-		drain:   func(c *config.Config) unit.Duration { return c.Index.DrainDeadline },
-		buckets: index.Buckets(),
-		build:   func(n *Node, c *config.Config) engine { return n.newIndex(c) },
+		name:     "index",
+		guest:    true,
+		on:       func(c *config.Config) bool { return c.Index.Enabled },
+		drain:    func(c *config.Config) unit.Duration { return c.Index.DrainDeadline },
+		buckets:  index.Buckets(),
+		unsummed: index.Unsummed(),
+		checks:   func(context.Context) []store.Check { return index.Checks() },
+		build:    func(n *Node, c *config.Config) engine { return n.newIndex(c) },
 		api: func(n *Node) httpapi.Service {
 			e := engineOf[*indexEngine](n)
 			return indexapi.New(e.Engine, e.limits)

@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -21,6 +22,7 @@ type fakeEdge struct {
 	public   string        // edge.public_url
 	within   time.Duration // that the last Asset had
 	rejected []string
+	hold     chan struct{} // an Asset waits until it is closed; nil: none does
 }
 
 const (
@@ -41,6 +43,9 @@ func (f *fakeEdge) Rejected(reason string) { f.rejected = append(f.rejected, rea
 func (f *fakeEdge) Asset(ctx context.Context, path string) (*edge.Object, error) {
 	end, _ := ctx.Deadline()
 	f.within = time.Until(end)
+	if f.hold != nil {
+		<-f.hold
+	}
 	if f.err == nil && path != fakeAsset {
 		return nil, edge.ErrNotFound
 	}
@@ -53,6 +58,15 @@ func fakeStored() edge.Stored {
 
 func (f *fakeEdge) Fill(_ context.Context, r edge.FillRequest) (edge.Filled, error) {
 	return edge.Filled{Stored: fakeStored(), New: r.Refresh}, f.err
+}
+
+func (f *fakeEdge) Verify(_ context.Context, o edge.VerifyOptions) (edge.Verified, error) {
+	if f.err != nil {
+		return edge.Verified{}, f.err
+	}
+	o.Progress(5, 10)
+	o.Found(edge.Finding{Kind: "object", Name: b3.Sum(fakeBytes).String(), URL: "https://" + fakeAsset, Size: 10, Fault: "rotten", Done: edge.Kept})
+	return edge.Verified{Objects: 1, Bytes: 10, Bad: 1}, nil
 }
 
 func (f *fakeEdge) info() edge.PackInfo {
@@ -98,6 +112,13 @@ func edgeCalls(ctx context.Context, c *apiClient) map[string]func() error {
 		"static":  get("static/preview.js"),
 		"fill":    func() error { return only(c.Fill(ctx, edgeapi.Fill{URL: "https://" + fakeAsset})) },
 		"rescan":  func() error { return only(c.Rescan(ctx)) },
+		"verify": func() error {
+			found, sum, err := c.Verify(ctx, edgeapi.Verify{Fix: true}, nil)
+			if err == nil && (len(found) != 1 || found[0].Fault != "rotten" || sum.Bad != 1) {
+				err = fmt.Errorf("%+v, %+v", found, sum)
+			}
+			return err
+		},
 	}
 }
 

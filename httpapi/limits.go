@@ -3,6 +3,7 @@ package httpapi
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strconv"
 	"sync/atomic"
@@ -147,9 +148,21 @@ func (l *limiter) around(next Handler) Handler {
 // limitBypass bounds the requests that nothing else bounds.
 func limitBypass(s *Server, _ *boundRoute, next Handler) Handler { return s.bypass.around(next) }
 
-// limitInflight holds one of the service's slots while the request runs.
+// limitInflight holds one of the service's slots while the request runs, and one of its network's if the service has a limit per network. Peers of
+// the socket have no network.
 func limitInflight(_ *Server, b *boundRoute, next Handler) Handler {
-	return b.service.inflight.around(next)
+	within, networks := b.service.inflight.around(next), b.service.networks
+	return func(c *Request) error {
+		most := c.service.limits.Load().NetworkInflight
+		if most == 0 || c.peer.Socket {
+			return within(c)
+		}
+		if !networks.acquire(c.peer, StreamLimits{Max: math.MaxInt, PerNetwork: most}) {
+			return errInflight
+		}
+		defer networks.release(c.peer)
+		return within(c)
+	}
 }
 
 // rateError says that a bucket is empty, and when its next token comes.

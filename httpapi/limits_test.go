@@ -464,6 +464,44 @@ func TestWalletInflightToTheCall(t *testing.T) {
 	}
 }
 
+// One network holds no more calls than its limit says, whatever is free; others and the socket are let in, and a call that ended gives its place
+// back.
+func TestInflightOfANetwork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(c *httpapi.Settings, _ *deps) { c.Limits["edge"] = httpapi.Limits{Inflight: 8, NetworkInflight: 2} })
+		release := make(chan struct{})
+		r.edge.hold = release
+		var all sync.WaitGroup
+		ask := func(p *front.Peer) (code func() int) {
+			got := 0
+			all.Go(func() { got = r.as(p, "GET", "/edge/assets/"+fakeAsset, "", nil).Code })
+			synctest.Wait()
+			return func() int { return got }
+		}
+		from := func(a string) *front.Peer { return &front.Peer{Addr: netip.MustParseAddr(a)} }
+		for i, want := range []int{0, 0, 429, 429} { // 0: it is inside
+			if got := ask(from("192.0.2.1"))(); got != want {
+				t.Errorf("call %d: %d, want %d", i, got, want)
+			}
+		}
+		for i, p := range []*front.Peer{from("192.0.2.2"), from("2001:db8::1"), from("2001:db8::2"), {Socket: true}} {
+			if got := ask(p)(); got != 0 {
+				t.Errorf("peer %d: %d", i, got)
+			}
+		}
+		if got := ask(from("2001:db8::3"))(); got != 429 { // the third of one /64
+			t.Errorf("%d", got)
+		}
+		close(release)
+		all.Wait()
+		r.edge.hold = nil
+		if got := ask(from("192.0.2.1"))(); got != 200 {
+			t.Errorf("after it: %d", got)
+		}
+		all.Wait()
+	})
+}
+
 // Who holds no token takes none of those that who does shares.
 func TestStrangersEmptyNoBucketOfWriters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -58,17 +58,19 @@ func DigestParam(name, doc string) PathParam {
 
 // Limits bound what reaches one service. A rate of 0 is no limit.
 type Limits struct {
-	RPS, Burst   int  // of what changes something, a second
-	ReadRPS      int  // of the rest; as many at once
-	Inflight     int  // calls at one time, at least 1
-	PerIP        Rate // of what changes something, as the two below
-	PerTenant    Rate
-	PerPrincipal Rate
-	Share        Rate          // of RPS, what one client network may take; 0: half of RPS and of Burst
-	ReadShare    Rate          // of ReadRPS; 0: half, as many at once as in a twentieth of a second, at least 64
-	Rest         time.Duration // of a connection whose network has taken its share, give or take a half; 0: 400 ms
-	Timeout      time.Duration // of its writes; 0: each route's own
-	Streams      StreamLimits
+	RPS, Burst int // of what changes something, a second
+	ReadRPS    int // of the rest; as many at once
+	Inflight   int // calls at one time, at least 1
+	// NetworkInflight is calls at one time of one client network: clients that read slowly hold their calls for long. 0: as Inflight.
+	NetworkInflight int
+	PerIP           Rate // of what changes something, as the two below
+	PerTenant       Rate
+	PerPrincipal    Rate
+	Share           Rate          // of RPS, what one client network may take; 0: half of RPS and of Burst
+	ReadShare       Rate          // of ReadRPS; 0: half, as many at once as in a twentieth of a second, at least 64
+	Rest            time.Duration // of a connection whose network has taken its share, give or take a half; 0: 400 ms
+	Timeout         time.Duration // of its writes; 0: each route's own
+	Streams         StreamLimits
 }
 
 // Rate is how many a second, and how many at once.
@@ -129,6 +131,7 @@ type service struct {
 	byTenant   *limit.Keyed[string]
 	byName     *limit.Keyed[string] // principals
 	streams    *streams
+	networks   *streams // calls in flight, by network
 
 	lateReads, lateWrites func(int) // that did not end in time
 }
@@ -145,6 +148,7 @@ func (s *Server) newService(def Service, l Limits) *service {
 		byTenant:   limit.NewKeyed[string](keyedRoom, 0, 0),
 		byName:     limit.NewKeyed[string](keyedRoom, 0, 0),
 		streams:    newStreams(s.d.Catalog),
+		networks:   newStreams(s.d.Catalog),
 	}
 	if sv.RetryAfter == 0 {
 		sv.RetryAfter = nodeRetry

@@ -257,7 +257,7 @@ func ends(p flow.Phase) bool {
 
 var errStreams = errors.New("too many open streams")
 
-// streams bounds the open streams of a service, all and per address. It never waits.
+// streams bounds the open streams of a service, or its calls in flight, all and per network. It never waits.
 type streams struct {
 	mu   *flow.Mutex
 	n    int                // guarded by mu

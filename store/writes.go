@@ -14,7 +14,7 @@ type Writes struct {
 // write is one buffered change.
 type write struct {
 	t          *table
-	key, value []byte // value nil: delete; both nil: drop the table, a sub-bucket
+	key, value []byte // value nil: delete; both nil: drop the table, a sub-bucket, or clear it
 }
 
 // Put sets a row. A key that is empty or over MaxKey, or a value over MaxValue, is the command's bug and refuses it.
@@ -38,6 +38,15 @@ func (w *Writes) Delete(b *Bucket, k []byte) {
 func (w *Writes) Drop(b *Bucket) {
 	if b.parent == nil {
 		panic(fmt.Sprintf("bucket %s is not a sub-bucket: only those are dropped", b.Name))
+	}
+	w.ops = append(w.ops, write{t: w.r.table(b)})
+}
+
+// Clear removes every row of b, also rows that a search by their key does not find: a key that a disk has changed may stand in the wrong place.
+// Every commit writes the list of free pages: clear what has some thousand pages alone in its command.
+func (w *Writes) Clear(b *Bucket) {
+	if b.parent != nil || b.Subs {
+		panic(fmt.Sprintf("bucket %s is not a flat bucket: only those are cleared", b.Name))
 	}
 	w.ops = append(w.ops, write{t: w.r.table(b)})
 }
@@ -91,10 +100,23 @@ func (op *write) merge() (err error) {
 	switch {
 	case t.in != nil && (op.key == nil || t.rows == nil):
 		return op.mergeSub()
+	case op.key == nil:
+		return op.clear()
 	case op.value == nil:
 		return t.rows.Delete(op.key)
 	}
 	return t.rows.Put(op.key, op.value)
+}
+
+// clear makes the bucket anew.
+func (op *write) clear() (err error) {
+	t, tx, name := op.t, op.t.rows.Tx(), []byte(op.t.Name)
+	if err := tx.DeleteBucket(name); err != nil {
+		return err
+	}
+	t.rows, err = tx.CreateBucket(name)
+	t.fill()
+	return err
 }
 
 // mergeSub drops a sub-bucket, or makes the one that a row is put into.

@@ -195,6 +195,25 @@ func (l *loader) validate() {
 	l.validatePeers()
 	l.validateAmnesia()
 	l.validateSlots()
+	l.validateFree()
+}
+
+// The keys that bound the free space of the disk.
+const (
+	keyEdgeFree  = "edge.cas.min_free"
+	keyStoreFree = "store.min_free"
+)
+
+// validateFree keeps what the edge fetches from filling the disk to where the store refuses writes.
+func (l *loader) validateFree() {
+	edge, store := l.cfg.Edge.CAS.MinFree, l.cfg.Store.MinFree
+	if !l.cfg.Edge.Enabled || edge >= store || l.bad[keyEdgeFree] || l.bad[keyStoreFree] {
+		return
+	}
+	l.faults = append(l.faults, &Fault{
+		Where: l.whence(keyEdgeFree), Key: keyEdgeFree, Value: quote(edge.String()),
+		Reason: fmt.Sprintf("must be at least %s = %q, below which the store refuses writes: raise it, or lower %[1]s", keyStoreFree, store),
+	})
 }
 
 // validateAmnesia refuses to promise to forget and to keep at once.

@@ -144,6 +144,29 @@ func TestMoneyBounds(t *testing.T) {
 	}
 }
 
+// The edge keeps at least as much of the disk free as the store. The default follows a store.min_free that is raised alone.
+func TestFreeSpace(t *testing.T) {
+	for _, tt := range []struct {
+		doc, file, want string // the fault; "": the file loads
+	}{
+		{"the defaults", "", ""},
+		{"the store alone", "[store]\nmin_free = \"2GiB\"\n", ""},
+		{"both the same", "[store]\nmin_free = \"1GiB\"\n[edge]\ncas.min_free = \"1GiB\"\n", ""},
+		{"less than the default of the store", "[edge]\ncas.min_free = \"255MiB\"\n",
+			`:2:5: edge.cas.min_free = "255MiB": must be at least store.min_free = "256MiB", below which the store refuses writes: raise it, or lower store.min_free`},
+		{"less than the store", "[store]\nmin_free = \"1GiB\"\n[edge]\ncas.min_free = \"512MiB\"\n", `:4:5: edge.cas.min_free = "512MiB": must be at least store.min_free = "1GiB"`},
+		{"without the edge", "[edge]\nenabled = false\ncas.min_free = \"0B\"\n", ""},
+	} {
+		cfg, err := Load(LoadOptions{File: write(t, tt.file)})
+		if tt.want != "" && (err == nil || len(Faults(err)) != 1 || !strings.Contains(err.Error(), tt.want)) || tt.want == "" && err != nil {
+			t.Errorf("%s: %v", tt.doc, err)
+		}
+		if err == nil && cfg.Edge.Enabled && cfg.Edge.CAS.MinFree < cfg.Store.MinFree {
+			t.Errorf("%s: %s and %s", tt.doc, cfg.Edge.CAS.MinFree, cfg.Store.MinFree)
+		}
+	}
+}
+
 // What SIGHUP may change of the money is what does not shape the tables in memory.
 func TestMoneyReloads(t *testing.T) {
 	fixed := map[string]bool{

@@ -52,8 +52,16 @@ func load(o LoadOptions) *loader {
 		l.from["node.data_dir"] = origin{source: FromFlag, where: "flag --data-dir"}
 	}
 	l.absolute()
+	l.follow()
 	l.validate()
 	return l
+}
+
+// follow raises edge.cas.min_free to store.min_free unless it is set, so that a file which raises store.min_free alone loads.
+func (l *loader) follow() {
+	if _, set := l.from[keyEdgeFree]; !set && !l.bad[keyStoreFree] {
+		l.cfg.Edge.CAS.MinFree = max(l.cfg.Edge.CAS.MinFree, l.cfg.Store.MinFree)
+	}
 }
 
 type loader struct {

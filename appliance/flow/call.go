@@ -135,6 +135,27 @@ func (c *Call[K, F, V]) Wait(ctx context.Context) (V, error) {
 	return c.value, c.err
 }
 
+// Await is Wait without the grace: it returns the cause of ctx as soon as ctx ends. A claimed call goes on; one that is not claimed ends with
+// the last caller that waits for it, and [Call.Canceled] then reports true.
+func (c *Call[K, F, V]) Await(ctx context.Context) (V, error) {
+	assertFree("Call.Await")
+	done, over := either2("Await", c.done, ctx.Done())
+	select {
+	case <-done:
+		woken("Await, done")
+		return c.value, c.err
+	case <-over:
+		woken("Await, over")
+	}
+	if c.withdraw() || c.part() {
+		var zero V
+		return zero, context.Cause(ctx)
+	}
+	<-c.done // settled while ctx ended
+	woken("Await, settled")
+	return c.value, c.err
+}
+
 // withdraw takes a waiter out of a call that is not claimed, and with the last the call. It reports false for any other call.
 func (c *Call[K, F, V]) withdraw() bool {
 	c.shard.mu.Lock()

@@ -118,28 +118,15 @@ func (f *Flight[K, F, V]) shard(key K) *flightShard[K, F, V] {
 // run is answered to all who wait as a *PanicError. The errors of Join come before anything is done.
 func (f *Flight[K, F, V]) Do(ctx context.Context, key K, fence F, within time.Duration, run func(context.Context) (V, error)) (V, error) {
 	assertFree("Flight.Do")
-	var zero V
 	c, first, err := f.Join(key, fence)
 	if err != nil {
+		var zero V
 		return zero, err
 	}
 	if first {
 		f.fly(ctx, c, within, run)
 	}
-	done, over := either2("Do", c.done, ctx.Done())
-	select {
-	case <-done:
-		woken("Do, done")
-		return c.value, c.err
-	case <-over:
-		woken("Do, over")
-	}
-	if c.withdraw() || c.part() {
-		return zero, context.Cause(ctx)
-	}
-	<-c.done // settled while ctx ended
-	woken("Do, settled")
-	return c.value, c.err
+	return c.Await(ctx)
 }
 
 // fly runs c on a goroutine that Close joins.

@@ -11,6 +11,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/edge/cas"
+	"ronbox/store"
 )
 
 // Sources of an Object.
@@ -111,13 +112,20 @@ func (e *Engine) warm(path string) *Object {
 	return &o
 }
 
-// stored opens what is stored of a digest or a URL. A row that is replaced may lose its file to a reader that has just looked it up, who looks
+// stored opens what is stored of a digest or a URL. A row that does not read is dropped, and is a miss then. A row that is replaced may lose its file to a reader that has just looked it up, who looks
 // again then.
 func (e *Engine) stored(ctx context.Context, path string, t target) (o *Object, row Stored, err error) {
-	for {
+	for mended := false; ; {
 		epoch := e.epoch.Load()
 		o, row, err = e.lookUp(ctx, path, t, epoch)
-		if !errors.Is(err, ErrNotFound) || e.epoch.Load() == epoch {
+		switch {
+		case errors.Is(err, store.ErrCorrupt) && !mended:
+			mended = true // once: a row that stays damaged is answered
+			err = errors.Join(err, e.mendSoon(ctx, mendWithin))
+			if e.epoch.Load() == epoch {
+				return o, row, err
+			}
+		case !errors.Is(err, ErrNotFound) || e.epoch.Load() == epoch:
 			return o, row, err
 		}
 	}
@@ -157,24 +165,28 @@ func (e *Engine) lookUp(ctx context.Context, path string, t target, epoch uint64
 	return o, row, nil
 }
 
-// open opens an object. Up to 1 MiB it is hashed before any of it is seen; one that is not what its name says is set aside. A row whose file is
+// open opens an object. Up to 1 MiB it is hashed before any of it is seen, a larger one once before its first use in this process; one that is
+// not what its name says is set aside. A row whose file is
 // gone is a miss: the snapshot of a node holds the rows, not the files.
 func (e *Engine) open(ctx context.Context, name b3.Digest, size int64) (*Object, error) {
-	o, err := e.load(name, size)
+	o, err := e.load(ctx, name, size)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, ErrNotFound
 	case errors.Is(err, cas.ErrCorrupt):
-		return nil, errors.Join(ErrCorrupt, e.setAside(ctx, name))
+		return nil, errors.Join(ErrCorrupt, e.setAside(ctx, name, err))
 	}
 	return o, err
 }
 
 // load reads an object from the disk. It gives fs.ErrNotExist or cas.ErrCorrupt, and an Object that may be closed all the same.
-func (e *Engine) load(name b3.Digest, size int64) (o *Object, err error) {
+func (e *Engine) load(ctx context.Context, name b3.Digest, size int64) (o *Object, err error) {
 	o = &Object{Digest: name, Size: size, From: FromCAS}
 	if size <= hotObject {
 		o.Bytes, err = e.cas.Read(name, size)
+		return o, err
+	}
+	if err = e.sums.check(ctx, e.cas, name, size); err != nil {
 		return o, err
 	}
 	f, err := e.cas.Open(name, size)
@@ -182,11 +194,33 @@ func (e *Engine) load(name b3.Digest, size int64) (o *Object, err error) {
 	return o, err
 }
 
+// Bounds of what a request waits for the CAS writer.
+const mendWithin = 2 * time.Second
+
+// asideJob is the change that sets an object aside which was met in the state that cause describes.
+func asideJob(name b3.Digest, cause error) *writeJob {
+	j := &writeJob{aside: name}
+	if bad, ok := errors.AsType[*cas.CorruptError](cause); ok {
+		j.bad = bad.File
+	}
+	return j
+}
+
 // setAside has an object taken out of the content store. It does not wait for room, and 2 s at most for the answer.
-func (e *Engine) setAside(ctx context.Context, name b3.Digest) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+func (e *Engine) setAside(ctx context.Context, name b3.Digest, cause error) error {
+	return e.writeSoon(ctx, asideJob(name, cause), mendWithin)
+}
+
+// mendSoon has damaged rows dropped. It does not wait for room, and for the answer only so long.
+func (e *Engine) mendSoon(ctx context.Context, within time.Duration) error {
+	return e.writeSoon(ctx, &writeJob{mend: true}, within)
+}
+
+// writeSoon hands a change to the writer if there is room.
+func (e *Engine) writeSoon(ctx context.Context, j *writeJob, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	j := &writeJob{aside: name, reply: flow.NewReply[struct{}]()}
+	j.reply = flow.NewReply[struct{}]()
 	if err := e.writes.TrySend(j); err != nil {
 		return err
 	}

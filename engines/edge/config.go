@@ -33,13 +33,14 @@ type Config struct {
 	Fill          FillConfig    `toml:"fill" reload:"x"`
 	CAS           CASConfig     `toml:"cas" reload:"r"`
 	Packs         PacksConfig   `toml:"packs" reload:"x"`
+	Scrub         ScrubConfig   `toml:"scrub" reload:"r"`
 	DrainDeadline unit.Duration `toml:"drain_deadline" reload:"r"` // that running fills get once the node drains
 }
 
 // IngressConfig bounds requests.
 type IngressConfig struct {
 	TimeoutSecs int `toml:"timeout_secs"` // to the first byte of an answer: what a request waits for a fill, and what a try of one lasts
-	MaxInflight int `toml:"max_inflight"` // requests at one time, to the last byte
+	MaxInflight int `toml:"max_inflight"` // requests at one time, to the last byte; a quarter of them of one network
 	RPSLimit    int `toml:"rps_limit"`    // a second, as many at once: requests that begin or join a fill, and those that change something
 }
 
@@ -70,14 +71,21 @@ type FillConfig struct {
 // CASConfig bounds the content store.
 type CASConfig struct {
 	MaxBytes unit.Size `toml:"max_bytes"` // of all objects; beyond it the least recently used leave
-	MinFree  unit.Size `toml:"min_free"`  // of the disk, that objects leave free
+	MinFree  unit.Size `toml:"min_free"`  // of the disk, that objects leave free, with up to 64 MiB of headroom; at least store.min_free
 	MaxURLs  int       `toml:"max_urls"`  // that lead to objects: each has a row, of up to 4 KiB, in the file of the node
+}
+
+// ScrubConfig is how what is stored is read again, so that damage is found before it is asked for.
+type ScrubConfig struct {
+	Every unit.Duration `toml:"every"` // from the end of one run to the begin of the next; 0: never
+	Rate  unit.Size     `toml:"rate"`  // bytes of objects a second
 }
 
 // Bounds that are no keys.
 const (
 	postTry     = 60 * time.Second // that a try of a fill lasts that a POST has begun
 	negativeFor = 60 * time.Second // that a host's 404 is remembered
+	faultyFor   = 5 * time.Second  // that a host's 5xx is remembered against its path: a page asks again in the meantime, the host is asked once
 )
 
 // DefaultConfig gives every default.
@@ -93,6 +101,7 @@ func DefaultConfig() Config {
 		Fill:          FillConfig{Workers: 8, MaxObjectBytes: 256 << 20},
 		CAS:           CASConfig{MaxBytes: 10 << 30, MinFree: 512 << 20, MaxURLs: 200_000},
 		Packs:         defaultPacksConfig(),
+		Scrub:         ScrubConfig{Every: unit.Duration(7 * 24 * time.Hour), Rate: 8 << 20},
 		DrainDeadline: unit.Duration(3 * time.Second),
 	}
 }
@@ -119,8 +128,17 @@ func (c Config) Validate() error {
 		unit.Within("cas.min_free", c.CAS.MinFree, 0, 1<<50),
 		unit.Within("cas.max_urls", c.CAS.MaxURLs, writeBurst, 10_000_000),
 		c.Packs.validate(),
+		c.Scrub.validate(),
 		unit.Between("drain_deadline", c.DrainDeadline, 100*time.Millisecond, 30*time.Second),
 	)
+}
+
+func (c ScrubConfig) validate() error {
+	var every error
+	if c.Every != 0 {
+		every = unit.Between("scrub.every", c.Every, time.Hour, 365*24*time.Hour)
+	}
+	return errors.Join(every, unit.Within("scrub.rate", c.Rate, 64<<10, 1<<40))
 }
 
 func (c Config) validateMode() error {

@@ -24,9 +24,10 @@ const service = "edge"
 
 // Task names. Those of the packs are in verifier.go.
 const (
-	taskWorker  = "worker"
-	taskWriter  = "cas_writer"
-	taskMetrics = "metrics"
+	taskWorker   = "worker"
+	taskWriter   = "cas_writer"
+	taskMetrics  = "metrics"
+	taskScrubber = "scrubber"
 )
 
 // Deps is what an Engine is built on. Metrics and Board may be nil.
@@ -56,16 +57,25 @@ type Engine struct {
 	get   func(ctx context.Context, host string, r upstream.Request, take func(*upstream.Answer) error) error
 	hot   *cache.Cache[string, *hotEntry]
 
+	diskFree func() (int64, error) // bytes; tests replace it
+	// rehash is Rehash of the packs; tests replace it.
+	rehash func(ctx context.Context, each func(PackInfo, error)) error
+
 	live    atomic.Pointer[Config]  // current
 	origins atomic.Pointer[origins] // of the current configuration; nil before Recover
 
-	work    *flow.Queue[*fillJob]
+	work    *fillQueue
 	writes  *flow.Queue[*writeJob]
 	events  *flow.Broadcast[Event]
 	flights *flow.Flight[string, struct{}, Filled]
 	sample  *flow.Ticker // of what readiness depends on
+	sums    *sums
 
-	absent *cache.Cache[string, time.Time] // URLs that their hosts did not have, and until when that holds
+	scrubTick *flow.Ticker
+	verifying atomic.Bool  // by a caller of Verify
+	damage    atomic.Int64 // Unix ns of the last damage that was found
+
+	absent *cache.Cache[string, pastAnswer] // refusals of hosts, by URL
 	rate   bucket
 	room   room
 	epoch  atomic.Uint64 // of the rows: it ends when one changes or goes
@@ -82,14 +92,16 @@ func New(cfg Config, d Deps) *Engine {
 	d.Store.Declare(service, Buckets()...)
 	e.declareChannels()
 	e.cas = cas.New(filepath.Join(d.DataDir, "edge", "cas"), d.Faults)
+	e.diskFree = e.cas.Free
 	e.hot = cache.New[string, *hotEntry](d.Catalog, cache.Spec[string, *hotEntry]{
 		Service: service, Name: "hot_set", Producers: []string{flow.HTTP}, Doc: "objects up to 1 MiB", Bytes: hotBytes, Entry: 16 << 10,
 	})
 	e.flights = flow.NewFlight[string, struct{}, Filled](d.Catalog, flow.FlightSpec{
 		Service: service, Name: "fill", Shards: 16, Waiters: maxWaiters, Calls: cfg.Queues.WorkTX + 2*cfg.Fill.Workers,
 	})
-	e.absent = cache.New[string, time.Time](d.Catalog, cache.Spec[string, time.Time]{
-		Service: service, Name: "absent_set", Producers: []string{flow.HTTP, taskWorker}, Doc: "hosts' 404s", Bytes: maxAbsent, Entry: 1,
+	e.sums = newSums(d.Catalog, cfg.Ingress.MaxInflight)
+	e.absent = cache.New[string, pastAnswer](d.Catalog, cache.Spec[string, pastAnswer]{
+		Service: service, Name: "absent_set", Producers: []string{flow.HTTP, taskWorker}, Doc: "hosts' 404s and 5xx", Bytes: maxAbsent, Entry: 1,
 	})
 	e.rate.mu, e.room.mu = flow.NewMutex(d.Catalog, service, flow.RankCounters), flow.NewMutex(d.Catalog, service, flow.RankCounters)
 	dir := cmp.Or(cfg.PacksDir, "packs")
@@ -100,6 +112,7 @@ func New(cfg Config, d Deps) *Engine {
 	e.packs = newPackSet(dir, cfg.Packs, d, func(p PackInfo) {
 		e.events.Publish(Event{Kind: "pack_state", Of: p.ID, Result: string(p.State), Size: p.Size})
 	})
+	e.rehash = e.packs.Rehash
 	e.m = newMetrics(d.Metrics, e)
 	d.Board.Add(e.probes()...)
 	return e
@@ -110,25 +123,26 @@ const (
 	writeQueue = 64   // changes that wait for the CAS writer
 	eventRing  = 1024 // events that a reader may lag behind
 	maxWaiters = 4096 // requests that wait for one fill
-	maxAbsent  = 4096 // absences that are remembered
+	maxAbsent  = 4096 // refusals of hosts that are remembered
 )
 
 func (e *Engine) declareChannels() {
-	e.work = flow.NewQueue[*fillJob](e.d.Catalog, flow.Spec{
-		Service: service, Name: "work_tx", Cap: e.boot.Queues.WorkTX, Policy: flow.RejectNew, Producers: []string{flow.HTTP},
-		Consumers: []string{taskWorker}, Doc: "fills; full: 429, nothing happened",
-	})
+	e.work = newFillQueue(e.d.Catalog, e.d.Metrics, &e.boot, func() bool { return len(e.Config().Allow) > 1 })
 	e.writes = flow.NewQueue[*writeJob](e.d.Catalog, flow.Spec{
-		Service: service, Name: "cas_tx", Cap: writeQueue, Policy: flow.Wait, Producers: []string{flow.HTTP, taskWorker}, Consumers: []string{taskWriter},
-		Doc: "objects to install, to make room for and to set aside; a worker waits, a request is refused",
+		Service: service, Name: "cas_tx", Cap: writeQueue, Policy: flow.Wait, Producers: []string{flow.HTTP, taskWorker, taskMetrics, taskScrubber}, Consumers: []string{taskWriter},
+		Doc: "objects to install, to make room for and to set aside; a worker waits, others are refused",
 	})
 	e.events = flow.NewBroadcast[Event](e.d.Catalog, flow.Spec{
 		Service: service, Name: "events_tx", Cap: eventRing, Policy: flow.DropOldest,
-		Producers: []string{flow.HTTP, taskWorker, taskWriter, taskScanner, taskOpener, taskVerifier}, Consumers: []string{taskMetrics}, Doc: "for the log",
+		Producers: []string{flow.HTTP, taskWorker, taskWriter, taskScrubber, taskScanner, taskOpener, taskVerifier}, Consumers: []string{taskMetrics},
+		Doc: "for the log",
 	})
 	e.sample = flow.Every(e.d.Catalog, flow.Spec{
 		Service: service, Name: "metrics_tick", Consumers: []string{taskMetrics}, Doc: "what readiness depends on",
 	}, 100*time.Millisecond)
+	e.scrubTick = flow.Every(e.d.Catalog, flow.Spec{
+		Service: service, Name: "scrub_tick", Consumers: []string{taskScrubber}, Doc: "whether edge.scrub.every has passed",
+	}, time.Minute)
 }
 
 // Tasks lists the edge's tasks for the supervisor.
@@ -138,6 +152,8 @@ func (e *Engine) Tasks() []flow.Task {
 			Doc: "the only one that names, moves or removes files of the content store", Run: e.runWriter},
 		{Service: service, Name: taskWorker, Count: e.boot.Fill.Workers, Restart: flow.Always, Doc: "fetches what is missing, one object at a time", Run: e.runWorker},
 		{Service: service, Name: taskMetrics, Count: 1, Restart: flow.Always, Background: true, Doc: "readiness, and events to the log", Run: e.runMetrics},
+		{Service: service, Name: taskScrubber, Count: 1, Restart: flow.Always, Background: true, Lanes: []string{"store.work"},
+			Doc: "reads every object and pack again, slowly", Run: e.runScrubber},
 	}, e.packs.Tasks()...)
 }
 
@@ -161,7 +177,12 @@ func (e *Engine) Recover(ctx context.Context) error {
 // Reload takes a valid configuration for the requests and the fills that begin from now on. Keys that need a restart keep the value they had.
 // It does not wait for them.
 func (e *Engine) Reload(cfg Config) {
-	if !e.origins.Load().serve(e.live.Load(), &cfg) {
+	current := e.origins.Load()
+	if current == nil { // Recover failed
+		e.live.Store(&cfg)
+		return
+	}
+	if !current.serve(e.live.Load(), &cfg) {
 		origins, err := e.newOrigins(&cfg)
 		if err != nil {
 			e.log.Error("reload", "reason", err.Error(), "next", "the edge goes on as before; mend edge.ca_file and reload again")
@@ -182,7 +203,7 @@ func (e *Engine) Purge() {
 
 // Close ends what is under way, lets connections go and frees the memory. Call it after the last task and the last caller are gone.
 func (e *Engine) Close(ctx context.Context) error {
-	err := e.flights.Close(ctx)
+	err := errors.Join(e.flights.Close(ctx), e.sums.flights.Close(ctx))
 	if o := e.origins.Load(); o != nil {
 		o.close()
 	}

@@ -255,7 +255,7 @@ func TestBackpressure(t *testing.T) {
 	until(t, "the worker works", func() bool { return h.asked.Load() == 1 })
 	ask("b")
 	ask("c")
-	until(t, "the queue is full", func() bool { return r.e.work.Len() == 2 })
+	until(t, "the queue is full", func() bool { n, _ := r.e.work.counts(); return n == 2 })
 	r.refused(h.name+"/d", flow.ErrBusy)
 	if _, err := r.e.Fill(context.Background(), FillRequest{URL: "https://" + h.name + "/e"}); !errors.Is(err, flow.ErrBusy) {
 		t.Error(err)

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ronbox/appliance/b3"
+	"ronbox/engines/upstream"
 )
 
 // flush sends what was written so far.
@@ -330,16 +331,16 @@ func TestStalledDisk(t *testing.T) {
 // A host that fails and fails is left alone for a while, which shows.
 func TestBreaker(t *testing.T) {
 	t.Parallel()
-	h := newHost(t, statuses(make500s(1000)...))
+	h := newHost(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
 	r := newRig(t, on(h)).start()
 	for i := range 40 {
 		_, _, err := r.read(fmt.Sprintf("%s/%d", h.name, i))
-		if reason(err) == UpstreamUnavailable {
+		if errors.Is(err, upstream.ErrOpen) {
 			break
 		}
 	}
 	asked := h.asked.Load()
-	if _, _, err := r.read(h.name + "/x"); reason(err) != UpstreamUnavailable || h.asked.Load() != asked || asked >= 40 {
+	if _, _, err := r.read(h.name + "/x"); reason(err) != UpstreamUnavailable || h.asked.Load() != asked || asked >= 120 {
 		t.Errorf("%v, asked %d times, then %d", err, asked, h.asked.Load())
 	}
 	if n := r.count("circuit_open_total", "svc", h.name); n != 1 {
@@ -360,7 +361,7 @@ func TestBreakerClosesAgain(t *testing.T) {
 			serve(w, "body")
 			cut(w)
 		case ill.Load():
-			w.WriteHeader(http.StatusInternalServerError)
+			w.WriteHeader(http.StatusServiceUnavailable)
 		default:
 			echo(w, q)
 		}
@@ -375,7 +376,7 @@ func TestBreakerClosesAgain(t *testing.T) {
 	for i := 0; opened.IsZero(); i++ {
 		before := time.Now()
 		switch _, _, err := r.read(fmt.Sprintf("%s/%d", h.name, i)); {
-		case reason(err) == UpstreamUnavailable:
+		case errors.Is(err, upstream.ErrOpen):
 			opened = last
 		case i > 100:
 			t.Fatalf("never opened: %v", err)
@@ -395,14 +396,6 @@ func TestBreakerClosesAgain(t *testing.T) {
 		}
 	}
 	r.want(h.name+"/again", "of again")
-}
-
-func make500s(n int) []int {
-	out := make([]int, n)
-	for i := range out {
-		out[i] = 500
-	}
-	return out
 }
 
 // A lying digest: the bytes are those that the name says, whatever the host says of them.

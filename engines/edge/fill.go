@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"ronbox/appliance/b3"
@@ -24,7 +23,11 @@ type Filled struct {
 	New bool // it was fetched; false: it was there
 }
 
-// fillJob is one fill on its way to a worker. It is answered exactly once.
+// fillCall is a fill and the callers that wait for it.
+type fillCall = flow.Call[string, struct{}, Filled]
+
+// fillJob is one fill on its way to a worker. It is answered exactly once. In the queue it lives as long as the latest deadline of the callers
+// that wait for it, and until a worker has taken it if a POST began it.
 type fillJob struct {
 	target
 	path    string
@@ -32,8 +35,11 @@ type fillJob struct {
 	expect  b3.Digest
 	again   bool // although it is stored
 	counted bool // against edge.ingress.rps_limit
-	reply   *flow.Reply[Filled]
+	call    *fillCall
 }
+
+// posted reports whether a POST began the fill.
+func (j *fillJob) posted() bool { return j.try == postTry }
 
 // Fill fetches what a URL has, unless it is stored, and waits for that until ctx ends; the fill goes on then. Each of its tries may last a
 // minute. Errors are those of errors.go; nothing was stored then.
@@ -47,7 +53,7 @@ func (e *Engine) Fill(ctx context.Context, r FillRequest) (f Filled, err error) 
 	}
 	j := &fillJob{target: t, path: path, try: postTry, expect: r.Expect, again: r.Refresh, counted: true}
 	if r.Refresh {
-		e.absent.Set(t.url, time.Time{}, 1)
+		e.absent.Set(t.url, pastAnswer{}, 1)
 	}
 	if f, err = e.known(ctx, j); isMiss(err) {
 		f, err = e.fill(ctx, j)
@@ -78,33 +84,44 @@ func (s Stored) expect(want b3.Digest) error {
 	return &FillError{Reason: DigestMismatch, URL: s.URL, Cause: fmt.Errorf("it has %s", s.Digest)}
 }
 
-// fill joins the fill of a URL that is under way, or begins one. It waits until ctx ends; the fill goes on then. A fill that others began may
-// have had less time for a try, or other expectations, or have found the object stored where the caller wants it anew: the caller then begins
-// its own.
+// fill joins the fill of a URL that is under way, or begins one. It waits until ctx ends; a fill that a worker has taken goes on then, and so
+// does one that a POST began. A fill that others began may have had less time for a try, or other expectations, or have found the object stored
+// where the caller wants it anew: the caller then begins its own.
 func (e *Engine) fill(ctx context.Context, j *fillJob) (f Filled, err error) {
 	if err := e.mayFill(j); err != nil {
 		return f, err
 	}
 	for {
-		var own atomic.Bool
-		f, err = e.flights.Do(ctx, j.url, struct{}{}, e.longestFill(), func(ctx context.Context) (Filled, error) {
-			own.Store(true)
-			return e.enqueue(ctx, j)
-		})
-		if errors.Is(err, flow.ErrFlightFull) {
-			err = flow.ErrBusy
+		c, first, err := e.flights.Join(j.url, struct{}{})
+		if err != nil {
+			return f, busyIfFull(err)
+		}
+		if first {
+			e.enqueue(ctx, j, c)
+		}
+		f, err = c.Await(ctx)
+		if c.Canceled() {
+			e.work.drop(j.host, c)
 		}
 		failed, _ := errors.AsType[*FillError](err)
-		better := failed != nil && (failed.Reason == DigestMismatch || failed.Reason == Timeout && j.try == postTry) || err == nil && j.again && !f.New
-		if own.Load() || ctx.Err() != nil || !better {
+		better := failed != nil && (failed.Reason == DigestMismatch || failed.Reason == Timeout && j.posted()) || err == nil && j.again && !f.New
+		if first || ctx.Err() != nil || !better {
 			return f, err
 		}
 	}
 }
 
+// busyIfFull returns flow.ErrBusy for a fill that too many wait for, and other errors as they are.
+func busyIfFull(err error) error {
+	if errors.Is(err, flow.ErrFlightFull) {
+		return flow.ErrBusy
+	}
+	return err
+}
+
 // mayFill refuses a fill that is not to be begun now, or counts it.
 func (e *Engine) mayFill(j *fillJob) error {
-	switch until, absent := e.absent.Get(j.url); {
+	switch past, known := e.past(j.url); {
 	case e.d.Amnesia:
 		return ErrAmnesia
 	case e.Config().Mode != ModeLive:
@@ -113,8 +130,8 @@ func (e *Engine) mayFill(j *fillJob) error {
 		return &FillError{Reason: NotAllowed, URL: j.url, Cause: errHost}
 	case e.draining():
 		return flow.ErrClosed
-	case absent && e.now().Before(until):
-		return &FillError{Reason: UpstreamNotFound, URL: j.url, Cause: errors.New("the host had no such object a moment ago")}
+	case known && (past.reason == UpstreamNotFound || !j.posted()):
+		return &FillError{Reason: past.reason, URL: j.url, Cause: fmt.Errorf("the host answered %d to this path a moment ago", past.status)}
 	case j.counted:
 		return nil
 	}
@@ -129,25 +146,29 @@ func (e *Engine) count() error {
 	return nil
 }
 
-// enqueue hands a job to the workers and waits for its answer, unless a fill has ended since its caller looked. It never waits for room.
-func (e *Engine) enqueue(ctx context.Context, j *fillJob) (Filled, error) {
-	if f, err := e.known(ctx, j); err == nil {
-		return f, nil
+// enqueue queues a job, unless a fill has ended since its caller looked. It never waits for room; the call is answered if there is none.
+func (e *Engine) enqueue(ctx context.Context, j *fillJob, c *fillCall) {
+	queued := false
+	defer func() {
+		if !queued {
+			c.Fail(flow.ErrCanceled) // of a panic; else it is answered
+		}
+	}()
+	if f, err := e.known(context.WithoutCancel(ctx), j); err == nil {
+		c.Answer(f)
+		return
 	}
-	j.reply = flow.NewReply[Filled]()
-	if err := e.work.TrySend(j); err != nil {
+	if j.call = c; j.posted() {
+		c.Claim() // it goes on when all have left
+	}
+	left, err := e.work.add(j)
+	e.giveUp(left...)
+	if err != nil {
 		e.lastBusy.Store(e.now().UnixNano())
-		return Filled{}, err
+		c.Fail(err)
+		return
 	}
-	return j.reply.Wait(ctx)
-}
-
-// longestFill is the longest that a fill can take that is accepted now: as many as the queue holds are before it, and each of their tries
-// takes a minute. No fill that was accepted is given up before.
-func (e *Engine) longestFill() time.Duration {
-	rule := e.Config().Retry.LiveFill
-	one := time.Duration(rule.MaxRetries) * (postTry + time.Duration(rule.MaxMS+rule.BaseMS)*time.Millisecond)
-	return time.Duration(e.boot.Queues.WorkTX/e.boot.Fill.Workers+2) * one
+	queued = true
 }
 
 // bucket holds tokens for a second.

@@ -35,8 +35,8 @@ type blobRow struct {
 
 // The tables.
 var (
-	paths = store.NewTable(bPaths, store.Array32[b3.Digest](), store.CBOR[Stored]()).Summed()
-	blobs = store.NewTable(bBlobs, store.Array32[b3.Digest](), store.CBOR[blobRow]()).Summed()
+	paths = store.NewTable(bPaths, store.Array32[b3.Digest](), store.CBOR[Stored]()).Summed().Alone()
+	blobs = store.NewTable(bBlobs, store.Array32[b3.Digest](), store.CBOR[blobRow]()).Summed().Alone()
 )
 
 func pathKey(url string) b3.Digest { return b3.Sum([]byte(url)) }
@@ -128,13 +128,17 @@ func find[V any](ctx context.Context, e *Engine, t store.Table[b3.Digest, V], ke
 	return row, err
 }
 
-// scan gives every row of a table to visit, until it refuses one; slices of them share a read transaction, in which visit is not called.
+// scan calls visit for every row of a table, in order, until visit returns an error. Slices of rows share a read transaction, in which visit
+// is not called.
 func scan[V any](ctx context.Context, e *Engine, t store.Table[b3.Digest, V], visit func(b3.Digest, V) error) error {
+	return scanFrom(ctx, e, t, b3.Digest{}, visit)
+}
+
+func scanFrom[V any](ctx context.Context, e *Engine, t store.Table[b3.Digest, V], from b3.Digest, visit func(b3.Digest, V) error) error {
 	type row struct {
 		key b3.Digest
 		v   V
 	}
-	var from b3.Digest
 	for more := true; more; {
 		var slice []row
 		more = false

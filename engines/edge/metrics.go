@@ -24,6 +24,7 @@ type Event struct {
 type metrics struct {
 	rejects  map[string]func(int)
 	canceled func(int)
+	damaged  map[string]func(int) // by kind
 }
 
 func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
@@ -38,7 +39,12 @@ func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 		}
 		return out
 	}
+	reg.Declare(obs.Family{
+		Name: "edge_damaged_total", Type: obs.Counter, Labels: []string{"kind"},
+		Help: "Objects, packs and rows that were found damaged: by a read, by edge verify or by the scrub.",
+	})
 	m := &metrics{
+		damaged: series("edge_damaged_total", "kind", "object", "pack", "row"),
 		rejects: series("edge_rejects_total", "reason", "amnesia", "not_allowed", "decompress_cap", "body_cap", "timeout", "rate_limit", "invalid_range",
 			"etag_invalid"),
 		canceled: reg.Counter("tasks_canceled_total", service, "kind", taskWorker),
@@ -47,7 +53,7 @@ func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 	reg.Counter("backoff_retries_total", service, "op", "live_fill")
 	reg.Counter("busy_rejections_total", service, "endpoint", "/edge/assets") // counted with the answer
 	reg.Counter("bus_lagged_total", service, "bus", "events", "consumer", taskMetrics)
-	reg.Gauge("worker_inflight", service, func() float64 { return float64(max(0, e.flights.Len()-e.work.Len())) })
+	reg.Gauge("worker_inflight", service, func() float64 { _, n := e.work.counts(); return float64(n) })
 	gauge := func(name, help string, read func(tally) int64) {
 		reg.Declare(obs.Family{Name: name, Type: obs.Gauge, Help: help})
 		reg.Gauge(name, service, func() float64 { has, _ := e.room.held(); return float64(read(has)) })
@@ -72,7 +78,27 @@ const (
 	keyWorkers  = "workers"  // all of them run
 	keyStore    = "store"    // the content store takes objects
 	keyPacks    = "packs"    // those that are there serve
+	keyIntact   = "intact"   // no damage was found lately
 )
+
+// damageShown is how long readiness shows damage after it was found, long enough for an alert.
+const damageShown = time.Hour
+
+// damaged counts and logs something that was found damaged, of a kind of edge_damaged_total.
+func (e *Engine) damaged(kind, what string) {
+	e.m.damaged[kind](1)
+	e.damage.Store(e.now().UnixNano())
+	e.log.Error("damaged", "kind", kind, "what", what, "next", "look at the disk; ronbox edge verify reads all that is stored")
+}
+
+// intact returns an error while damage that was found lately is to be shown.
+func (e *Engine) intact() error {
+	at := e.damage.Load()
+	if at == 0 || e.now().Sub(time.Unix(0, at)) >= damageShown {
+		return nil
+	}
+	return fmt.Errorf("damage was found at %s: look at the log and the disk", time.Unix(0, at).UTC().Format(time.RFC3339))
+}
 
 // The bounds of shedding.
 const (
@@ -87,6 +113,7 @@ func (e *Engine) probes() []obs.Probe {
 		{Service: service, Key: keyWorkers, Func: func() error {
 			return failing(e.boot.Fill.Workers-int(e.workers.Load()), "workers do not run")
 		}},
+		{Service: service, Key: keyIntact, Func: e.intact},
 		{Service: service, Key: keyPacks, Func: func() error { return failing(e.packs.Failed(), "packs are not served") }},
 	}
 	if !e.d.Amnesia {
@@ -104,27 +131,34 @@ func failing(n int, what string) error {
 
 // shedding says why fills are refused.
 func (e *Engine) shedding() error {
+	waiting, _ := e.work.counts()
 	switch since := e.now().Sub(time.Unix(0, e.lastBusy.Load())); {
 	case since < shedFor:
 		return errors.New("fills are refused: the queue was full a moment ago")
-	case float64(e.work.Len()) > shedFull*float64(e.work.Cap()):
-		return fmt.Errorf("%d of %d places of the queue are taken", e.work.Len(), e.work.Cap())
+	case float64(waiting) > shedFull*float64(e.work.cap):
+		return fmt.Errorf("%d of %d places of the queue are taken", waiting, e.work.cap)
 	}
 	return nil
 }
 
-// runMetrics has readiness sampled, and writes the events to the log.
+// relieveEvery is how many ticks lie between two looks at the free space of the disk: a second.
+const relieveEvery = 10
+
+// runMetrics samples readiness, writes the events to the log, and watches the free space of the disk.
 func (e *Engine) runMetrics(ctx context.Context) error {
 	sub := e.events.Subscribe(taskMetrics)
 	defer sub.Close()
 	defer e.sample.Stop()
 	tick := e.sample.C()
-	for !sub.Closed() {
+	for n := 1; !sub.Closed(); {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-tick:
 			e.d.Board.Sample(e.now())
+			if n++; n%relieveEvery == 0 {
+				e.relieve()
+			}
 		case <-sub.Ready():
 			e.logEvents(sub)
 		}

@@ -22,14 +22,14 @@ var errHost = errors.New("edge.allow does not name the host")
 
 // origins is the hosts of one configuration, each with a client and a breaker of its own. It is not changed once it is current.
 type origins struct {
-	hosts map[string]*upstream.Client
+	hosts map[string]*origin
 	ca    []byte // what edge.ca_file held
 }
 
 // newOrigins wires the hosts of a configuration.
 func (e *Engine) newOrigins(c *Config) (_ *origins, err error) {
 	nets, _ := c.privateNets() // Validate has read them
-	o := &origins{hosts: map[string]*upstream.Client{}}
+	o := &origins{hosts: map[string]*origin{}}
 	var roots *x509.CertPool
 	if c.CAFile != "" {
 		o.ca, err = os.ReadFile(c.CAFile)
@@ -39,11 +39,11 @@ func (e *Engine) newOrigins(c *Config) (_ *origins, err error) {
 	}
 	for _, name := range c.Allow {
 		breaker := flow.NewBreaker(flow.BreakerRule{Ratio: 0.5, Min: 20, Window: time.Minute, Cooldown: 10 * time.Second, Probes: 1})
-		o.hosts[name] = upstream.New(e.d.Catalog, e.d.Metrics, upstream.Spec{
+		o.hosts[name] = &origin{Client: upstream.New(e.d.Catalog, e.d.Metrics, upstream.Spec{
 			Service: service, Svc: name, Op: "live_fill", LateOp: "fill", Guard: upstream.Guard{Allow: nets}, URL: o.allowed, Roots: roots,
 			Redirects: 3, Timeout: c.timeout(), Tries: c.Retry.LiveFill.MaxRetries, Again: isTransient, Delay: c.Retry.LiveFill.after,
 			Breaker: breaker.Counting(e.d.Catalog, service, name),
-		})
+		})}
 	}
 	return o, nil
 }
@@ -90,6 +90,7 @@ func (e *Engine) ask(ctx context.Context, host string, r upstream.Request, take 
 	if h == nil {
 		return errHost
 	}
+	r.Blame = func(err error) bool { return h.blames(r.URL, err, time.Now()) }
 	r.Header = http.Header{"Accept-Encoding": {"identity"}, "User-Agent": {"ronbox"}}
 	return h.Get(ctx, r, func(a *upstream.Answer) error {
 		coding := a.Header.Get("Content-Encoding")

@@ -147,6 +147,8 @@ func TestConfig(t *testing.T) {
 		"cas.max_bytes":                   func(c *Config) { c.CAS.MaxBytes = 1 },
 		"cas.max_urls":                    func(c *Config) { c.CAS.MaxURLs = 1 },
 		"cas.min_free":                    func(c *Config) { c.CAS.MinFree = -1 },
+		"scrub.every":                     func(c *Config) { c.Scrub.Every = 1 },
+		"scrub.rate":                      func(c *Config) { c.Scrub.Rate = 1 },
 		"drain_deadline":                  func(c *Config) { c.DrainDeadline = 0 },
 	} {
 		c := DefaultConfig()

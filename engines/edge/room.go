@@ -28,6 +28,13 @@ func (r *room) add(d tally, reserved int64) {
 	r.reserved += reserved
 }
 
+// set replaces the count of what is there.
+func (r *room) set(has tally) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.has = has
+}
+
 func (r *room) held() (has tally, reserved int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,11 +71,33 @@ func (e *Engine) reserve(ctx context.Context, need int64) error {
 	return ErrFull
 }
 
-// bounds are how many bytes all objects may have, and how many they may still take of the disk.
+// bounds returns how many bytes all objects may have, and how many they may still take of the disk; below 0, how many it is short of.
 func (e *Engine) bounds() (quota, disk int64, err error) {
-	free, err := e.cas.Free()
+	free, err := e.diskFree()
 	c := e.Config().CAS
-	return c.MaxBytes.Bytes(), free - c.MinFree.Bytes(), err
+	return c.MaxBytes.Bytes(), free - c.MinFree.Bytes() - c.headroom(), err
+}
+
+// mostHeadroom is four growth steps of the database file.
+const mostHeadroom = 64 << 20
+
+// headroom is what objects leave free above min_free, bytes: the database may grow by it before it meets its own floor, which is no higher than
+// min_free, and the edge evicts in the meantime.
+func (c CASConfig) headroom() int64 { return min(c.MinFree.Bytes()/4, mostHeadroom) }
+
+// relieve has objects evicted when the disk is short of space although no fill asks for any: other files grow too. It evicts nothing if all
+// objects together would not be enough.
+func (e *Engine) relieve() {
+	if e.d.Amnesia {
+		return
+	}
+	need := e.Config().CAS.headroom()
+	has, _ := e.room.held()
+	_, disk, err := e.bounds()
+	if err != nil || disk >= 0 || has.bytes < need-disk {
+		return
+	}
+	_ = e.writes.TrySend(&writeJob{need: max(need, 1), reply: flow.NewReply[struct{}]()}) // full: the next look asks again
 }
 
 // shortOf is how many bytes, and URLs, have to go so that there is room for as many more.

@@ -143,7 +143,7 @@ func TestLateSetAside(t *testing.T) {
 	for _, size := range []int{100, hotObject + 1} {
 		r, h, body := newSizedRig(t, size)
 		o := r.want(h.name+"/x", body("x"))
-		if err := r.e.setAside(context.Background(), o.Digest); err != nil {
+		if err := r.e.setAside(context.Background(), o.Digest, nil); err != nil {
 			t.Error(err)
 		}
 		r.e.Purge()
@@ -236,6 +236,33 @@ func TestEviction(t *testing.T) {
 		if n := r.count(name); n != want {
 			t.Errorf("%s %v, want %v", name, n, want)
 		}
+	}
+	r.sound()
+}
+
+// Objects leave as soon as the disk is short of space, whoever took it, and before it has less than min_free. None leaves if that would not help.
+func TestEvictionForOthers(t *testing.T) {
+	t.Parallel()
+	var free atomic.Int64
+	free.Store(1 << 30)
+	h := newHost(t, func(w http.ResponseWriter, q *http.Request) { serve(w, sized(1000)(q.URL.Path[1:])) })
+	r := newRig(t, on(h, func(c *Config) { c.CAS.MinFree = 4000 }))
+	r.e.diskFree = func() (int64, error) {
+		has, _ := r.e.room.held()
+		return free.Load() - has.bytes, nil
+	}
+	r.start()
+	for i := range 10 {
+		r.want(fmt.Sprint(h.name, "/", i), sized(1000)(fmt.Sprint(i)))
+		r.clock.Add(int64(time.Minute))
+	}
+	objects := func() int64 { has, _ := r.e.room.held(); return has.objects }
+	free.Store(4000 + 1000 + 9500) // of which the objects have 10,000, and the headroom is 1000
+	until(t, "two leave", func() bool { return objects() == 8 })
+	free.Store(100)
+	time.Sleep(1500 * time.Millisecond)
+	if n := objects(); n != 8 {
+		t.Errorf("%d objects where eviction does not help", n)
 	}
 	r.sound()
 }

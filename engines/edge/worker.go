@@ -19,26 +19,36 @@ func (e *Engine) runWorker(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			if e.draining() {
-				e.giveUp(e.work.Discard("the drain deadline is over")...)
+				e.giveUp(e.work.ready.Discard("the drain deadline is over")...)
+				e.giveUp(e.work.close()...)
 			}
 			return context.Cause(ctx)
-		case j, ok := <-e.work.C():
-			switch {
-			case !ok:
+		case j, ok := <-e.work.ready.C():
+			if !ok {
+				e.giveUp(e.work.close()...)
 				return nil
-			case e.draining(), ctx.Err() != nil:
-				e.giveUp(j)
-			case j.reply.Claim():
-				e.serve(ctx, j)
 			}
+			e.take(ctx, j)
 		}
+	}
+}
+
+// take does a fill that is ready, unless all its callers have left or the node drains.
+func (e *Engine) take(ctx context.Context, j *fillJob) {
+	e.work.begin(j)
+	defer func() { e.giveUp(e.work.end(j)...) }()
+	switch {
+	case e.draining(), ctx.Err() != nil:
+		e.giveUp(j)
+	case j.posted() || j.call.Claim():
+		e.serve(ctx, j)
 	}
 }
 
 // giveUp answers fills that have not begun when the node drains.
 func (e *Engine) giveUp(jobs ...*fillJob) {
 	for _, j := range jobs {
-		if j.reply.Fail(flow.ErrCanceled) {
+		if j.call.Fail(flow.ErrCanceled) {
 			e.m.canceled(1)
 		}
 	}
@@ -46,14 +56,18 @@ func (e *Engine) giveUp(jobs ...*fillJob) {
 
 // serve does one fill, and answers it whatever happens.
 func (e *Engine) serve(ctx context.Context, j *fillJob) {
-	defer j.reply.Fail(flow.ErrCanceled) // answers for a panic
+	defer j.call.Fail(flow.ErrCanceled) // answers for a panic
 	f, err := e.fetch(ctx, j)
 	result := f.Digest.String()
 	if err != nil {
 		result = err.Error()
 	}
 	e.events.Publish(Event{Kind: "live_fill", Of: j.url, Result: result, Size: f.Size})
-	j.reply.Settle(f, err)
+	if err != nil {
+		j.call.Fail(err)
+		return
+	}
+	j.call.Answer(f)
 }
 
 // fetch gets an object from its host and has it installed. It is written beside the others first, hashed on the way; only a whole one gets its
@@ -126,8 +140,6 @@ func (e *Engine) fillError(j *fillJob, err error, tries int) error {
 		return e.failed(err) // the content store's
 	}
 	f = &FillError{Reason: reasonOf(err), URL: j.url, Tries: tries, Cause: err}
-	if f.Reason == UpstreamNotFound {
-		e.absent.SetFor(j.url, e.now().Add(negativeFor), 1, negativeFor)
-	}
+	e.remember(f)
 	return f
 }

@@ -16,12 +16,14 @@ import (
 	"ronbox/store"
 )
 
-// writeJob is one change of the content store: one of temp, aside and need is set.
+// writeJob is one change of the content store: one of temp, aside, need and mend is set.
 type writeJob struct {
 	temp  *cas.Temp // sealed, to be installed for row; the writer's from now on
 	row   Stored
-	aside b3.Digest // an object that a reader has met corrupt, to be set aside
-	need  int64     // bytes that room is to be made for
+	aside b3.Digest   // an object that a reader has met corrupt, to be set aside
+	bad   fs.FileInfo // the file of aside that was read; nil: it is read again
+	need  int64       // bytes that room is to be made for
+	mend  bool        // rows that do not read are to be dropped
 	reply *flow.Reply[struct{}]
 }
 
@@ -101,23 +103,42 @@ func (e *Engine) writeBurst(ctx context.Context, j *writeJob) {
 // change does a job that installs nothing.
 func (e *Engine) change(ctx context.Context, j *writeJob) {
 	defer j.reply.Fail(flow.ErrUnknown) // answers for a panic
-	if j.need > 0 {
-		j.end(e.makeRoom(ctx, j.need, 0))
-		return
+	switch {
+	case j.mend:
+		j.end(e.mend(ctx))
+	case j.need > 0:
+		j.end(e.mending(ctx, func() error { return e.makeRoom(ctx, j.need, 0) }))
+	default:
+		j.end(e.mending(ctx, func() error { return e.quarantine(ctx, j) }))
 	}
-	j.end(e.quarantine(ctx, j.aside))
 }
 
-// quarantine takes an object out of the content store, unless it has been brought anew since a reader has met it corrupt.
-func (e *Engine) quarantine(ctx context.Context, name b3.Digest) error {
+// mending calls do, and if that meets a row that does not read, drops such rows and calls it again.
+func (e *Engine) mending(ctx context.Context, do func() error) error {
+	err := do()
+	if errors.Is(err, store.ErrCorrupt) && e.mend(ctx) == nil {
+		err = do()
+	}
+	return err
+}
+
+// quarantine takes an object out of the content store, unless it has been brought anew since a reader has met it corrupt. The rows of one whose file
+// is gone are dropped.
+func (e *Engine) quarantine(ctx context.Context, j *writeJob) error {
+	name := j.aside
 	b, err := find(ctx, e, blobs, name)
 	if err != nil {
 		return ignore(err, ErrNotFound)
 	}
-	o, err := e.load(name, b.Size)
-	if o.Close(); !errors.Is(err, cas.ErrCorrupt) {
-		return ignore(err, fs.ErrNotExist)
+	if j.bad == nil {
+		err = e.stillBad(name, b.Size)
+	} else if e.cas.Holds(name, j.bad) {
+		err = cas.ErrCorrupt
 	}
+	if !errors.Is(err, cas.ErrCorrupt) && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	e.sums.forget(name)
 	var keys []b3.Digest
 	err = scan(ctx, e, paths, func(key b3.Digest, row Stored) error {
 		if row.Digest == name {
@@ -137,8 +158,22 @@ func (e *Engine) quarantine(ctx context.Context, name b3.Digest) error {
 		err = e.cas.Quarantine(name)
 	}
 	e.free(ctx, all)
+	e.damaged("object", name.String()+" is set aside")
 	e.events.Publish(Event{Kind: "quarantine", Of: name.String()})
 	return err
+}
+
+// stillBad looks at an object again: all of a small one, the size of a large one.
+func (e *Engine) stillBad(name b3.Digest, size int64) error {
+	if size <= hotObject {
+		_, err := e.cas.Read(name, size)
+		return err
+	}
+	f, err := e.cas.Open(name, size)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // install gives objects their names, and then their rows, which the store commits together: a row never leads to an object that a power cut can
@@ -147,7 +182,7 @@ func (e *Engine) quarantine(ctx context.Context, name b3.Digest) error {
 func (e *Engine) install(ctx context.Context, jobs []*writeJob) {
 	ctx = context.WithoutCancel(ctx) // what the store has been handed is not taken back
 	names, results, rows := make([]b3.Digest, len(jobs)), make([]error, len(jobs)), make([]*flow.Reply[change], len(jobs))
-	noRoom := e.makeRoom(ctx, 0, int64(len(jobs)))
+	noRoom := e.mending(ctx, func() error { return e.makeRoom(ctx, 0, int64(len(jobs))) })
 	for i, j := range jobs {
 		if names[i], results[i] = j.row.Digest, noRoom; noRoom == nil {
 			results[i] = e.cas.Place(j.temp)
@@ -167,8 +202,15 @@ func (e *Engine) install(ctx context.Context, jobs []*writeJob) {
 	all := change{freed: names}
 	for i := range jobs {
 		var done change
-		done, results[i] = rows[i].Wait(ctx)
-		all.add(done)
+		if done, results[i] = rows[i].Wait(ctx); errors.Is(results[i], store.ErrCorrupt) {
+			results[i] = e.mending(ctx, func() (err error) {
+				done, err = store.Commit(ctx, e.d.Store, store.Work, installCmd{jobs[i].row})
+				return err
+			})
+		}
+		if all.add(done); results[i] == nil && jobs[i].row.Size > hotObject {
+			e.sums.add(names[i]) // hashed as it was written
+		}
 	}
 	e.free(ctx, all)
 	for i, j := range jobs {
@@ -195,6 +237,7 @@ func (e *Engine) free(ctx context.Context, done change) {
 		if _, err := find(ctx, e, blobs, name); !errors.Is(err, ErrNotFound) {
 			continue // another URL has brought it since
 		}
+		e.sums.forget(name)
 		if err := e.cas.Remove(name); err != nil {
 			e.log.Warn("object.remove", "digest", name.String(), "reason", err.Error(), "next", "the next start removes it")
 		}
@@ -263,15 +306,21 @@ func (e *Engine) recoverStore(ctx context.Context) error {
 	if err := e.cas.Prepare(); err != nil {
 		return err
 	}
-	err := scan(ctx, e, blobs, func(_ b3.Digest, b blobRow) error {
-		e.room.add(tally{b.Size, 1, b.Refs}, 0)
-		return nil
+	err := e.mending(ctx, func() error {
+		var has tally
+		err := scan(ctx, e, blobs, func(_ b3.Digest, b blobRow) error {
+			has.add(tally{b.Size, 1, b.Refs})
+			return nil
+		})
+		e.room.set(has)
+		return err
 	})
 	if err != nil {
 		return err
 	}
 	return e.failed(e.cas.Walk(ctx, func(path string, name b3.Digest) error {
-		if _, err := find(ctx, e, blobs, name); !errors.Is(err, ErrNotFound) {
+		err := e.mending(ctx, func() error { _, err := find(ctx, e, blobs, name); return err })
+		if !errors.Is(err, ErrNotFound) {
 			return err
 		}
 		return os.Remove(path)

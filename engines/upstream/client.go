@@ -154,6 +154,8 @@ type Request struct {
 	Max    int64       // bytes of the body
 	// Timeout is of one try, its body included; 0: Spec's.
 	Timeout time.Duration
+	// Blame reports whether the error of a failed try counts against the host's breaker; nil: every failure does. Metrics do not ask it.
+	Blame func(error) bool
 	// Trying is called before each try that the breaker lets through; nil: nobody is told.
 	Trying func()
 }
@@ -220,6 +222,9 @@ func (c *Client) try(ctx context.Context, r Request, take func(*Answer) error) (
 	within = httptrace.WithClientTrace(within, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
 	err = c.call(within, r, take, record)
 	v = judge(ctx, err)
+	if v.result == flow.Failed && r.Blame != nil && !r.Blame(err) {
+		v.result = flow.Neither
+	}
 	return v, err
 }
 

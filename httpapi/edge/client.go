@@ -9,6 +9,7 @@ import (
 
 	"ronbox/engines/edge"
 	"ronbox/httpapi/client"
+	"ronbox/httpapi/wire"
 )
 
 // Catalog is the answer of GET /edge/catalog.
@@ -81,6 +82,38 @@ type Object struct {
 	New  bool   `json:"new,omitzero"` // by this fill; else it was there
 }
 
+// Verify is the body of POST /admin/v1/edge/verify.
+type Verify struct {
+	Fix bool `json:"fix,omitzero"` // set damaged objects aside, and fetch them anew where that is allowed
+}
+
+// VerifyLine is one line of the NDJSON answer to POST /admin/v1/edge/verify: progress, a finding, the end, or a problem.
+type VerifyLine struct {
+	Done    int64         `json:"done,omitzero"` // bytes of objects that were read
+	Total   int64         `json:"total,omitzero"`
+	Found   *Finding      `json:"found,omitzero"`
+	Sum     *Verified     `json:"sum,omitzero"` // the end
+	Problem *wire.Problem `json:"problem,omitzero"`
+}
+
+// Finding is something that is stored and damaged.
+type Finding struct {
+	Kind  string `json:"kind"`         // object, pack or row
+	Name  string `json:"name"`         // the b3:… of an object, the id of a pack, the bucket and the key of a row
+	URL   string `json:"url,omitzero"` // one that led to the object
+	Size  int64  `json:"size"`
+	Fault string `json:"fault"`
+	Done  string `json:"done"` // kept, refetched or dropped
+}
+
+// Verified counts what was read.
+type Verified struct {
+	Objects int   `json:"objects"`
+	Packs   int   `json:"packs"`
+	Bytes   int64 `json:"bytes"` // of objects
+	Bad     int   `json:"bad"`
+}
+
 // Client calls the routes of the edge.
 type Client struct{ *client.Client }
 
@@ -105,4 +138,25 @@ func (c Client) Fill(ctx context.Context, f Fill) (Object, error) {
 // Rescan has the node take up what has changed in its folder of packs.
 func (c Client) Rescan(ctx context.Context) (Catalog, error) {
 	return client.Ask[Catalog](ctx, c.Client, client.Call{Method: http.MethodPost, Path: adminPath + "rescan"})
+}
+
+// Verify has the node read all that is stored, and calls progress, if there is one, as it goes on. It takes an hour at most; the client's timeout does
+// not count. That something is damaged is an answer, not an error.
+func (c Client) Verify(ctx context.Context, v Verify, progress func(done, total int64)) (found []Finding, sum Verified, err error) {
+	k := client.Call{Method: http.MethodPost, Path: adminPath + "verify", Body: v}
+	err = client.ReadLines(ctx, c.Client, k, func(l VerifyLine) (bool, error) {
+		switch {
+		case l.Problem != nil:
+			return true, l.Problem
+		case l.Sum != nil:
+			sum = *l.Sum
+			return true, nil
+		case l.Found != nil:
+			found = append(found, *l.Found)
+		case progress != nil:
+			progress(l.Done, l.Total)
+		}
+		return false, nil
+	})
+	return found, sum, err
 }

@@ -13,6 +13,7 @@ import (
 	"ronbox/appliance/b3"
 	"ronbox/engines/edge"
 	"ronbox/httpapi"
+	"ronbox/httpapi/wire"
 )
 
 // handlers serve the routes.
@@ -191,4 +192,25 @@ func (h handlers) postFill(c *httpapi.Request) error {
 		return err
 	}
 	return c.Respond(http.StatusOK, Object{f.URL, assetsPath + f.Path, f.Digest.String(), f.Size, f.Type, f.New})
+}
+
+// postVerify serves POST /admin/v1/edge/verify: lines of progress and findings, then the sum or the problem.
+func (h handlers) postVerify(c *httpapi.Request) error {
+	var in Verify
+	if err := c.Decode(&in); err != nil {
+		return err
+	}
+	lines := c.Lines()
+	sum, err := h.e.Verify(c.Context(), edge.VerifyOptions{
+		Fix:      in.Fix,
+		Progress: func(done, total int64) { lines.Progress(VerifyLine{Done: done, Total: total}) },
+		Found: func(f edge.Finding) {
+			lines.Write(VerifyLine{Found: &Finding{f.Kind, f.Name, f.URL, f.Size, f.Fault, f.Done}})
+		},
+	})
+	if err != nil {
+		return lines.End(err, func(p *wire.Problem) any { return VerifyLine{Problem: p} })
+	}
+	lines.Write(VerifyLine{Sum: &Verified{sum.Objects, sum.Packs, sum.Bytes, sum.Bad}})
+	return nil
 }

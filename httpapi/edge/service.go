@@ -19,6 +19,7 @@ type Engine interface {
 	Config() *edge.Config
 	Asset(ctx context.Context, path string) (*edge.Object, error)
 	Fill(ctx context.Context, r edge.FillRequest) (edge.Filled, error)
+	Verify(ctx context.Context, o edge.VerifyOptions) (edge.Verified, error)
 	// Rejected counts a refusal.
 	Rejected(reason string)
 }
@@ -59,6 +60,8 @@ const (
 	sendWindow = 15 * time.Second
 	// fillWithin is three tries of a minute, and the waits between them.
 	fillWithin = 190 * time.Second
+	// verifyWithin is what reading all that is stored may take: 10 GiB take a minute on a slow disk, packs may have more.
+	verifyWithin = time.Hour
 )
 
 // New is the edge's part of the surface.
@@ -127,6 +130,9 @@ func (h handlers) writes() []httpapi.Route {
 	return append(httpapi.Routes(admin,
 		httpapi.Route{Method: http.MethodPost, Pattern: "rescan", Handle: h.postRescan, Summary: "Take up what has changed in the folder of packs",
 			Answers: httpapi.Answers(http.StatusOK, Catalog{})},
+		httpapi.Route{Method: http.MethodPost, Pattern: "verify", Handle: h.postVerify, Summary: "Read all that is stored and report what is damaged",
+			Deadline: verifyWithin, Long: true, Body: httpapi.JSONBody, In: Verify{},
+			Answers: []openapi.Answer{{Status: http.StatusOK, Type: httpapi.TypeLines, Doc: "progress and findings, then the sum or a problem", Body: VerifyLine{}}}},
 	), httpapi.Route{
 		Method: http.MethodPost, Pattern: prefix + "fills", Handle: h.postFill, Scope: scopeFill, Class: httpapi.ClassWrite, Deadline: fillWithin, Hints: true,
 		Endpoint: "/edge/fills", Body: httpapi.JSONBody, In: Fill{}, Summary: "Fetch a URL to be served from then on, and wait for it",

@@ -29,7 +29,7 @@ func (a app) online(within time.Duration, run func(ctx context.Context, c edgeap
 func Command(c *cli.App) *cobra.Command {
 	a := app{c}
 	a.Advise(hint)
-	return cli.Group("edge", "Serve maps and assets, fetch them, and check packs", a.packsCmd(), a.fillCmd())
+	return cli.Group("edge", "Serve maps and assets, fetch them, and check packs", a.packsCmd(), a.fillCmd(), a.verifyStoredCmd())
 }
 
 // hint refines the outcome of refusals of the edge.

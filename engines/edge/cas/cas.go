@@ -20,6 +20,18 @@ import (
 // ErrCorrupt is returned for a file whose bytes are not those of its name.
 var ErrCorrupt = errors.New("cas: file does not hold what its name says")
 
+// CorruptError describes a file that is ErrCorrupt.
+type CorruptError struct {
+	Name   b3.Digest
+	Reason string
+	File   fs.FileInfo // of the file that was read
+}
+
+func (e *CorruptError) Error() string { return fmt.Sprintf("%v: %s: %s", ErrCorrupt, e.Name, e.Reason) }
+
+// Is reports whether target is ErrCorrupt.
+func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
+
 // Dir is a folder of objects: b3/<2 hex>/<62 hex>, tmp and quarantine.
 type Dir struct {
 	root  string
@@ -133,33 +145,76 @@ func (d *Dir) Sync(names ...b3.Digest) error {
 	return err
 }
 
-// Open opens an object. One that is not there is fs.ErrNotExist, one of another size ErrCorrupt; its bytes are not looked at.
+// Open opens an object. It returns fs.ErrNotExist for one that is not there and a [CorruptError] for one of another size. It does not look at the
+// bytes.
 func (d *Dir) Open(name b3.Digest, size int64) (*os.File, error) {
+	f, _, err := d.open(name, size)
+	return f, err
+}
+
+func (d *Dir) open(name b3.Digest, size int64) (*os.File, fs.FileInfo, error) {
 	f, err := os.Open(d.path(name))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	at, err := f.Stat()
 	if err == nil && at.Size() != size {
-		err = fmt.Errorf("%w: %s has %d bytes, not %d", ErrCorrupt, name, at.Size(), size)
+		err = &CorruptError{Name: name, Reason: fmt.Sprintf("it has %d bytes, not %d", at.Size(), size), File: at}
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, nil, errors.Join(err, f.Close())
 	}
-	return f, nil
+	return f, at, nil
 }
 
-// Read gives the bytes of an object, once they have been hashed. It gives fs.ErrNotExist or ErrCorrupt.
+const errBytes = "its bytes have another hash"
+
+// Read returns the bytes of an object after it has hashed them. It returns fs.ErrNotExist or a [CorruptError].
 func (d *Dir) Read(name b3.Digest, size int64) ([]byte, error) {
-	f, err := d.Open(name, size)
+	f, at, err := d.open(name, size)
 	if err != nil {
 		return nil, err
 	}
 	b := make([]byte, size)
 	if _, err = io.ReadFull(f, b); (err == nil || errors.Is(err, io.ErrUnexpectedEOF)) && b3.Sum(b) != name {
-		err = fmt.Errorf("%w: %s", ErrCorrupt, name)
+		err = &CorruptError{Name: name, Reason: errBytes, File: at}
 	}
 	return b, errors.Join(err, f.Close())
+}
+
+// verifyPiece is how much Verify reads at a time.
+const verifyPiece = 1 << 20
+
+// Verify hashes an object piece by piece, and calls piece after each one with its length; an error of piece ends it. It returns nil,
+// fs.ErrNotExist, a [CorruptError], or the error of piece.
+func (d *Dir) Verify(name b3.Digest, size int64, piece func(n int) error) error {
+	f, at, err := d.open(name, size)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	hash, buf := b3.New(), make([]byte, min(verifyPiece, size+1))
+	for err == nil {
+		var n int
+		n, err = io.ReadFull(f, buf)
+		_, _ = hash.Write(buf[:n])
+		if bad := piece(n); bad != nil {
+			return bad
+		}
+	}
+	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return err
+	}
+	if hash.Sum32() != name {
+		return &CorruptError{Name: name, Reason: errBytes, File: at}
+	}
+	return nil
+}
+
+// Holds reports whether the name of an object still stands for the file at.
+func (d *Dir) Holds(name b3.Digest, at fs.FileInfo) bool {
+	now, err := os.Stat(d.path(name))
+	return err == nil && os.SameFile(now, at)
 }
 
 // Use notes that an object is used. A disk that is read-only does not keep it.
@@ -210,6 +265,27 @@ func (d *Dir) Walk(ctx context.Context, visit func(path string, name b3.Digest) 
 		}
 		return visit(path, name)
 	})
+}
+
+// scrubbed is a file whose time is that of the last scrub.
+const scrubbed = "scrubbed"
+
+// NoteScrub records that all objects have been verified as of now.
+func (d *Dir) NoteScrub(now time.Time) error {
+	path := filepath.Join(d.root, scrubbed)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Chtimes(path, now, now))
+}
+
+// LastScrub returns the time that NoteScrub recorded last, zero if it recorded none.
+func (d *Dir) LastScrub() time.Time {
+	if at, err := os.Stat(filepath.Join(d.root, scrubbed)); err == nil {
+		return at.ModTime()
+	}
+	return time.Time{}
 }
 
 // Free is how many bytes the disk has left.

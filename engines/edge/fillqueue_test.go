@@ -1,0 +1,259 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"ronbox/appliance/flow"
+	"ronbox/engines/upstream"
+)
+
+// twoHosts lets a rig fetch from slow.example, where every try lasts its whole time, and from good.example, which answers after 50 ms.
+func twoHosts(r *rig) {
+	r.cfg.Mode, r.cfg.Allow = ModeLive, []string{"slow.example", "good.example"}
+}
+
+func slowAndGood(ctx context.Context, host string, r upstream.Request, take func(*upstream.Answer) error) error {
+	pause, tries := 50*time.Millisecond, 1
+	if host == "slow.example" {
+		pause, tries = r.Timeout, 3
+	}
+	for range tries {
+		r.Trying()
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	if host == "slow.example" {
+		return context.DeadlineExceeded
+	}
+	body := "of " + strings.TrimPrefix(r.URL, "https://"+host+"/")
+	return take(&upstream.Answer{Header: http.Header{"Etag": {`"a"`}}, Length: int64(len(body)), Body: strings.NewReader(body)})
+}
+
+// While 240 GETs of a slow host are under way, every fill of another host is served in time.
+func TestSlowHostLeavesRoomForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, twoHosts)
+		r.e.get = slowAndGood
+		r.start()
+		var all sync.WaitGroup
+		for i := range 240 {
+			all.Go(func() { _, _, _ = r.read(fmt.Sprint("slow.example/", i)) })
+		}
+		synctest.Wait()
+		if _, running := r.e.work.counts(); running != 4 {
+			t.Errorf("the slow host holds %d of 8 workers, want half", running)
+		}
+		for i := range 60 {
+			all.Go(func() {
+				began, name := time.Now(), fmt.Sprint(i)
+				if body, _, err := r.read("good.example/" + name); err != nil || body != "of "+name || time.Since(began) > 2*time.Second {
+					t.Errorf("%s: %q, %v after %s", name, body, err, time.Since(began))
+				}
+			})
+		}
+		all.Wait()
+		time.Sleep(15 * time.Second)
+		if waiting, running := r.e.work.counts(); waiting != 0 || running != 0 || len(r.e.work.lanes) != 0 || r.e.flights.Len() != 0 {
+			t.Errorf("%d wait and %d run although all callers have left", waiting, running)
+		}
+		r.stop()
+	})
+}
+
+// One host may fill half of the queue while edge.allow names more than one, and all of it otherwise.
+func TestShareOfTheQueue(t *testing.T) {
+	for _, tt := range []struct {
+		hosts          []string
+		places, others int
+	}{{[]string{"slow.example", "good.example"}, 5, 5}, {[]string{"slow.example"}, 10, 0}} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, twoHosts, func(r *rig) { r.cfg.Allow, r.cfg.Queues.WorkTX, r.cfg.Fill.Workers = tt.hosts, 10, 2 })
+			r.e.get = slowAndGood
+			r.start()
+			var all sync.WaitGroup
+			busy := map[string]*atomic.Int64{"slow.example": {}, "good.example": {}}
+			ask := func(host string, n int) {
+				for i := range n {
+					all.Go(func() {
+						if _, _, err := r.read(fmt.Sprint(host, "/", i)); errors.Is(err, flow.ErrBusy) {
+							busy[host].Add(1)
+						}
+					})
+					synctest.Wait()
+				}
+			}
+			workers := map[bool]int{true: 2, false: 1}[len(tt.hosts) == 1]
+			ask("slow.example", workers+tt.places+3)
+			if n := busy["slow.example"].Load(); n != 3 {
+				t.Errorf("%v: %d refused, want 3", tt.hosts, n)
+			}
+			if len(tt.hosts) > 1 {
+				ask("good.example", 1+tt.others)
+				if n := busy["good.example"].Load(); n != 0 {
+					t.Errorf("%d of the other host refused", n)
+				}
+			}
+			if n := r.count("queue_dropped_total", "queue", "work"); n != 3 {
+				t.Errorf("%v counted", n)
+			}
+			all.Wait()
+			r.stop()
+		})
+	}
+}
+
+// A fill whose callers have all left the queue is never begun and gives its place back. One that a POST began is begun all the same, and one
+// that has begun goes on.
+func TestAbandonedFills(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, live, func(r *rig) { r.cfg.Fill.Workers, r.cfg.Queues.WorkTX = 1, 2 })
+		var mu sync.Mutex
+		var begun []string // guarded by mu
+		r.e.get = answers(func(_ context.Context, q upstream.Request) error {
+			mu.Lock()
+			begun = append(begun, strings.TrimPrefix(q.URL, "https://example.com/"))
+			mu.Unlock()
+			time.Sleep(20 * time.Second)
+			return nil
+		})
+		r.start()
+		var all sync.WaitGroup
+		leave := func(name string, after time.Duration, ask func(ctx context.Context) error) {
+			all.Go(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), after)
+				defer cancel()
+				if err := ask(ctx); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%s: %v", name, err)
+				}
+			})
+			synctest.Wait()
+		}
+		get := func(name string) func(context.Context) error {
+			return func(ctx context.Context) error { _, err := r.e.Asset(ctx, "example.com/"+name); return err }
+		}
+		post := func(name string) func(context.Context) error {
+			return func(ctx context.Context) error {
+				_, err := r.e.Fill(ctx, FillRequest{URL: "https://example.com/" + name})
+				return err
+			}
+		}
+		leave("running", time.Second, get("running"))
+		leave("posted", time.Second, post("posted"))
+		leave("left", time.Second, get("left"))
+		leave("left", 2*time.Second, get("left")) // the second caller of one fill
+		r.refused("example.com/more", flow.ErrBusy)
+		time.Sleep(1500 * time.Millisecond)
+		if n, _ := r.e.work.counts(); n != 2 {
+			t.Errorf("%d wait while one caller is left", n)
+		}
+		time.Sleep(time.Second)
+		if n, _ := r.e.work.counts(); n != 1 {
+			t.Errorf("%d wait after the last caller has left", n)
+		}
+		leave("late", 30*time.Second, func(ctx context.Context) error {
+			_, err := r.e.Fill(ctx, FillRequest{URL: "https://example.com/late"})
+			return err
+		})
+		all.Wait()
+		time.Sleep(time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		if got := strings.Join(begun, " "); got != "running posted late" {
+			t.Errorf("begun: %s", got)
+		}
+		r.sound()
+		r.stop()
+	})
+}
+
+// Paths that fail with 500 leave their host's breaker closed, and each is asked once in 5 s for GETs. 503 of a single path does not open it
+// either.
+func TestFaultyPathsSpareTheHost(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{500, 501, 507, 503} {
+		h := newHost(t, func(w http.ResponseWriter, q *http.Request) {
+			if strings.HasPrefix(q.URL.Path, "/bad/") {
+				w.WriteHeader(status)
+				return
+			}
+			echo(w, q)
+		})
+		r := newRig(t, on(h))
+		r.start()
+		for i := range 60 {
+			path := fmt.Sprintf("%s/bad/%d", h.name, i)
+			if status == 503 {
+				path = fmt.Sprintf("%s/bad/%d", h.name, i%2)
+				r.clock.Add(int64(faultyFor))
+			}
+			if _, _, err := r.read(path); reason(err) != Upstream5xx && reason(err) != UpstreamUnavailable || errors.Is(err, upstream.ErrOpen) {
+				t.Fatalf("%d, %d: %v", status, i, err)
+			}
+		}
+		r.want(h.name+"/good", "of good")
+		if n := r.count("circuit_open_total", "svc", h.name); n != 0 {
+			t.Errorf("%d: opened %v times", status, n)
+		}
+	}
+}
+
+// A 5xx is remembered against its path for 5 s: GETs are refused with the same reason, a POST asks again.
+func TestFaultIsRemembered(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+	r := newRig(t, on(h)).start()
+	url := "https://" + h.name + "/x"
+	for i, step := range []struct {
+		wait  time.Duration
+		post  bool
+		asked int64
+	}{{0, false, 1}, {0, false, 1}, {0, true, 2}, {faultyFor - time.Second, false, 2}, {2 * time.Second, false, 3}} {
+		r.e.absent.Settle()
+		r.clock.Add(int64(step.wait))
+		var err error
+		if step.post {
+			_, err = r.e.Fill(context.Background(), FillRequest{URL: url})
+		} else {
+			_, _, err = r.read(h.name + "/x")
+		}
+		if reason(err) != Upstream5xx || h.asked.Load() != step.asked {
+			t.Errorf("step %d: %v, asked %d times, want %d", i, err, h.asked.Load(), step.asked)
+		}
+	}
+}
+
+// A host is to blame for failed connections, whole tries without an answer, and 502 to 504 of three paths within a minute.
+func TestBlame(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	down, late := &upstream.StatusError{Status: 503}, context.DeadlineExceeded
+	var h origin
+	for i, step := range []struct {
+		url   string
+		after time.Duration
+		err   error
+		want  bool
+	}{
+		{"a", 0, late, true}, {"a", 0, io.ErrUnexpectedEOF, false}, {"a", 0, &upstream.StatusError{Status: 500}, false},
+		{"a", 0, down, false}, {"a", 0, down, false}, {"b", 0, down, false}, {"a", 0, down, false}, {"c", 0, down, true}, {"a", 0, down, true},
+		{"d", 61 * time.Second, down, false}, {"a", 0, down, false}, {"b", 0, down, true},
+	} {
+		now = now.Add(step.after)
+		if got := h.blames(step.url, step.err, now); got != step.want {
+			t.Errorf("step %d: %t", i, got)
+		}
+	}
+}
