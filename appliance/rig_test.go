@@ -376,7 +376,12 @@ func draft(v uint64, id string) []byte {
 
 // put proposes, signs and commits one descriptor as version v.
 func put(ctx context.Context, c *apiClient, key *record.Key, v uint64, id string) (registryapi.Committed, error) {
-	p, err := c.Propose(ctx, draft(v, id), "")
+	return putDraft(ctx, c, key, draft(v, id))
+}
+
+// putDraft proposes, signs and commits a draft.
+func putDraft(ctx context.Context, c *apiClient, key *record.Key, draft []byte) (registryapi.Committed, error) {
+	p, err := c.Propose(ctx, draft, "")
 	if err != nil {
 		return registryapi.Committed{}, err
 	}

@@ -14,7 +14,7 @@ import (
 
 // Checks returns the edge's step of a check of a file: every row of the edge reads, and the rows agree with each other.
 func Checks() []store.Check {
-	return []store.Check{{Name: service, Run: func(r store.Reader) error {
+	return []store.Check{{Name: service, Schema: 2, Run: func(r store.Reader) error {
 		if err := readRows(r).fault(); err != nil {
 			return err
 		}

@@ -167,7 +167,7 @@ func ends(r store.Reader, e endKey) bool {
 
 // Checks returns the proof over the rows of the index: every row checks, a name is a key in its one spelling, a
 // provider record is signed by its provider for its id, and records and the order of their expiry agree both ways.
-func Checks() []store.Check { return []store.Check{{Name: service, Run: checkRows}} }
+func Checks() []store.Check { return []store.Check{{Name: service, Schema: 2, Run: checkRows}} }
 
 func checkRows(r store.Reader) error {
 	for text, row := range names.All(r) {

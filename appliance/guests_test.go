@@ -1,0 +1,340 @@
+package appliance
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/config"
+	"ronbox/engines/registry/record"
+)
+
+// holdTail has TestGuests fail where the 99th percentile of honest requests beside a guest is over three times that of a quiet node and over
+// 50 ms. It wants a machine that does nothing else.
+var holdTail = flag.Bool("guests.tail", false, "hold the bound of the slowest honest requests")
+
+// guest is a source of data outside the operator's control, and the worst that it does.
+type guest struct {
+	name    string
+	hurts   string // the service that it may hurt
+	prepare func(*testing.T, *config.Config)
+	attack  func(context.Context, *rig) // until the context ends
+	after   func(*testing.T, *rig)      // what it has left; nil: nothing is looked at
+}
+
+// guests are all of them but damaged rows, which TestBadRowHurtsItsServiceAlone has.
+func guests() []guest {
+	return []guest{
+		{name: "pack", hurts: "edge", prepare: hostilePack, attack: rescans, after: packIsNamed},
+		{name: "tile", hurts: "edge", prepare: bombTile, attack: readsPaths("/edge/tiles/bomb/0/0/0.png", "/edge/tiles/bomb.json")},
+		{name: "peer", hurts: "index", prepare: hostilePeers, attack: looksUp},
+		{name: "origin", hurts: "edge", prepare: slowOrigin, attack: fetches},
+		{name: "witness", hurts: "registry", prepare: badWitness, attack: commits},
+		{name: "uploader", hurts: "rewarder", attack: uploads},
+		{name: "anonymous reader", hurts: "", attack: readsAll},
+	}
+}
+
+// TestGuests holds the rule of the package comment: beside each guest the node starts, is ready, and answers every honest request to the
+// other services.
+func TestGuests(t *testing.T) {
+	for _, g := range guests() {
+		t.Run(g.name, func(t *testing.T) {
+			cfg, made := unpacked(t, "e1db11e")
+			if g.prepare != nil {
+				g.prepare(t, cfg)
+			}
+			must(t, config.Validate(cfg))
+			offset := time.Until(made)
+			r := launchAt(t, cfg, func() time.Time { return time.Now().Add(offset) })
+			r.await("packs are served", func() bool { return r.ask(t, honest["edge"]).Status == http.StatusOK })
+			quiet := r.honestly(g.hurts)
+			ctx, stop := context.WithCancel(t.Context())
+			var attack sync.WaitGroup
+			attack.Go(func() { g.attack(ctx, r) })
+			beside := r.honestly(g.hurts)
+			stop()
+			attack.Wait()
+			if beside.failed > 0 {
+				t.Errorf("%d of %d honest requests were not answered", beside.failed, beside.failed+len(beside.took))
+			}
+			if rep := r.board.Report("", ""); !rep.Ready {
+				t.Errorf("the node is not ready: %v", rep.Causes)
+			}
+			if g.after != nil {
+				g.after(t, r)
+			}
+			t.Logf("p99 of honest requests: %v, quiet %v", beside.quantile(.99), quiet.quantile(.99))
+			if most := max(3*quiet.quantile(.99), 50*time.Millisecond); *holdTail && beside.quantile(.99) > most {
+				t.Errorf("p99 is %v, more than %v", beside.quantile(.99), most)
+			}
+			r.halt()
+		})
+	}
+}
+
+// honestly asks every service but one, many times, from addresses of its own.
+func (r *rig) honestly(but string) (sum calmness) {
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	token, err := os.ReadFile(r.cfg.Path(TokenName))
+	must(r.t, err)
+	for service, path := range honest {
+		if service == but {
+			continue
+		}
+		all.Go(func() {
+			one := askSlowly(r.Addr(), path, strings.TrimSpace(string(token)))
+			mu.Lock()
+			defer mu.Unlock()
+			sum = sum.and(one)
+		})
+	}
+	all.Wait()
+	return sum
+}
+
+// askSlowly is one client that asks fifty times and waits a while each time.
+func askSlowly(addr, path, token string) (q calmness) {
+	d := dialFrom(quietHost)
+	tr := &http.Transport{DialContext: d.DialContext}
+	defer tr.CloseIdleConnections()
+	pace := time.NewTicker(quietPause)
+	defer pace.Stop()
+	for range 50 {
+		<-pace.C
+		begun := time.Now()
+		status, _ := fetch(context.Background(), tr, http.MethodGet, "http://"+addr+path, token, "")
+		if status != http.StatusOK {
+			q.failed++
+			continue
+		}
+		q.took = append(q.took, time.Since(begun))
+	}
+	slices.Sort(q.took)
+	return q
+}
+
+// fetch makes one request and reads the answer.
+func fetch(ctx context.Context, tr http.RoundTripper, method, url, token, body string) (status int, answer string) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		return 0, err.Error()
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := tr.RoundTrip(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	raw, _ := io.ReadAll(resp.Body) // a cut answer has a status too
+	_ = resp.Body.Close()
+	return resp.StatusCode, string(raw)
+}
+
+// flooding runs an attack on many connections from one address, until the context ends.
+func flooding(ctx context.Context, connections int, once func(ctx context.Context, tr *http.Transport, n int64)) {
+	var all sync.WaitGroup
+	var n atomic.Int64
+	for range connections {
+		all.Go(func() {
+			d := dialFrom(floodHost)
+			tr := &http.Transport{DialContext: d.DialContext, DisableCompression: true}
+			defer tr.CloseIdleConnections()
+			for ctx.Err() == nil {
+				once(ctx, tr, n.Add(1))
+			}
+		})
+	}
+	all.Wait()
+}
+
+// readsPaths reads paths as fast as they are answered.
+func readsPaths(paths ...string) func(context.Context, *rig) {
+	return func(ctx context.Context, r *rig) {
+		flooding(ctx, 20, func(ctx context.Context, tr *http.Transport, n int64) {
+			fetch(ctx, tr, http.MethodGet, "http://"+r.Addr()+paths[n%int64(len(paths))], "", "")
+		})
+	}
+}
+
+// hostilePack puts a pack beside the sound one whose metadata never ends, and one that is no pack at all.
+func hostilePack(t *testing.T, cfg *config.Config) {
+	makePack(t, cfg.Path("packs/endless.mbtiles"), `
+CREATE TABLE n (i integer);
+WITH RECURSIVE c(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM c LIMIT 100) INSERT INTO n SELECT i FROM c;
+CREATE VIEW metadata AS SELECT a.i AS name, b.i AS value FROM n a, n b, n c, n d, n e, n f, n g, n h
+  WHERE a.i+b.i+c.i+d.i+e.i+f.i+g.i+h.i < 0;
+CREATE TABLE tiles (zoom_level integer, tile_column integer, tile_row integer, tile_data blob);
+CREATE UNIQUE INDEX tile_index ON tiles (zoom_level, tile_column, tile_row)`)
+	must(t, os.WriteFile(cfg.Path("packs/noise.pmtiles"), []byte(strings.Repeat("noise", 1000)), 0o600))
+}
+
+func makePack(t *testing.T, path, script string) {
+	t.Helper()
+	db, err := sqlite.OpenConn(path, sqlite.OpenReadWrite|sqlite.OpenCreate)
+	must(t, err)
+	must(t, sqlitex.ExecuteScript(db, script, nil))
+	must(t, db.Close())
+}
+
+// rescans has the folder of packs read again and again.
+func rescans(ctx context.Context, r *rig) {
+	c := r.socket()
+	for ctx.Err() == nil {
+		_, _ = c.Rescan(ctx)
+	}
+}
+
+// packIsNamed wants both bad packs in the catalogue, each with its fault.
+func packIsNamed(t *testing.T, r *rig) {
+	for _, id := range []string{"endless", "noise"} {
+		r.await(id+" is failed", func() bool {
+			info, err := r.edge().Packs().Info(id)
+			return err == nil && info.State == "failed" && info.Fault != ""
+		})
+	}
+}
+
+// bombTile puts a pack whose only tile is gzip of 64 MiB of zeros.
+func bombTile(t *testing.T, cfg *config.Config) {
+	makePack(t, cfg.Path("packs/bomb.mbtiles"), fmt.Sprintf(`
+CREATE TABLE metadata (name text, value text);
+CREATE TABLE tiles (zoom_level integer, tile_column integer, tile_row integer, tile_data blob);
+CREATE UNIQUE INDEX tile_index ON tiles (zoom_level, tile_column, tile_row);
+INSERT INTO metadata VALUES ('name','bomb'),('format','png');
+INSERT INTO tiles VALUES (0, 0, 0, x'%x')`, gzipped(string(make([]byte, 64<<20)))))
+}
+
+// hostilePeers makes two peers: one hangs, one answers with noise.
+func hostilePeers(t *testing.T, cfg *config.Config) {
+	stopped := make(chan struct{})
+	hang := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+		select {
+		case <-q.Context().Done():
+		case <-stopped:
+		}
+	}))
+	noise := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, strings.Repeat("[{", 1<<19))
+	}))
+	t.Cleanup(func() { close(stopped); hang.Close(); noise.Close() })
+	cfg.Index.Peers = []string{hang.URL, noise.URL}
+}
+
+// looksUp asks for names and contents that nobody has.
+func looksUp(ctx context.Context, r *rig) {
+	flooding(ctx, 100, func(ctx context.Context, tr *http.Transport, n int64) {
+		cid := b3.Sum(fmt.Appendf(nil, "%d", n))
+		path := []string{"/providers/" + cid.String(), fmt.Sprintf("/resolve/name:n%d.example", n)}[n%2]
+		fetch(ctx, tr, http.MethodGet, "http://"+r.Addr()+path, "", "")
+	})
+}
+
+// slowOrigin is an allowed host that accepts connections and never says a word.
+func slowOrigin(t *testing.T, cfg *config.Config) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	var accepted sync.WaitGroup
+	accepted.Go(func() {
+		var open []net.Conn
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				break
+			}
+			open = append(open, c)
+		}
+		for _, c := range open {
+			_ = c.Close()
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); accepted.Wait() })
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	must(t, err)
+	cfg.Edge.Mode = "live"
+	cfg.Edge.Allow, cfg.Edge.AllowPrivate = []string{"localhost:" + port}, []string{"127.0.0.0/8", "::1/128"}
+}
+
+// fetches asks for many paths of the slow origin.
+func fetches(ctx context.Context, r *rig) {
+	flooding(ctx, 240, func(ctx context.Context, tr *http.Transport, n int64) {
+		fetch(ctx, tr, http.MethodGet, fmt.Sprintf("http://%s/edge/assets/%s/f%d", r.Addr(), r.cfg.Edge.Allow[0], n), "", "")
+	})
+}
+
+// badWitness answers every checkpoint with a conflict.
+func badWitness(t *testing.T, cfg *config.Config) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/x.tlog.size")
+		w.WriteHeader(http.StatusConflict)
+		_, _ = io.WriteString(w, "1000\n")
+	}))
+	t.Cleanup(server.Close)
+	key := ed25519.NewKeyFromSeed(make([]byte, 32)).Public().(ed25519.PublicKey)
+	hash := sha256.Sum256(append([]byte("w.example\n\x04"), key...))
+	encoded := base64.StdEncoding.EncodeToString(append([]byte{4}, key...))
+	policy := fmt.Sprintf("witness w w.example+%x+%s %s/\nquorum w\n", hash[:4], encoded, server.URL)
+	cfg.Registry.Witness.Enabled = true
+	witnessAt.Store(&policy)
+}
+
+// witnessAt is the policy that names the bad witness.
+var witnessAt atomic.Pointer[string]
+
+// commits installs the policy that names the witness, then commits version after version.
+func commits(ctx context.Context, r *rig) {
+	c, key, head := r.socket(), signer(r.t, r.cfg), r.registry().Head()
+	set := *head.Signers
+	set.Epoch++
+	set.WitnessPolicy = *witnessAt.Load()
+	_, _ = putDraft(ctx, c, key, record.Draft{Version: head.Head.Version + 1, SignerSet: &set}.Bytes())
+	for v := r.registry().Head().Head.Version + 1; ctx.Err() == nil; v++ {
+		if _, err := put(ctx, c, key, v, "witnessed"); err != nil {
+			return // refused from now on
+		}
+	}
+}
+
+// uploads sends parts of usage, each of an upload of its own, and bodies that are too large.
+func uploads(ctx context.Context, r *rig) {
+	token := r.adminToken()
+	large := strings.Repeat("x", 4<<20)
+	flooding(ctx, 20, func(ctx context.Context, tr *http.Transport, n int64) {
+		body := fmt.Sprintf(`{"tenant":"default","epoch":"u%d","pool_minor":"1","policy":{}}`, n)
+		if n%8 == 0 {
+			body = large
+		}
+		fetch(ctx, tr, http.MethodPost, "http://"+r.Addr()+"/rewarder/inputs", token, body)
+	})
+}
+
+// readsAll asks for everything there is, from one address, and reads none of it on half of the connections.
+func readsAll(ctx context.Context, r *rig) {
+	readsPaths("/v1/ledger/export", "/registry/audit", "/index/names?prefix=", "/edge/catalog", "/rewarder/epochs", "/metrics", "/openapi.json",
+		"/resolve/name:a.example?fresh=1", "/providers/b3:"+strings.Repeat("ab", 32)+"?fresh=1", "/registry/head")(ctx, r)
+}
