@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
 	"ronbox/appliance/unit"
 	"ronbox/engines/edge/packtest"
 	"ronbox/store"
@@ -55,8 +56,11 @@ func TestHostilePacks(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "a new pack is verified", func() bool { i, err := s.Info("late"); return err == nil && i.State == PackVerified })
+	if err := s.settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	got := map[string]PackInfo{}
-	for _, i := range rescan(t, s) {
+	for _, i := range s.List() {
 		got[i.ID] = i
 	}
 	for _, h := range packtest.Hostile() {
@@ -76,7 +80,7 @@ func TestHostilePacks(t *testing.T) {
 	}
 }
 
-// TestRememberedFailure starts again with a pack that took too long to verify: it is not tried again, but by a rescan.
+// TestRememberedFailure starts again with a pack that has failed: only a rescan verifies it again.
 func TestRememberedFailure(t *testing.T) {
 	r, s, dir := newPackRig(t)
 	bad := made("sea 1", "sea")
@@ -333,6 +337,18 @@ func (c spoilRow) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{
 	w.Delete(bPacks, c.from)
 	w.Put(bPacks, c.to, c.row)
 	return struct{}{}, nil
+}
+
+// TestNotRecovered uses a set that was never recovered, as that of a node whose edge is shut out.
+func TestNotRecovered(t *testing.T) {
+	r := newRig(t)
+	s := newPackSet(t.TempDir(), defaultPacksConfig(), Deps{Catalog: flow.NewCatalog(nil, r.log), Log: r.log}, func(PackInfo) {})
+	s.Purge()
+	s.Reload()
+	if n := s.Failed() + len(s.List()); n != 0 {
+		t.Errorf("%d packs", n)
+	}
+	s.Close()
 }
 
 // TestDescriptionBound opens packs whose metadata would stay in memory.

@@ -159,7 +159,7 @@ func (i *PackInfo) describe(b []byte) error {
 
 func (i *PackInfo) checkDescription() error {
 	if n := len(i.Name) + len(i.Description) + len(i.Attribution) + len(i.VectorLayers) + len(i.Format); n > maxDescription {
-		return fmt.Errorf("metadata: name, description, attribution, format and layers have %d bytes, at most %d", n, maxDescription)
+		return fmt.Errorf("metadata: what is kept of it has %d bytes, at most %d", n, maxDescription)
 	}
 	return nil
 }
@@ -243,7 +243,7 @@ func (p *Pack) check(ctx context.Context) (faults []string, tiles uint64, err er
 		}
 	})
 	if errors.Is(err, errBudget) {
-		late := fmt.Sprintf("the check took more than %v, which is what %d bytes may take by edge.packs.verify_base and edge.packs.verify_rate",
+		late := fmt.Sprintf("the check took more than %v: edge.packs.verify_base and verify_rate allow no more for %d bytes",
 			budget.Round(time.Second), p.stamp.size)
 		return append(faults, late), tiles, nil
 	}

@@ -16,12 +16,15 @@ type PacksConfig struct {
 	ScrubRate        unit.Size     `toml:"scrub_rate"`        // a second, that the check of published packs reads at most
 }
 
-// defaultPacksConfig returns the defaults. Opening a sound pack takes milliseconds, and seconds on a disk that sleeps. A
-// check reads 50 MiB a second where disk and cores are slow: the budget is ten times what it needs. A scrub leaves most
-// of a disk to requests.
+// defaultPacksConfig returns the defaults. Opening a sound pack takes milliseconds, and seconds on
+// a disk that sleeps. A check reads 50 MiB a second where disk and cores are slow: the budget is
+// ten times what it needs. A scrub leaves most of a disk to requests.
 func defaultPacksConfig() PacksConfig {
 	return PacksConfig{
-		StatementTimeout: unit.Duration(2 * time.Second), VerifyBase: unit.Duration(10 * time.Second), VerifyRate: 4 << 20, ScrubRate: 64 << 20,
+		StatementTimeout: unit.Duration(2 * time.Second),
+		VerifyBase:       unit.Duration(10 * time.Second),
+		VerifyRate:       4 << 20,
+		ScrubRate:        64 << 20,
 	}
 }
 

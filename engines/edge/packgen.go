@@ -72,7 +72,8 @@ func (e packEntry) serves() bool { return e.pack != nil && e.info.State != PackC
 func (e packEntry) failed(refused stamp, fault string) packEntry {
 	e.next, e.refused = nil, refused
 	if e.serves() {
-		e.info.Next, e.info.Fault = PackFailed, fmt.Sprintf("%s, which is to take its place, is refused: %s", e.info.File, fault)
+		e.info.Next = PackFailed
+		e.info.Fault = fmt.Sprintf("%s, which is to take its place, is refused: %s", e.info.File, fault)
 		return e
 	}
 	e.pack = nil
@@ -80,8 +81,8 @@ func (e packEntry) failed(refused stamp, fault string) packEntry {
 	return e
 }
 
-// opened returns e with a file that was opened. It serves at once if its digest is remembered, or as the first one under
-// its id; any other waits until it is verified.
+// opened returns e with a file that was opened. It serves at once if its digest is remembered, or
+// as the first one under its id; any other waits until it is verified.
 func (e packEntry) opened(p *Pack, row packRow) packEntry {
 	e.want, e.next = stamp{}, nil
 	switch state := e.info.State; {
@@ -102,7 +103,8 @@ func (e packEntry) opened(p *Pack, row packRow) packEntry {
 	return e
 }
 
-// listed returns e for a file with a stamp that was found under its id. retry has one that was refused opened again.
+// listed returns e for a file with a stamp that was found under its id. retry has one that was
+// refused opened again.
 func (e packEntry) listed(file stamp, row packRow, retry bool) packEntry {
 	switch {
 	case e.pack != nil && e.pack.stamp == file:

@@ -9,7 +9,8 @@ import (
 	"ronbox/store"
 )
 
-// The bucket of packs has one row: the outcomes of verifications, which take long to read from files.
+// The bucket of packs has one row: the outcomes of verifications, which take long to read from
+// files.
 var (
 	bPacks   = &store.Bucket{Name: "edge/packs", Class: store.Derived}
 	packRows = store.NewTable(bPacks, store.String[string](), store.CBOR[[]packRow]()).Summed().Alone()
@@ -17,7 +18,8 @@ var (
 
 const keyDigests = "digests"
 
-// packRow is the outcome of the verification of a pack, for as long as its file has the same size, time and inode.
+// packRow is the outcome of the verification of a pack, for as long as its file has the same size,
+// time and inode.
 type packRow struct {
 	File   string    `cbor:"1,keyasint"`
 	Size   int64     `cbor:"2,keyasint"`
@@ -33,7 +35,8 @@ const maxFault = 1000
 
 func (r packRow) stamp() stamp { return stamp{size: r.Size, mtime: r.MTime, inode: r.Inode} }
 
-// after returns the row after a verification of p. The digest of a file that has the same stamp stays what it was.
+// after returns the row after a verification of p. The digest of a file that has the same stamp
+// stays what it was.
 func (r packRow) after(p *Pack, i PackInfo) packRow {
 	digest := i.Digest
 	if r.stamp() == p.stamp && !r.Digest.IsZero() {
@@ -60,7 +63,8 @@ func (c rememberPacks) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (st
 	return struct{}{}, nil
 }
 
-// recall reads what is remembered, by file name: nothing if a row is bad, which is logged and dropped.
+// recall reads what is remembered, by file name: nothing if a row is bad, which is logged and
+// dropped.
 func (s *PackSet) recall(ctx context.Context) (map[string]packRow, error) {
 	known := map[string]packRow{}
 	err := s.Store.View(ctx, func(r store.Reader) error {
@@ -80,8 +84,8 @@ func (s *PackSet) recall(ctx context.Context) (map[string]packRow, error) {
 	return map[string]packRow{}, nil
 }
 
-// remember writes the rows of the current generation to the file, unless another caller does. If it fails the next start
-// verifies packs once more.
+// remember writes the rows of the current generation to the file, unless another caller does. If it
+// fails the next start verifies packs once more.
 func (s *PackSet) remember(ctx context.Context) {
 	for s.dirty.Load() && s.saving.CompareAndSwap(false, true) {
 		s.dirty.Store(false)

@@ -19,8 +19,8 @@ type scanJob struct {
 	reply *flow.Reply[error]
 }
 
-// update publishes what change makes of a copy of the current generation. change may run several times: it must not do
-// anything else. A pack that the new generation does not have is closed.
+// update publishes what change makes of a copy of the current generation. change may run several
+// times: it must not do anything else. A pack that the new generation does not have is closed.
 func (s *PackSet) update(change func(next *generation)) {
 	for {
 		old := s.current.Load()
@@ -32,8 +32,8 @@ func (s *PackSet) update(change func(next *generation)) {
 	}
 }
 
-// publish makes next current unless old is not current any more, reports what is new in it, and closes packs that it
-// does not have.
+// publish makes next current unless old is not current any more, reports what is new in it, and
+// closes packs that it does not have.
 func (s *PackSet) publish(old, next *generation) bool {
 	if !s.current.CompareAndSwap(old, next) {
 		return false
@@ -64,7 +64,8 @@ func (s *PackSet) publish(old, next *generation) bool {
 	return true
 }
 
-// scan lists the folder and publishes what is there. It opens no file of a pack: files that are new are left to the opener.
+// scan lists the folder and publishes what is there. It opens no file of a pack: files that are new
+// are left to the opener.
 func (s *PackSet) scan(retry bool) error {
 	s.alerted.Store(false)
 	for {
@@ -149,7 +150,8 @@ func (s *PackSet) runOpener(ctx context.Context) error {
 	})
 }
 
-// follow calls do with the current generation, and waits for another whenever do had nothing to do, until ctx ends.
+// follow calls do with the current generation, and waits for another whenever do had nothing to do,
+// until ctx ends.
 func (s *PackSet) follow(ctx context.Context, do func(*generation) bool) error {
 	for ctx.Err() == nil {
 		_, moved := s.moved.Load()
@@ -164,8 +166,8 @@ func (s *PackSet) follow(ctx context.Context, do func(*generation) bool) error {
 	return context.Cause(ctx)
 }
 
-// unopened returns the id of a pack to open, "" if there is none. Files that were never refused come first: one that is
-// slow to fail does not keep them waiting.
+// unopened returns the id of a pack to open, "" if there is none. Files that were never refused
+// come first: one that is slow to fail does not keep them waiting.
 func (g *generation) unopened() (first string) {
 	for _, id := range g.ids() {
 		e := g.packs[id]
@@ -182,7 +184,8 @@ func (g *generation) unopened() (first string) {
 	return first
 }
 
-// open opens the file that e wants, and publishes it or its fault unless another scan has decided otherwise meanwhile.
+// open opens the file that e wants, and publishes it or its fault unless another scan has decided
+// otherwise meanwhile.
 func (s *PackSet) open(ctx context.Context, e packEntry) {
 	info, _ := nameOf(e.path)
 	info.ID = e.info.ID
@@ -217,7 +220,8 @@ func (s *PackSet) open(ctx context.Context, e packEntry) {
 	}
 }
 
-// guarded returns the error of f. A panic is an error of the file that f reads: another life would meet it again.
+// guarded returns the error of f. A panic is an error of the file that f reads: another life would
+// meet it again.
 func guarded(f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

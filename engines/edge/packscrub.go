@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// Rehash reads every published pack again, by edge.packs.scrub_rate at most, and calls each with its outcome: nil, or a
-// PackError. A pack whose structure or digest is not what it was has failed from then on, also after a restart. Packs that
-// are being opened or verified are left out. The error is the cause of ctx. It blocks for as long as reading takes, and may
-// run beside requests and verifications.
+// Rehash reads every published pack again, by edge.packs.scrub_rate at most, and calls each with
+// its outcome: nil, or a PackError. A pack whose structure or digest is not what it was has failed
+// from then on, also after a restart. Packs that are being opened or verified are left out. The
+// error is the cause of ctx. It blocks for as long as reading takes, and may run beside requests
+// and verifications.
 func (s *PackSet) Rehash(ctx context.Context, each func(PackInfo, error)) error {
 	for _, id := range s.current.Load().ids() {
 		if ctx.Err() != nil {
@@ -23,7 +24,9 @@ func (s *PackSet) Rehash(ctx context.Context, each func(PackInfo, error)) error 
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			each(s.current.Load().packs[id].info, err)
+			if now, err2 := s.Info(id); err2 == nil { // else it was removed meanwhile
+				each(now, err)
+			}
 		}
 	}
 	return nil

@@ -33,8 +33,9 @@ func (s *PackSet) Tasks() []flow.Task {
 	}
 }
 
-// Recover reads what is remembered and lists the folder. It opens no file of a pack: tiles wait for the opener. A bad row is
-// dropped, and so the packs are verified anew; a folder that cannot be read is logged: a node starts without it.
+// Recover reads what is remembered and lists the folder. It opens no file of a pack: tiles wait for
+// the opener. A bad row is dropped, and so the packs are verified anew; a folder that cannot be
+// read is logged: a node starts without it.
 func (s *PackSet) Recover(ctx context.Context) error {
 	rows, err := s.recall(ctx)
 	if err = errors.Join(err, s.leaves.Open(), s.tiles.Open()); err != nil {
@@ -56,8 +57,8 @@ func (s *PackSet) runVerifier(ctx context.Context) error {
 	})
 }
 
-// take returns the smallest pack that is not verified and that no other caller has, held for the caller; nil if there is
-// none.
+// take returns the smallest pack that is not verified and that no other caller has, held for the
+// caller; nil if there is none.
 func (g *generation) take() *Pack {
 	for {
 		var first *Pack
@@ -95,7 +96,8 @@ func (s *PackSet) verify(ctx context.Context, p *Pack, known packRow) {
 	s.finish(ctx, p, r, err)
 }
 
-// expect returns r with a fault unless its pack has a digest that was seen before. The zero digest was not.
+// expect returns r with a fault unless its pack has a digest that was seen before. The zero digest
+// was not.
 func (r PackReport) expect(d b3.Digest) PackReport {
 	if d.IsZero() || r.Info.Digest.IsZero() || d == r.Info.Digest {
 		return r
@@ -103,8 +105,8 @@ func (r PackReport) expect(d b3.Digest) PackReport {
 	return r.with([]string{fmt.Sprintf("its bytes have changed under the same size and time: the digest is %s, it was %s", r.Info.Digest, d)})
 }
 
-// finish publishes the outcome for p and remembers it, unless another file has taken its place meanwhile. An error of
-// reading is not remembered: the disk may do better.
+// finish publishes the outcome for p and remembers it, unless another file has taken its place
+// meanwhile. An error of reading is not remembered: the disk may do better.
 func (s *PackSet) finish(ctx context.Context, p *Pack, r PackReport, err error) {
 	fault := r.Info.Fault
 	if err != nil {

@@ -31,7 +31,8 @@ func (a app) listPacks(all edgeapi.Catalog, err error) error {
 			if p.Next != "" {
 				state += ", next " + p.Next
 			}
-			t.Row(p.ID, p.Kind, fmt.Sprintf("zoom %d to %d", p.MinZoom, p.MaxZoom), fmt.Sprint(p.Tiles, " tiles"), state, cmp.Or(p.Fault, cli.ShortHash(p.ETag)))
+			zooms := fmt.Sprintf("zoom %d to %d", p.MinZoom, p.MaxZoom)
+			t.Row(p.ID, p.Kind, zooms, fmt.Sprint(p.Tiles, " tiles"), state, cmp.Or(p.Fault, cli.ShortHash(p.ETag)))
 		}
 	})
 }
@@ -83,7 +84,7 @@ func (a app) nameUnfit(all []edgeapi.Pack) {
 	}
 	a.Exit = cli.ExitFileUnfit
 	if !a.Flags.JSON {
-		fmt.Fprintf(a.Stderr, "ronbox: not fit to be served: %s\n  replace the file, or remove it, and rescan; the others are served\n",
+		fmt.Fprintf(a.Stderr, "ronbox: files that are not fit: %s\n  replace or remove them, and rescan; sound packs are served\n",
 			cli.Plain(strings.Join(unfit, ", ")))
 	}
 }
@@ -137,7 +138,8 @@ func (a app) verifyPacks(ctx context.Context, files []string, expect b3.Digest) 
 	}
 	err := a.Show(all, func(t cli.Table) {
 		for i, p := range all {
-			t.Row(files[i], map[bool]string{true: "sound", false: "BAD"}[p.Fault == ""], fmt.Sprint(p.Tiles, " tiles"), cmp.Or(p.Fault, cli.ShortHash(p.ETag)))
+			verdict := map[bool]string{true: "sound", false: "BAD"}[p.Fault == ""]
+			t.Row(files[i], verdict, fmt.Sprint(p.Tiles, " tiles"), cmp.Or(p.Fault, cli.ShortHash(p.ETag)))
 		}
 	})
 	if err != nil || bad == "" {

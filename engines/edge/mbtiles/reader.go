@@ -275,7 +275,8 @@ func (r *Reader) Verify(ctx context.Context, fault func(string)) (tiles uint64, 
 		return rows(c, countTiles, func(s *sqlite.Stmt) error {
 			tiles = uint64(s.ColumnInt64(0))
 			if bad := s.ColumnInt64(1); bad > 0 {
-				fault(fmt.Sprintf("tiles: %d of %d are outside of their zoom level, longer than %d bytes, or not of type BLOB", bad, tiles, maxTile))
+				fault(fmt.Sprintf("tiles: %d of %d are outside of their zoom level, longer than %d bytes, or not of type BLOB",
+					bad, tiles, maxTile))
 			}
 			return nil
 		})

@@ -18,8 +18,9 @@ const (
 	maxView        = 4 << 10  // bytes of the view tiles
 )
 
-// checkSchemaSize counts the objects of the schema in a file of length bytes before SQLite parses it, which takes time and
-// memory for each of them. It accepts a file that is not a database: SQLite refuses it.
+// checkSchemaSize counts the objects of the schema in a file of length bytes before SQLite parses
+// it, which takes time and memory for each of them. It accepts a file that is not a database:
+// SQLite refuses it.
 func checkSchemaSize(f io.ReaderAt, length int64) error {
 	var head [100]byte
 	if n, _ := f.ReadAt(head[:], 0); n < len(head) || string(head[:16]) != "SQLite format 3\x00" {
@@ -52,8 +53,8 @@ func checkSchemaSize(f io.ReaderAt, length int64) error {
 	return nil
 }
 
-// schemaPage returns how many rows a page of the schema table has, or the pages below it. A page of another kind has
-// neither: SQLite refuses it.
+// schemaPage returns how many rows a page of the schema table has, or the pages below it. A page of
+// another kind has neither: SQLite refuses it.
 func schemaPage(page []byte, number uint32) (rows int, children []uint32) {
 	head := page
 	if number == 1 {
@@ -77,13 +78,15 @@ func schemaPage(page []byte, number uint32) (rows int, children []uint32) {
 	return 0, nil
 }
 
-// object is a row of the schema. SQLite itself refuses a schema whose type or name are not those of the statement.
+// object is a row of the schema. SQLite itself refuses a schema whose type or name are not those of
+// the statement.
 type object struct{ kind, name, sql string }
 
 var wordWith = regexp.MustCompile(`(?i)\bWITH\b`)
 
-// checkSchema refuses what could run without end, or take memory without bound, when it is read: virtual tables, generated
-// columns, metadata that is not a table, and tiles that is neither a table nor a plain view of tables.
+// checkSchema refuses what could run without end, or take memory without bound, when it is read:
+// virtual tables, generated columns, metadata that is not a table, and tiles that is neither a
+// table nor a plain view of tables.
 func checkSchema(c *sqlite.Conn) error {
 	var all []object
 	err := rows(c, fmt.Sprintf("SELECT type, name, sql FROM sqlite_schema LIMIT %d", maxObjects+1), func(s *sqlite.Stmt) error {
@@ -118,7 +121,8 @@ func checkSchema(c *sqlite.Conn) error {
 	return nil
 }
 
-// checkColumns refuses generated columns: the expression of one is evaluated wherever the column is read.
+// checkColumns refuses generated columns: the expression of one is evaluated wherever the column is
+// read.
 func checkColumns(c *sqlite.Conn, table string) error {
 	return rows(c, `PRAGMA table_xinfo("`+strings.ReplaceAll(table, `"`, `""`)+`")`, func(s *sqlite.Stmt) error {
 		if s.ColumnInt(6) > 1 {
@@ -128,8 +132,8 @@ func checkColumns(c *sqlite.Conn, table string) error {
 	})
 }
 
-// checkView refuses a view that names other views or has a WITH clause: SQLite copies what a view names wherever it is
-// named, so that a short text can expand to any size.
+// checkView refuses a view that names other views or has a WITH clause: SQLite copies what a view
+// names wherever it is named, so that a short text can expand to any size.
 func checkView(view object, all []object) error {
 	if len(view.sql) > maxView {
 		return fmt.Errorf("%w: the view tiles has %d bytes, at most %d", ErrUnfit, len(view.sql), maxView)
@@ -173,7 +177,8 @@ func checkTilePlan(c *sqlite.Conn) error {
 	return nil
 }
 
-// checkWalkPlan refuses a view whose walk would sort or store rows, which takes memory without bound.
+// checkWalkPlan refuses a view whose walk would sort or store rows, which takes memory without
+// bound.
 func checkWalkPlan(c *sqlite.Conn, query string) error {
 	steps, err := plan(c, query)
 	if err != nil {

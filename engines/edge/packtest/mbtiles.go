@@ -1,4 +1,3 @@
-// Package packtest makes map packs for tests: sound ones, and hostile ones as a stranger might send them.
 package packtest
 
 import (
@@ -11,8 +10,8 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// Metadata is the script of a sound table of metadata, and Sound that of a sound file: a tile at 0/0/0, and one at 1/0/0
-// in the north.
+// Metadata is the script of a sound table of metadata, and Sound that of a sound file: a tile at
+// 0/0/0, and one at 1/0/0 in the north.
 const (
 	Metadata = `CREATE TABLE metadata (name text, value text);
 		INSERT INTO metadata VALUES ('name', 'made'), ('minzoom', '0'), ('maxzoom', '1'), ('format', 'png');`
@@ -47,7 +46,8 @@ func numbers(n int) string {
 		INSERT INTO many SELECT i, 1 FROM (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT ` + strconv.Itoa(n) + `) SELECT i FROM n);`
 }
 
-// tilesView is a script of a view tiles over the tiles of Sound. data is its tile_data, and more ends its query.
+// tilesView is a script of a view tiles over the tiles of Sound. data is its tile_data, and more
+// ends its query.
 func tilesView(data, more string) string {
 	return `ALTER TABLE tiles RENAME TO t; CREATE VIEW tiles AS SELECT t.zoom_level AS zoom_level, t.tile_column AS tile_column,
 		t.tile_row AS tile_row, ` + data + ` AS tile_data FROM t ` + more + `;`

@@ -6,7 +6,8 @@ import (
 	"encoding/binary"
 )
 
-// BigDirectory returns PMTiles with a directory of n entries, all of them for the same byte: in a leaf, or in the root.
+// BigDirectory returns PMTiles with a directory of n entries, all of them for the same byte: in a
+// leaf, or in the root.
 func BigDirectory(n int, leaf bool) []byte {
 	column := bytes.Repeat([]byte{1}, 4*n)
 	big := squeeze(append(binary.AppendUvarint(nil, uint64(n)), column...))

@@ -5,8 +5,9 @@ import (
 	"runtime"
 )
 
-// Slots bounds how much is decoded at one time, and so the memory that it takes: all archives together have a slot for
-// each core, and one archive at most half of them, so that another finds one.
+// Slots bounds how much is decoded at one time, and so the memory that it takes: all archives
+// together have a slot for each core, and one archive at most half of them, so that another finds
+// one.
 type Slots struct{ own, all chan struct{} }
 
 // NewSlots returns the slots of all archives. Each archive gets its part by Share.
@@ -22,8 +23,8 @@ func (s Slots) Share() Slots {
 	return s
 }
 
-// Take waits for a slot until ctx ends. Unless it returns an error, which is the cause of ctx, the caller gives the slot
-// back by release.
+// Take waits for a slot until ctx ends. Unless it returns an error, which is the cause of ctx, the
+// caller gives the slot back by release.
 func (s Slots) Take(ctx context.Context) (release func(), err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
