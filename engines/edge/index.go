@@ -131,14 +131,11 @@ func find[V any](ctx context.Context, e *Engine, t store.Table[b3.Digest, V], ke
 // scan calls visit for every row of a table, in order, until visit returns an error. Slices of rows share a read transaction, in which visit
 // is not called.
 func scan[V any](ctx context.Context, e *Engine, t store.Table[b3.Digest, V], visit func(b3.Digest, V) error) error {
-	return scanFrom(ctx, e, t, b3.Digest{}, visit)
-}
-
-func scanFrom[V any](ctx context.Context, e *Engine, t store.Table[b3.Digest, V], from b3.Digest, visit func(b3.Digest, V) error) error {
 	type row struct {
 		key b3.Digest
 		v   V
 	}
+	var from b3.Digest
 	for more := true; more; {
 		var slice []row
 		more = false

@@ -122,6 +122,12 @@ func TestFlippedRow(t *testing.T) {
 				}
 				r.open()
 				r.start()
+				if i == 0 {
+					v, found := r.verified(false)
+					if n := map[string]int{bPaths.Name: 1, bBlobs.Name: 0}[bucket]; v.Bad != n || n == 1 && (found[0].Kind != "row" || found[0].Done != Dropped) {
+						t.Errorf("%s: edge verify finds %+v", doc, found) // a row of blobs is mended by the start
+					}
+				}
 				lost := 0
 				for path, body := range bodies {
 					switch got, _, err := r.read(path); {

@@ -99,23 +99,28 @@ func (r *verification) pack(p PackInfo, err error) {
 	r.found(Finding{Kind: "pack", Name: p.ID, Size: p.Size, Fault: err.Error(), Done: Kept})
 }
 
-// objects reads every object that has a row.
-func (r *verification) objects(ctx context.Context) error {
-	var from b3.Digest
-	for {
-		err := scanFrom(ctx, r.e, blobs, from, func(name b3.Digest, b blobRow) error {
-			from = name
-			return r.object(ctx, name, b)
-		})
-		row, damaged := errors.AsType[*store.RowError](err)
-		if !damaged {
-			return err
-		}
-		if err := r.e.mendSoon(ctx, writeWithin); err != nil {
-			return err
-		}
+// rows reads every row, and has those dropped that do not read.
+func (r *verification) rows(ctx context.Context) error {
+	var found *rows
+	err := r.e.d.Store.View(ctx, func(rd store.Reader) error { found = readRows(rd); return nil })
+	if err != nil || found.fault() == nil {
+		return err
+	}
+	if err := r.e.mendSoon(ctx, writeWithin); err != nil {
+		return err
+	}
+	for _, row := range found.bad {
 		r.found(Finding{Kind: "row", Name: row.Bucket + "/" + hex.EncodeToString(row.Key), Fault: row.Cause.Error(), Done: Dropped})
 	}
+	return nil
+}
+
+// objects reads every object that has a row.
+func (r *verification) objects(ctx context.Context) error {
+	if err := r.rows(ctx); err != nil {
+		return err
+	}
+	return scan(ctx, r.e, blobs, func(name b3.Digest, b blobRow) error { return r.object(ctx, name, b) })
 }
 
 // object reads one object.
