@@ -21,7 +21,7 @@ type Config struct {
 	Enabled       bool            `toml:"enabled" reload:"x"`     // false: no tasks and no routes; what the file holds stays
 	Peers         []string        `toml:"peers" reload:"x"`       // "URL#region": https, or http on loopback
 	Trust         []string        `toml:"trust" reload:"r"`       // "suffix=key": whose signed names of other nodes are taken; suffix "*": of any key
-	InlineHits    bool            `toml:"inline_hits" reload:"r"` // false: a cached answer is queued as any other
+	InlineHits    bool            `toml:"inline_hits" reload:"r"` // false: what the cache or the file answers is queued as any other
 	Stale         bool            `toml:"stale" reload:"r"`       // answers past their time are served while peers fail; false: the failure is
 	Resolver      ResolverConfig  `toml:"resolver" reload:"x"`
 	DHT           DHTConfig       `toml:"dht" reload:"r"`

@@ -63,6 +63,9 @@ func (d *damage) probe() error {
 
 // met notes the damaged row that err is about, if it is about one, and returns err.
 func (e *Engine) met(err error) error {
+	if err == nil {
+		return nil
+	}
 	row, ok := errors.AsType[*store.RowError](err)
 	if !ok || !e.damage.add(row) {
 		return err

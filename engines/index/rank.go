@@ -33,13 +33,19 @@ func area(region string) string {
 // compare orders providers for a region, the best first: those of this node's file, the nearer, the verified, the one
 // signed later, the lesser id. It is a total order of providers with different ids.
 func compare(a, b *Provider, region string) int {
-	return cmp.Or(
-		first(a.Filed, b.Filed),
-		cmp.Compare(nearness(b.Region, region), nearness(a.Region, region)),
-		first(a.Verified, b.Verified),
-		cmp.Compare(b.AtMS, a.AtMS),
-		cmp.Compare(a.Peer, b.Peer),
-	)
+	if a.Filed != b.Filed {
+		return first(a.Filed, b.Filed)
+	}
+	if near := cmp.Compare(nearness(b.Region, region), nearness(a.Region, region)); near != 0 {
+		return near
+	}
+	if a.Verified != b.Verified {
+		return first(a.Verified, b.Verified)
+	}
+	if later := cmp.Compare(b.AtMS, a.AtMS); later != 0 {
+		return later
+	}
+	return cmp.Compare(a.Peer, b.Peer)
 }
 
 // first orders what is before what is not.
