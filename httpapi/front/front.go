@@ -51,7 +51,7 @@ type Front struct {
 	uds        UDSConfig
 	networks   atomic.Pointer[networks]
 	certs      *certs
-	handshakes func(n int)  // that failed
+	handshakes func(n int) // that failed
 	drops      *drops
 	delayed    atomic.Int64 // connections without a slot, that wait to be refused or to be closed
 
