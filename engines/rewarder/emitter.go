@@ -81,7 +81,7 @@ func (e *Engine) payChunk(ctx context.Context, j job, m *material, run Run, n ui
 		Code: ledgerrecord.OpTransfer, From: m.policy.Account, Asset: m.policy.Asset, Memo: "reward " + run.Epoch[:min(len(run.Epoch), maxMemo)],
 		Principal: service,
 	}
-	if err = e.store.View(ctx, func(r store.Reader) error {
+	if err = e.view(ctx, func(r store.Reader) error {
 		all, _ := readChunk(r, j.key, m.roots, n)
 		for _, a := range all {
 			op.To, op.Amount = a.Actor, a.Amount
@@ -172,7 +172,7 @@ func (e *Engine) Settlement(ctx context.Context, tenant, epoch string, from uint
 	if err != nil {
 		return out, err
 	}
-	err = e.store.View(ctx, func(r store.Reader) error {
+	err = e.view(ctx, func(r store.Reader) error {
 		for i, root := range must(r, sealed, run.RunKey).Roots {
 			n := uint32(i)
 			if n < from {

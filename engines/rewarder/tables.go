@@ -11,15 +11,15 @@ import (
 
 // The tables. What is hashed or served is stored raw. Every row has a checksum: one that a disk has changed is an error of the store, not a run.
 var (
-	policies = store.NewTable(&store.Bucket{Name: "rw/policy"}, store.String[string](), store.CBOR[Policy]()).Summed()        // tenant‖0‖id
-	uploads  = store.NewTable(&store.Bucket{Name: "rw/upload"}, store.Array32[b3.Digest](), store.CBOR[Upload]()).Summed()    // id
-	chunks   = store.NewTable(&store.Bucket{Name: "rw/chunk"}, pieceKeys(), store.Raw()).Summed()                             // rows of an upload
-	inputs   = store.NewTable(&store.Bucket{Name: "rw/input"}, store.Array32[b3.Digest](), store.CBOR[Input]()).Summed()      // inputs cid
-	slots    = store.NewTable(&store.Bucket{Name: "rw/epoch"}, store.String[string](), store.CBOR[Run]()).Summed().Alone()    // tenant‖0‖epoch
-	sealed   = store.NewTable(&store.Bucket{Name: "rw/sealed"}, store.Array32[b3.Digest](), store.CBOR[sealedRow]()).Summed() // run key
-	allocs   = store.NewTable(&store.Bucket{Name: "rw/alloc"}, pieceKeys(), store.Raw()).Summed()                             // of a run, 512 a row
-	intents  = store.NewTable(&store.Bucket{Name: "rw/intent"}, pieceKeys(), store.CBOR[Intent]()).Summed()                   // of a run, those that are done
-	todos    = store.NewTable(&store.Bucket{Name: "rw/todo"}, pieceKeys(), store.Raw()).Summed()                              // run key, what is left to do → slot
+	policies = store.NewTable(&store.Bucket{Name: "rw/policy"}, store.String[string](), store.CBOR[Policy]()).Summed().Alone() // tenant‖0‖id
+	uploads  = store.NewTable(&store.Bucket{Name: "rw/upload"}, store.Array32[b3.Digest](), store.CBOR[Upload]()).Summed()     // id
+	chunks   = store.NewTable(&store.Bucket{Name: "rw/chunk"}, pieceKeys(), store.Raw()).Summed()                              // rows of an upload
+	inputs   = store.NewTable(&store.Bucket{Name: "rw/input"}, store.Array32[b3.Digest](), store.CBOR[Input]()).Summed()       // inputs cid
+	slots    = store.NewTable(&store.Bucket{Name: "rw/epoch"}, store.String[string](), store.CBOR[Run]()).Summed().Alone()     // tenant‖0‖epoch
+	sealed   = store.NewTable(&store.Bucket{Name: "rw/sealed"}, store.Array32[b3.Digest](), store.CBOR[sealedRow]()).Summed()  // run key
+	allocs   = store.NewTable(&store.Bucket{Name: "rw/alloc"}, pieceKeys(), store.Raw()).Summed()                              // of a run, 512 a row
+	intents  = store.NewTable(&store.Bucket{Name: "rw/intent"}, pieceKeys(), store.CBOR[Intent]()).Summed().Alone()            // of a run, those that are done
+	todos    = store.NewTable(&store.Bucket{Name: "rw/todo"}, pieceKeys(), store.Raw()).Summed()                               // run key, what is left to do → slot
 )
 
 // Buckets lists the rewarder's buckets.
@@ -27,6 +27,15 @@ func Buckets() []*store.Bucket {
 	return []*store.Bucket{
 		policies.Bucket(), uploads.Bucket(), chunks.Bucket(), inputs.Bucket(), slots.Bucket(), sealed.Bucket(), allocs.Bucket(), intents.Bucket(), todos.Bucket(),
 	}
+}
+
+func textKey(b []byte) (string, error) { return string(b), nil }
+
+func digestKey(b []byte) (d b3.Digest, err error) {
+	if len(b) != b3.Size {
+		return d, errLength
+	}
+	return b3.Digest(b), nil
 }
 
 // sealedRow is what a run has come to, beside its slot.
@@ -53,7 +62,8 @@ const (
 
 var (
 	errLength  = errors.New("wrong length")
-	errMissing = errors.New("is missing, or not what was sealed")
+	errMissing = errors.New("is missing")
+	errRoot    = errors.New("is not what was sealed")
 )
 
 func pieceKeys() store.Key[piece] {
@@ -72,16 +82,29 @@ func pieceKeys() store.Key[piece] {
 func must[K, V any](r store.Reader, t store.Table[K, V], key K) V {
 	v, ok := t.Get(r, key)
 	if !ok {
-		panic(&store.RowError{Bucket: t.Bucket().Name, Cause: errMissing})
+		panic(&store.RowError{Bucket: t.Bucket().Name, Key: keyOf(key), Cause: errMissing})
 	}
 	return v
+}
+
+// keyOf returns the bytes of a key of any table.
+func keyOf[K any](key K) []byte {
+	switch k := any(key).(type) {
+	case piece:
+		return pieceKeys().Append(nil, k)
+	case b3.Digest:
+		return k[:]
+	case string:
+		return []byte(k)
+	}
+	return nil
 }
 
 // readChunk reads the allocations of a chunk of a run with their leaves, which must have the root that was sealed.
 func readChunk(r store.Reader, key b3.Digest, roots []b3.Digest, c uint32) (all []record.Allocation, leaves []b3.Digest) {
 	all, leaves, ok := cutChunk(key, c, must(r, allocs, piece{key, c}))
 	if !ok || int(c) >= len(roots) || record.Root(leaves) != roots[c] {
-		panic(&store.RowError{Bucket: allocs.Bucket().Name, Key: key[:], Cause: errMissing})
+		panic(&store.RowError{Bucket: allocs.Bucket().Name, Key: keyOf(piece{key, c}), Cause: errRoot})
 	}
 	return all, leaves
 }

@@ -31,6 +31,8 @@ func TestErrorsAsAnswers(t *testing.T) {
 		{&rewarder.ConflictError{What: "epoch", Has: "a", Given: "b"}, http.StatusConflict, "CONFLICT", false, httpapi.Details{"stands": "a", "given": "b"}},
 		{&rewarder.QuarantineError{Run: run}, http.StatusConflict, "QUARANTINED", false, httpapi.Details{"kind": "egress", "cause": "funds", "has": "1", "need": "2"}},
 		{&rewarder.ConflictError{What: "next part", Has: "1", Given: "3"}, http.StatusConflict, "CONFLICT", false, httpapi.Details{"what": "next part", "stands": "1"}},
+		{&rewarder.QuotaError{Key: "rewarder.inputs.max_bytes", Used: 1, Limit: 2}, http.StatusInsufficientStorage, "QUOTA_EXCEEDED", false,
+			httpapi.Details{"key": "rewarder.inputs.max_bytes", "limit_bytes": uint64(2)}},
 		{rewarder.ErrDraining, http.StatusServiceUnavailable, "DRAINING", true, nil},
 		{rewarder.ErrLate, http.StatusGatewayTimeout, "TIMEOUT", false, httpapi.Details{"outcome": "none"}},
 		{fmt.Errorf("%w: %w", rewarder.ErrNoLedger, context.DeadlineExceeded), http.StatusServiceUnavailable, "DEPENDENCY_UNAVAILABLE", true, httpapi.Details{"peer": "ledger"}},
