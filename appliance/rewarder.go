@@ -25,8 +25,8 @@ const (
 	PolicyKeyName = "rewarder/dev-policy.key"
 )
 
-// inputsSweepEvery is how often uploads are counted and those that expired are dropped: rewarder.inputs.keep is an hour at least.
-const inputsSweepEvery = time.Hour
+// rewarderSweepEvery is how often uploads are counted and those that expired are dropped: rewarder.inputs.keep is an hour at least.
+const rewarderSweepEvery = time.Hour
 
 func rewarderService() service {
 	return service{
@@ -42,10 +42,10 @@ func rewarderService() service {
 		},
 		jobs: func(n *Node, _ time.Time) []*job {
 			e := engineOf[rewarderEngine](n)
-			return []*job{{name: "rewarder_inputs", every: fixed(inputsSweepEvery), do: e.SweepInputs}}
+			return []*job{{name: "rewarder_sweep", every: fixed(rewarderSweepEvery), do: e.Sweep}}
 		},
 		checks: func(context.Context) []store.Check { return rewarder.Checks() },
-		api: func(n *Node) httpapi.Service { return rewarderapi.New(engineOf[rewarderEngine](n).Engine) },
+		api:    func(n *Node) httpapi.Service { return rewarderapi.New(engineOf[rewarderEngine](n).Engine) },
 		limits: func(c *config.Config) httpapi.Limits {
 			l := c.Rewarder.Limits
 			return httpapi.Limits{

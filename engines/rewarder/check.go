@@ -132,11 +132,12 @@ func checkSlots(r store.Reader) error {
 
 // checkRun checks what was computed and paid of a run.
 func checkRun(r store.Reader, slot string, run *Run) error {
-	has := func(kind uint32) bool { return todos.Has(r, piece{run.RunKey, kind}) }
-	if run.State == Accepted {
-		if !has(toCompute) {
-			return wrong(slots, slot, "is to be computed, and rw/todo has no row of it")
+	for _, kind := range run.todo() {
+		if !todos.Has(r, piece{run.RunKey, kind}) {
+			return wrong(slots, slot, "is %s, and rw/todo has no row %d of it", run.State, kind)
 		}
+	}
+	if run.State == Accepted {
 		return nil
 	}
 	if !slices.Contains(final, run.State) {
@@ -148,12 +149,6 @@ func checkRun(r store.Reader, slot string, run *Run) error {
 		if done := c < run.Acked; done != intents.Has(r, piece{run.RunKey, c}) {
 			return wrong(slots, slot, "transaction %d of %d: %d are done, and rw/intent does not agree", c, run.Transactions, run.Acked)
 		}
-	}
-	if slices.Contains(unpaid, run.State) && !has(toPay) {
-		return wrong(slots, slot, "is to be paid, and rw/todo has no row of it")
-	}
-	if run.Artifact == ArtifactPending && !has(toWrite) {
-		return wrong(slots, slot, "has files to write, and rw/todo has no row of it")
 	}
 	return nil
 }

@@ -182,7 +182,7 @@ func (e *Engine) Settlement(ctx context.Context, tenant, epoch string, from uint
 				out.Next = n
 				break
 			}
-			done, ok := intents.Get(r, piece{run.RunKey, n})
+			done, ok := get(r, intents, piece{run.RunKey, n})
 			if !ok {
 				done = Intent{Index: n, Key: record.IntentKey(run.RunKey, run.Commitment, n, root), Result: IntentPending}
 			}

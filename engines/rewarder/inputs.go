@@ -31,7 +31,7 @@ func (e *Engine) PutPolicy(ctx context.Context, by Call, id string, body []byte,
 	}
 	doc := Policy{ID: id, Hash: p.Hash(), Body: p.Bytes(), Signatures: sigs}
 	return commit(ctx, e, store.Work, command[Policy]{"put_policy", len(body), func(r store.Reader, w *store.Writes) (Policy, error) {
-		if has, ok := policies.Get(r, scoped(by.Tenant, id)); ok && has.Hash != doc.Hash {
+		if has, ok := get(r, policies, scoped(by.Tenant, id)); ok && has.Hash != doc.Hash {
 			return doc, &ConflictError{"policy", has.Hash.String(), doc.Hash.String()}
 		} else if ok {
 			return has, nil
@@ -55,7 +55,7 @@ func (e *Engine) Policy(ctx context.Context, tenant, id string) (doc Policy, err
 
 // find is a row that a caller names, or ErrNotFound.
 func find[K, V any](r store.Reader, t store.Table[K, V], key K, what string) (V, error) {
-	v, ok := t.Get(r, key)
+	v, ok := get(r, t, key)
 	if !ok {
 		return v, fmt.Errorf("%s: %w", what, ErrNotFound)
 	}
@@ -87,7 +87,7 @@ func (e *Engine) OpenInput(ctx context.Context, by Call, in OpenInput) (Upload, 
 	}
 	defer e.quota.release(cost)
 	return commit(ctx, e, store.Work, command[Upload]{"open_input", len(up.Header), func(r store.Reader, w *store.Writes) (Upload, error) {
-		switch has, ok := uploads.Get(r, up.ID); {
+		switch has, ok := get(r, uploads, up.ID); {
 		case has.Dropped:
 			return has, &ConflictError{"upload", UploadDropping, UploadOpen}
 		case ok:
@@ -110,7 +110,7 @@ func (e *Engine) has(ctx context.Context, id b3.Digest) (yes bool) {
 func (e *Engine) upload(ctx context.Context, tenant string, id b3.Digest) (up Upload, head record.Snapshot, err error) {
 	err = e.view(ctx, func(r store.Reader) (err error) {
 		var ok bool
-		if up, ok = uploads.Get(r, id); ok {
+		if up, ok = get(r, uploads, id); ok {
 			head, err = record.ParseSnapshot(up.Header)
 		}
 		if (head.Tenant != tenant || up.Dropped) && err == nil {
@@ -151,7 +151,7 @@ func (e *Engine) PutPart(ctx context.Context, by Call, id b3.Digest, n uint32, c
 	defer e.quota.release(cost)
 	now := e.now().UnixMilli()
 	return commit(ctx, e, store.Work, command[Upload]{"put_input_part", len(body), func(r store.Reader, w *store.Writes) (Upload, error) {
-		up, ok := uploads.Get(r, id)
+		up, ok := get(r, uploads, id)
 		if !ok || up.Dropped {
 			return up, fmt.Errorf("upload: %w", ErrNotFound)
 		}
@@ -236,7 +236,7 @@ func (e *Engine) SealInput(ctx context.Context, by Call, id b3.Digest) (Input, e
 	in.AccountingCID, in.Ledger, in.LedgerCID = up.Sealed, ref.Bytes(), b3.Sum(ref.Bytes())
 	in.InputsCID = record.InputsCID(in.AccountingCID, in.LedgerCID)
 	return commit(ctx, e, store.Work, command[Input]{"seal_input", len(in.Snapshot), func(r store.Reader, w *store.Writes) (Input, error) {
-		has, ok := uploads.Get(r, id)
+		has, ok := get(r, uploads, id)
 		if !ok || has.Dropped {
 			return in, fmt.Errorf("upload: %w", ErrNotFound)
 		}
@@ -282,7 +282,7 @@ func (e *Engine) Input(ctx context.Context, tenant string, id b3.Digest) (in Inp
 }
 
 func readInput(r store.Reader, tenant string, id b3.Digest) (head record.Snapshot, in Input, err error) {
-	in, ok := inputs.Get(r, id)
+	in, ok := get(r, inputs, id)
 	if ok {
 		head, err = record.ParseSnapshot(in.Snapshot)
 	}

@@ -121,7 +121,7 @@ func (e *Engine) decide(ctx context.Context, q *request) (run Run, err error) {
 	defer cancel()
 	free := false
 	err = e.view(ctx, func(r store.Reader) error {
-		if run, free = slots.Get(r, q.job.slot); !free || run.State == Failed {
+		if run, free = get(r, slots, q.job.slot); !free || run.State == Failed {
 			free = true
 			run, err = e.admissible(r, q)
 			return err
@@ -147,7 +147,7 @@ func (e *Engine) decide(ctx context.Context, q *request) (run Run, err error) {
 
 // stands answers with the run that has the slot, if it is the one that is asked for. Inputs that differ in the ledger ref alone are the same usage.
 func stands(r store.Reader, run *Run, q *request) error {
-	given, _ := inputs.Get(r, q.want.InputsCID)
+	given, _ := get(r, inputs, q.want.InputsCID)
 	switch {
 	case run.PolicyHash != q.want.PolicyHash || run.InputsCID != q.want.InputsCID && run.AccountingCID != given.AccountingCID:
 		return &ConflictError{"epoch", run.RunKey.String(), q.job.key.String()}
@@ -211,12 +211,12 @@ func (j job) detail() map[string]string {
 func (e *Engine) accept(ctx context.Context, q *request, run Run) (Run, error) {
 	var used b3.Digest // owned by the committer
 	return commit(ctx, e, store.Work, command[Run]{"accept_run", 1 << 10, func(r store.Reader, w *store.Writes) (Run, error) {
-		has, taken := slots.Get(r, q.job.slot)
+		has, taken := get(r, slots, q.job.slot)
 		if taken && has.State != Failed {
 			return has, &ConflictError{"epoch", has.RunKey.String(), q.job.key.String()}
 		}
-		in, ok := inputs.Get(r, run.InputsCID)
-		if up, known := uploads.Get(r, in.Upload); !ok || !known || up.Dropped {
+		in, ok := get(r, inputs, run.InputsCID)
+		if up, known := get(r, uploads, in.Upload); !ok || !known || up.Dropped {
 			return has, fmt.Errorf("input: %w", ErrNotFound)
 		}
 		used = in.Upload
@@ -242,7 +242,7 @@ type change struct {
 func (e *Engine) change(ctx context.Context, l store.Lane, j job, c change, do func(r store.Reader, run *Run, w *store.Writes) error) (run Run, err error) {
 	commit := func(ctx context.Context) (err error) {
 		run, err = commit(ctx, e, l, command[Run]{c.kind, c.size, func(r store.Reader, w *store.Writes) (Run, error) {
-			run, ok := slots.Get(r, j.slot)
+			run, ok := get(r, slots, j.slot)
 			if !ok || run.RunKey != j.key || !slices.Contains(c.from, run.State) {
 				return run, errGone
 			}

@@ -2,6 +2,7 @@ package rewarder
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -37,11 +38,11 @@ func (up *Upload) run(r store.Reader) (run Run, used bool) {
 	if err != nil {
 		panic(&store.RowError{Bucket: uploads.Bucket().Name, Key: keyOf(up.ID), Cause: err})
 	}
-	run, taken := slots.Get(r, scoped(head.Tenant, head.EpochID))
+	run, taken := get(r, slots, scoped(head.Tenant, head.EpochID))
 	if !taken || run.State == Failed {
 		return Run{}, false
 	}
-	in, ok := inputs.Get(r, run.InputsCID)
+	in, ok := get(r, inputs, run.InputsCID)
 	return run, ok && in.Upload == up.ID
 }
 
@@ -63,7 +64,7 @@ func (e *Engine) Uploads(ctx context.Context, by Call, after b3.Digest, limit in
 			last = id
 			info, ok := UploadInfo{ID: id, State: UploadCorrupt}, by.By.May(ScopeAdmin) && by.By.Tenant == ""
 			if bad := attempt(func() {
-				up, _ := uploads.Get(r, id)
+				up, _ := get(r, uploads, id)
 				info, ok = up.info(r, by, keep)
 			}); bad != nil {
 				_ = e.note(bad)
@@ -124,7 +125,7 @@ func (e *Engine) beginDrop(
 	ctx context.Context, by Call, id b3.Digest, why string, may func(store.Reader, *Upload, *record.Snapshot) error,
 ) error {
 	_, err := commit(ctx, e, store.Bulk, command[Upload]{"drop_upload", 1 << 10, func(r store.Reader, w *store.Writes) (up Upload, err error) {
-		up, ok := uploads.Get(r, id)
+		up, ok := get(r, uploads, id)
 		if !ok {
 			return up, fmt.Errorf("upload: %w", ErrNotFound)
 		}
@@ -165,12 +166,12 @@ func (e *Engine) finishDrop(ctx context.Context, id b3.Digest) error {
 		return err
 	}
 	_, err = commit(ctx, e, store.Bulk, command[struct{}]{"end_drop", 1 << 10, func(r store.Reader, w *store.Writes) (none struct{}, err error) {
-		up, _ := uploads.Get(r, id)
+		up, _ := get(r, uploads, id)
 		if !up.Dropped {
 			return none, nil // it is gone, and may have been opened anew
 		}
 		for _, cid := range slices.Concat(up.Inputs, old) {
-			if in, ok := inputs.Get(r, cid); ok && in.Upload == id {
+			if in, ok := get(r, inputs, cid); ok && in.Upload == id {
 				inputs.Delete(w, cid)
 			}
 		}
@@ -183,7 +184,7 @@ func (e *Engine) finishDrop(ctx context.Context, id b3.Digest) error {
 // dropSome deletes some rows of a marked upload, damaged ones too, and reports whether there may be more.
 func (e *Engine) dropSome(ctx context.Context, id b3.Digest) (more bool, err error) {
 	return commit(ctx, e, store.Bulk, command[bool]{"drop_rows", 1 << 10, func(r store.Reader, w *store.Writes) (more bool, err error) {
-		up, _ := uploads.Get(r, id)
+		up, _ := get(r, uploads, id)
 		if !up.Dropped {
 			return false, nil
 		}
@@ -201,7 +202,7 @@ func (e *Engine) dropSome(ctx context.Context, id b3.Digest) (more bool, err err
 // marked reads an upload, the zero one if there is none.
 func (e *Engine) marked(ctx context.Context, id b3.Digest) (up Upload, err error) {
 	err = e.view(ctx, func(r store.Reader) error {
-		up, _ = uploads.Get(r, id)
+		up, _ = get(r, uploads, id)
 		return nil
 	})
 	return up, err
@@ -209,7 +210,7 @@ func (e *Engine) marked(ctx context.Context, id b3.Digest) (up Upload, err error
 
 // inputsOf finds the inputs that were sealed from an upload.
 func (e *Engine) inputsOf(ctx context.Context, id b3.Digest) (all []b3.Digest, err error) {
-	err = walk(ctx, e, inputs, func(_ store.Reader, cid b3.Digest, in Input) {
+	err = walk(ctx, e, inputs, digestKey, func(_ store.Reader, cid b3.Digest, in Input) {
 		if in.Upload == id {
 			all = append(all, cid)
 		}
@@ -218,7 +219,9 @@ func (e *Engine) inputsOf(ctx context.Context, id b3.Digest) (all []b3.Digest, e
 }
 
 // walk calls fn for every row of t that reads well, some in each view.
-func walk[V any](ctx context.Context, e *Engine, t store.Table[b3.Digest, V], fn func(r store.Reader, id b3.Digest, v V)) error {
+func walk[K, V any](
+	ctx context.Context, e *Engine, t store.Table[K, V], decode func([]byte) (K, error), fn func(r store.Reader, key K, v V),
+) error {
 	var from []byte
 	for {
 		n, next := 0, []byte(nil)
@@ -229,8 +232,8 @@ func walk[V any](ctx context.Context, e *Engine, t store.Table[b3.Digest, V], fn
 					break
 				}
 			}
-			for id, v := range readable(e, r, t, digestKey, from, next) {
-				fn(r, id, v)
+			for key, v := range readable(e, r, t, decode, from, next) {
+				fn(r, key, v)
 			}
 			return nil
 		}); err != nil || next == nil {
@@ -240,14 +243,18 @@ func walk[V any](ctx context.Context, e *Engine, t store.Table[b3.Digest, V], fn
 	}
 }
 
-// SweepInputs counts the uploads that no run uses, drops those that have expired, and finishes the drops that were cut off. One sweep runs at a
-// time. Damaged rows are noted and left alone.
-func (e *Engine) SweepInputs(ctx context.Context) error {
+// Sweep writes damaged rows of rw/todo again, then counts the uploads that no run uses, drops those that have expired, and finishes the drops that were
+// cut off. One sweep runs at a time. Other damaged rows are noted and left alone.
+func (e *Engine) Sweep(ctx context.Context) error {
+	return errors.Join(e.repairTodos(ctx), e.sweepUploads(ctx))
+}
+
+func (e *Engine) sweepUploads(ctx context.Context) error {
 	expired := e.now().Add(-e.live().Inputs.Keep.D()).UnixMilli()
 	counted := map[b3.Digest]charge{}
 	var due, cut []b3.Digest
 	e.quota.begin()
-	err := walk(ctx, e, uploads, func(r store.Reader, id b3.Digest, up Upload) {
+	err := walk(ctx, e, uploads, digestKey, func(r store.Reader, id b3.Digest, up Upload) {
 		_ = e.noted(attempt(func() {
 			head, err := record.ParseSnapshot(up.Header)
 			_, used := up.run(r)

@@ -179,7 +179,7 @@ func TestUploadQuota(t *testing.T) {
 	}
 	over(acme, "more", "max_bytes")
 	r.reboot()
-	if err := r.e.SweepInputs(r.ctx()); err != nil {
+	if err := r.e.Sweep(r.ctx()); err != nil {
 		t.Fatal(err)
 	}
 	over(alice, "more", "max_bytes_per_owner")
@@ -206,7 +206,7 @@ func TestUploadsExpire(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := r.e.SweepInputs(r.ctx()); err != nil {
+		if err := r.e.Sweep(r.ctx()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -122,7 +122,7 @@ func readMaterial(r store.Reader, tenant string, input b3.Digest, policy string)
 // load reads a run and what it is made of.
 func (e *Engine) load(ctx context.Context, j job) (m material, run Run, err error) {
 	err = e.view(ctx, func(r store.Reader) (err error) {
-		if run, _ = slots.Get(r, j.slot); run.RunKey != j.key {
+		if run, _ = get(r, slots, j.slot); run.RunKey != j.key {
 			return errGone
 		}
 		row := sealedOf(r, &run)
