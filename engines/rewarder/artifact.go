@@ -46,7 +46,7 @@ func (e *Engine) write(ctx context.Context, j job) {
 			err = failed
 			continue
 		case failed != nil:
-			e.log.Warn("files_not_written", "run_key", j.key.String()[:19], "reason", failed.Error())
+			e.log.Warn("files_not_written", "run", j.key.String()[:19], "reason", failed.Error())
 			if state = ArtifactFailed; n < maxWrites {
 				continue
 			}

@@ -48,7 +48,7 @@ func (e *Engine) pay(ctx context.Context, j job) {
 	case is:
 		e.hold(ctx, j, "ledger: "+refused.Code.String())
 	case ctx.Err() == nil && passing(err):
-		e.log.Warn("run_not_paid", "run_key", j.key.String()[:19], "reason", err.Error())
+		e.log.Warn("run_not_paid", "run", j.key.String()[:19], "reason", err.Error())
 		e.hold(ctx, j, "ledger: no answer")
 	case !errors.Is(err, upstream.ErrOpen):
 		e.waits(ctx, j, err)

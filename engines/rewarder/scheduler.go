@@ -280,6 +280,6 @@ func (e *Engine) waits(ctx context.Context, j job, err error) {
 		err = nil
 	}
 	if was := e.runs.wait(j.key, err); was == nil && err != nil {
-		e.log.Warn("run_waits", "run_key", j.key.String()[:19], "reason", err.Error(), "next", "it is tried again in "+lookEvery.String())
+		e.log.Warn("run_waits", "run", j.key.String()[:19], "reason", err.Error(), "next", "it is tried again in "+lookEvery.String())
 	}
 }

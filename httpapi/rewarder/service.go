@@ -131,7 +131,7 @@ var codes = map[string]string{
 	httpapi.ReasonCommitUnsure: "TIMEOUT", httpapi.ReasonDraining: "DRAINING", httpapi.ReasonCanceled: "DRAINING", httpapi.ReasonStoreFull: "STORE_FULL",
 	httpapi.ReasonDegraded: "DEPENDENCY_UNAVAILABLE", httpapi.ReasonRestored: "DEPENDENCY_UNAVAILABLE", httpapi.ReasonAmnesia: "DEPENDENCY_UNAVAILABLE",
 	httpapi.ReasonStoreFailed: "DEPENDENCY_UNAVAILABLE", httpapi.ReasonInternal: "INTERNAL",
-	"corrupt": "CORRUPT",
+	httpapi.ReasonMethod: "METHOD_NOT_ALLOWED", "corrupt": "CORRUPT",
 }
 
 func codeOf(reason string) string { return cmp.Or(codes[reason], "BAD_REQUEST") }

@@ -65,7 +65,7 @@ func TestCodes(t *testing.T) {
 		httpapi.ReasonUnauth: "UNAUTHENTICATED", httpapi.ReasonForbidden: "UNAUTHORIZED", httpapi.ReasonNotFound: "NOT_FOUND", httpapi.ReasonBusy: "BUSY",
 		httpapi.ReasonInflight: "BUSY", httpapi.ReasonRate: "RATE_LIMITED", httpapi.ReasonTimeout: "TIMEOUT", httpapi.ReasonDraining: "DRAINING",
 		httpapi.ReasonRestored: "DEPENDENCY_UNAVAILABLE", httpapi.ReasonStoreFull: "STORE_FULL", httpapi.ReasonInternal: "INTERNAL",
-		httpapi.ReasonSchema: "BAD_REQUEST", httpapi.ReasonBodyCap: "BAD_REQUEST",
+		httpapi.ReasonMethod: "METHOD_NOT_ALLOWED", "corrupt": "CORRUPT", httpapi.ReasonSchema: "BAD_REQUEST", httpapi.ReasonBodyCap: "BAD_REQUEST",
 	} {
 		if got := codeOf(reason); got != want {
 			t.Errorf("%s: %s, want %s", reason, got, want)

@@ -70,7 +70,11 @@ declaration can then be opened anew. An upload that a run uses stays: exit 21.`,
 		Args:    cli.AtLeast(1, "one upload or more"),
 		RunE: a.online(func(ctx context.Context, c rewarderapi.Client, args []string) error {
 			for _, id := range args {
-				if err := c.DropUpload(ctx, id); err != nil {
+				err := c.DropUpload(ctx, id)
+				if isNone(err) {
+					return cli.Fail(cli.ExitFailed, "not_found", "`ronbox rewarder inputs ls` lists the uploads that you may drop", "no upload %s", id)
+				}
+				if err != nil {
 					return err
 				}
 			}
