@@ -135,7 +135,7 @@ func TestJanitorRotatesAndSweeps(t *testing.T) {
 			t.Fatal(err)
 		}
 		first := keysOf(t, n).Active
-		if _, err := n.Mint(t.Context(), engines.Actor{Admin: true}, "", nodeapi.MintRequest{Sub: "x", Scopes: []string{"a.b"}, TTL: "3h"}); err != nil {
+		if _, err := n.Mint(t.Context(), engines.Actor{Admin: true}, "", nodeapi.MintRequest{Sub: "x", Scopes: []string{"node.metrics"}, TTL: "3h"}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := n.Revoke(t.Context(), engines.Actor{Admin: true}, "", nodeapi.RevokeRequest{TID: "01ARZ3NDEKTSV4RRFFQ69G5FAV"}); err != nil {

@@ -124,9 +124,10 @@ func needs(cfg *config.Config) host.Inputs {
 		MinFree: cfg.Store.MinFree.Bytes(), MaxConns: cfg.Server.MaxConns, Amnesia: cfg.Amnesia.Enabled,
 		AllowSwap: cfg.Amnesia.AllowSwap, AllowNetwork: cfg.Store.AllowNetwork,
 	}
-	for _, name := range []string{DatabaseName, SecretName, TokenName, SignerName} {
+	for _, name := range []string{DatabaseName, SecretName, TokenName, SignerName, PolicyKeyName} {
 		in.Private = append(in.Private, cfg.Path(name))
 	}
+	in.Private = append(in.Private, registryFile(cfg, cfg.Registry.Checkpoint.LogKeyPath, LogKeyName))
 	if in.Amnesia {
 		in.MaxBytes = cfg.Amnesia.MaxBytes.Bytes()
 	}

@@ -2,9 +2,11 @@ package appliance
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"ronbox/appliance/config"
 	"ronbox/appliance/host"
@@ -14,6 +16,7 @@ import (
 	"ronbox/engines/rewarder/record"
 	"ronbox/httpapi"
 	rewarderapi "ronbox/httpapi/rewarder"
+	"ronbox/store"
 )
 
 // Names in the data directory.
@@ -21,6 +24,9 @@ const (
 	rewarderDir   = "rewarder" // the files of its runs, unless the configuration names another
 	PolicyKeyName = "rewarder/dev-policy.key"
 )
+
+// rewarderSweepEvery is how often uploads are counted and those that expired are dropped: rewarder.inputs.keep is an hour at least.
+const rewarderSweepEvery = time.Hour
 
 func rewarderService() service {
 	return service{
@@ -35,7 +41,12 @@ func rewarderService() service {
 				Artifacts: artifactDir(c), Step: n.opt.RunStep,
 			})}
 		},
-		api: func(n *Node) httpapi.Service { return rewarderapi.New(engineOf[rewarderEngine](n).Engine) },
+		jobs: func(n *Node, _ time.Time) []*job {
+			e := engineOf[rewarderEngine](n)
+			return []*job{{name: "rewarder_sweep", every: fixed(rewarderSweepEvery), do: e.Sweep}}
+		},
+		checks: func(context.Context) []store.Check { return rewarder.Checks() },
+		api:    func(n *Node) httpapi.Service { return rewarderapi.New(engineOf[rewarderEngine](n).Engine) },
 		limits: func(c *config.Config) httpapi.Limits {
 			l := c.Rewarder.Limits
 			return httpapi.Limits{

@@ -11,8 +11,8 @@ import (
 	"ronbox/httpapi/auth"
 )
 
-// scopeMetrics is for callers whom metrics_allow does not let in.
-const scopeMetrics = "node.metrics"
+// ScopeMetrics is the scope of callers that metrics_allow does not admit to /metrics.
+const ScopeMetrics = "node.metrics"
 
 // authorize finds the caller, before a byte of the body is read.
 func authorize(s *Server, b *boundRoute, next Handler) Handler {
@@ -96,7 +96,7 @@ func (s *Server) mayScrape(c *Request) error {
 	if !c.peer.Socket && c.settings.mayScrape(c.peer.Addr) {
 		return nil
 	}
-	_, err := s.identify(c, &Route{Method: http.MethodGet, Service: serviceNode, Scope: scopeMetrics, Class: ClassRead})
+	_, err := s.identify(c, &Route{Method: http.MethodGet, Service: serviceNode, Scope: ScopeMetrics, Class: ClassRead})
 	return err
 }
 

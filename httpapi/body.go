@@ -122,6 +122,7 @@ func checkEncoding(r *http.Request) error {
 func readBody(s *Server, b *boundRoute, next Handler) Handler {
 	return func(c *Request) error {
 		body, err := c.readAll()
+		c.bodyOver = !errors.Is(err, ErrBodyTooLarge)
 		if encoding := c.r.Header.Get("Content-Encoding"); err == nil && encoding != "" {
 			body, err = s.expand(c, body, encoding)
 		}
@@ -171,8 +172,10 @@ func (s *Server) expand(c *Request, sent []byte, encoding string) ([]byte, error
 // openBody gives the body to the handler as it comes: each piece within the read timeout, all of it within the deadline.
 func openBody(_ *Server, _ *boundRoute, next Handler) Handler {
 	return func(c *Request) error {
-		c.stream = &bodyPieces{wireBody{r: c.r.Body, left: c.maxBody()}, c}
+		pieces := &bodyPieces{wireBody{r: c.r.Body, left: c.maxBody()}, c}
+		c.stream = pieces
 		err := next(c)
+		c.bodyOver = pieces.over
 		if err != nil {
 			c.Header().Set("Connection", "close") // what is left of the body is not waited for
 		}
@@ -201,6 +204,7 @@ func (b *bodyPieces) Read(p []byte) (int, error) {
 type wireBody struct {
 	r    io.Reader
 	left int64
+	over bool // nothing more comes
 }
 
 func (b *wireBody) Read(p []byte) (int, error) {
@@ -212,7 +216,12 @@ func (b *wireBody) Read(p []byte) (int, error) {
 	switch {
 	case b.left < 0:
 		return 0, ErrBodyTooLarge
-	case err == nil || err == io.EOF:
+	case err == nil:
+		return n, nil
+	}
+	b.over = true
+	switch {
+	case err == io.EOF:
 		return n, err
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return n, errBodySlow

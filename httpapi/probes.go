@@ -26,7 +26,7 @@ func (s *Server) ownRoutes() []Route {
 		Route{Pattern: "/version", Class: ClassBypass, Handle: s.getVersionInfo,
 			Summary: "What runs here", Answers: Answers(http.StatusOK, wire.VersionInfo{})},
 		Route{Pattern: "/metrics", Class: ClassBypass, Handle: s.getMetrics(),
-			Scope:   scopeMetrics, // of a peer whom metrics_allow does not let in
+			Scope:   ScopeMetrics, // of a peer whom metrics_allow does not let in
 			Summary: "All series, for Prometheus", Answers: slices.Concat(AnswersRaw("text/plain", "text exposition format"),
 				AnswersRaw("application/openmetrics-text", "on request, where configured"),
 				AnswersRaw("application/vnd.google.protobuf", "on request, where native histograms are")),

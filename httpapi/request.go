@@ -35,6 +35,7 @@ type Request struct {
 	query    Query // nil without one
 	body     []byte
 	stream   io.Reader // of a route that reads its body as it comes
+	bodyOver bool      // the body was read to its end, or ended early
 	deadline time.Time // zero: none
 	named    time.Time // by the caller as the latest; zero: none
 	status   int       // 0 until the header is written

@@ -503,6 +503,17 @@ func overBoth(t *testing.T, change func(*httpapi.Settings, *deps), test func(t *
 	})
 }
 
+// statusIn reads the status of one answer and the rest of it.
+func statusIn(c net.Conn) (status int, err error) {
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		return 0, err
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	_ = resp.Body.Close()
+	return resp.StatusCode, err
+}
+
 // readStatus reads one answer's status, 0 when the connection just ends.
 func readStatus(t *testing.T, c net.Conn) int {
 	t.Helper()

@@ -230,6 +230,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, b *boundRoute, p 
 	if err := b.run(c); err != nil {
 		panic(http.ErrAbortHandler) // how net/http is told to drop the connection
 	}
+	if c.status >= http.StatusBadRequest && !c.bodyOver && r.ContentLength != 0 {
+		c.peer.DropBody(w, r) // here the request holds no slot any more
+	}
 	if c.rests {
 		s.rest(c)
 	}

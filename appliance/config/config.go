@@ -3,8 +3,10 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +21,7 @@ import (
 	"ronbox/engines/wallet"
 	"ronbox/httpapi/auth"
 	"ronbox/httpapi/front"
+	"ronbox/httpapi/scopes"
 	"ronbox/store"
 )
 
@@ -254,9 +257,25 @@ func (l *loader) validatePeers() {
 		return
 	}
 	_, err := auth.NewPeerMap(l.cfg.UDS.AllowUIDs, l.cfg.UDS.Map, 0)
+	if err == nil {
+		err = checkScopes(key, l.cfg.UDS.Map)
+	}
 	for _, err := range flattenErrors(err) {
 		l.faults = append(l.faults, &Fault{Where: l.whence(key), Key: key, Reason: strings.TrimPrefix(err.Error(), key+".")})
 	}
+}
+
+// checkScopes joins the unknown scopes of a map from peers to scopes.
+func checkScopes(key string, of map[string][]string) error {
+	var errs []error
+	for _, peer := range slices.Sorted(maps.Keys(of)) {
+		for _, s := range of[peer] {
+			if err := scopes.Check(s); err != nil {
+				errs = append(errs, fmt.Errorf("%s.%q: %w", key, peer, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // place turns a section's fault, which begins with the key it is about, into a Fault.

@@ -90,6 +90,7 @@ func TestFaultsInside(t *testing.T) {
 		{"a member", "[uds.map]\n\"uid:5\" = \"all\"\n", `:2:1: uds.map = {"uid:5" = "all"}: member "uid:5" must be a list`},
 		{"a dotted member", "uds.map.\"uid:4\" = []\nuds.map.\"uid:5\" = [5]\n", `:2:9: uds.map = {"uid:4" = [], "uid:5" = [5]}: member "uid:5" element 0 must be a quoted string`},
 		{"a peer that is none", "uds.map.\"pid:5\" = []\n", "must be uid:<number> or gid:<number>"},
+		{"a scope that no route asks for", "[uds.map]\n\"uid:5\" = [\"node.metrics\", \"walet.read\"]\n", `uds.map: "uid:5": unknown scope walet.read; did you mean wallet.read?`},
 		{"a scope that is none", "[uds.map]\n\"uid:5\" = [\"bad scope\"]\n", `:1:6: uds.map: "uid:5": "bad scope" is not a scope`},
 		{"a number too large", "[wallet]\nnonce_start = 99999999999999999999\n", ":2:15: wallet.nonce_start: decimal number is too large"},
 		{"a table of tables", "[[uds]]\n", "is a section"},

@@ -68,7 +68,7 @@ func drawConfig(t *rapid.T) *Config {
 	c.Server.Trusted = rapid.SliceOfN(rapid.SampledFrom([]string{"10.0.0.0/8", "fd00::/8", "192.0.2.1/32"}), 0, 3).Draw(t, "trusted")
 	c.Server.CORS.AllowOrigins = rapid.SliceOfN(rapid.SampledFrom([]string{"https://a.example", "https://b.example:8443"}), 0, 1).Draw(t, "origins")
 	c.UDS.AllowUIDs = rapid.SliceOfN(rapid.Uint32(), 0, 3).Draw(t, "allow_uids")
-	c.UDS.Map = rapid.MapOfN(rapid.StringMatching(`(uid|gid):[1-9][0-9]{0,4}`), rapid.Just([]string{"registry.read", "node.admin"}), 0, 3).Draw(t, "map")
+	c.UDS.Map = rapid.MapOfN(rapid.StringMatching(`(uid|gid):[1-9][0-9]{0,4}`), rapid.Just([]string{"registry.audit", "node.admin"}), 0, 3).Draw(t, "map")
 	c.TLS.Enabled = rapid.Bool().Draw(t, "tls")
 	c.TLS.CertPath, c.TLS.KeyPath = drawText(t), drawText(t)
 	c.Auth.MaxTTL = drawDuration(t, time.Hour, 30*24*time.Hour)
@@ -220,7 +220,7 @@ func entryOf(t *testing.T, all []Entry, key string) Entry {
 
 // Every key is there once, in order, with where its value comes from and what its change takes.
 func TestExplain(t *testing.T) {
-	file := write(t, "[server]\nbind = \"file:1\"\nmax_conns = 5\n[uds.map]\n\"uid:1000\" = [\"node.read\"]\n")
+	file := write(t, "[server]\nbind = \"file:1\"\nmax_conns = 5\n[uds.map]\n\"uid:1000\" = [\"node.token\"]\n")
 	cfg, all, err := Explain(LoadOptions{
 		File: file, DataDir: "/d", Env: []string{"RONBOX_SERVER__MAX_CONNS=6", "RONBOX_UDS__ALLOW_UIDS=1,2", "RONBOX_LOG__LEVEL=debug"},
 	})
@@ -235,7 +235,7 @@ func TestExplain(t *testing.T) {
 		{"node.predrain", `"0s"`, `"0s"`, FromDefault, "", ReloadInPlace},
 		{"server.bind", `"file:1"`, `"127.0.0.1:8080"`, FromFile, file + ":2:1", ReloadRebind},
 		{"server.max_conns", "6", "1024", FromEnv, "RONBOX_SERVER__MAX_CONNS", ReloadInPlace},
-		{"uds.map", `{ "uid:1000" = ["node.read"] }`, "{}", FromFile, file + ":4:6", ReloadInPlace},
+		{"uds.map", `{ "uid:1000" = ["node.token"] }`, "{}", FromFile, file + ":4:6", ReloadInPlace},
 		{"uds.allow_uids", "[1, 2]", "[]", FromEnv, "RONBOX_UDS__ALLOW_UIDS", ReloadRebind},
 		{"log.level", `"debug"`, `"info"`, FromEnv, "RONBOX_LOG__LEVEL", ReloadInPlace},
 		{"otel.sample_writes", "1.0", "1.0", FromDefault, "", ReloadInPlace},
@@ -259,11 +259,11 @@ func TestDiff(t *testing.T) {
 	next.Server.Trusted = nil // an empty list is an empty list
 	next.Server.Bind = "127.0.0.1:9"
 	next.Node.DataDir = "/x"
-	next.UDS.Map = map[string][]string{"gid:5": {"a.b", "c.d"}}
+	next.UDS.Map = map[string][]string{"gid:5": {"edge.fill", "node.drain"}}
 	want := []Change{
 		{"node.data_dir", `"/var/lib/ronbox"`, `"/x"`, ReloadRestart},
 		{"server.bind", `"127.0.0.1:8080"`, `"127.0.0.1:9"`, ReloadRebind},
-		{"uds.map", "{}", `{ "gid:5" = ["a.b", "c.d"] }`, ReloadInPlace},
+		{"uds.map", "{}", `{ "gid:5" = ["edge.fill", "node.drain"] }`, ReloadInPlace},
 	}
 	if got := Diff(old, next); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v", got)

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"ronbox/appliance/unit"
 )
 
 // leaf is one key of the configuration: its dotted name, the field that holds it, and what a change of it takes.
@@ -103,43 +105,7 @@ func nearest(key string, known []string) string {
 			return one[0]
 		}
 	}
-	return suggest(key, all)
-}
-
-// suggest gives the known name nearest to name, or "" when none is near enough: at most a third of the name,
-// and at least one letter, may differ.
-func suggest(name string, known []string) string {
-	best, bound := "", len(name)/3+1
-	for _, k := range known {
-		if len(k)-len(name) > bound || len(name)-len(k) > bound {
-			continue // so many letters are missing
-		}
-		if d := distance(name, k); d <= bound && (best == "" || d < distance(name, best)) {
-			best = k
-		}
-	}
-	return best
-}
-
-// distance is the number of single-letter edits between a and b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diag := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diag
-			if a[i] != b[j] {
-				change++
-			}
-			diag = row[j+1]
-			row[j+1] = min(change, diag+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
+	return unit.Nearest(key, all)
 }
 
 // assign puts a decoded TOML value into a field. The types must agree: nothing is converted but an integer to its

@@ -14,6 +14,7 @@ import (
 	"ronbox/httpapi"
 	"ronbox/httpapi/auth"
 	nodeapi "ronbox/httpapi/node"
+	"ronbox/httpapi/scopes"
 	"ronbox/store"
 )
 
@@ -25,6 +26,9 @@ func (i *Issuer) Mint(ctx context.Context, by engines.Actor, corrID string, m no
 	held, err := mayMint(by, m)
 	if err != nil {
 		return nodeapi.Token{}, err
+	}
+	if err := errors.Join(scopes.CheckAll(m.Scopes), scopes.CheckCaveats(m.Caveats)); err != nil {
+		return nodeapi.Token{}, fmt.Errorf("%w: %w", auth.ErrSpec, err)
 	}
 	m.Caveats = append(slices.Clone(m.Caveats), held...)
 	spec, err := mintSpec(m)

@@ -1,4 +1,5 @@
-// Package unit gives durations and byte sizes the text that the config file and the command line use, "250ms", "30d", "8GiB".
+// Package unit reads and writes durations and byte sizes as the config file and the command line spell them, "250ms", "30d", "8GiB",
+// checks the bounds of their values, and finds the name that a misspelt one is closest to.
 //
 // # Invariants
 //

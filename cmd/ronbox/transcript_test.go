@@ -258,6 +258,7 @@ var captured = map[string]*regexp.Regexp{
 	"HOLD":       regexp.MustCompile(`"txid":"(tx_[0-9A-Z]{26})","op":"hold"`),
 	"WKEY":       regexp.MustCompile(`"idem":"(cli-[0-9]+-[0-9A-Z]{26})"`),
 	"COMMITMENT": regexp.MustCompile(`"commitment":"(b3:[0-9a-f]{64})"`),
+	"UPLOAD":     regexp.MustCompile(`"upload":"(b3:[0-9a-f]{64})","state":"sealed"`),
 	"RUNKEY":     regexp.MustCompile(`"run_key":"b3:([0-9a-f]{16})`),
 	"VKEY":       regexp.MustCompile(`"vkey":"([^"]+)"`),
 	"ORIGIN":     regexp.MustCompile(`https://127\.0\.0\.1:([1-9][0-9]*)`),

@@ -35,7 +35,7 @@ var layers = [][]string{
 	{"httpapi", "httpapi/client"},
 	{"httpapi/registry", "httpapi/ledger", "httpapi/edge", "httpapi/index"},
 	{"httpapi/node", "httpapi/wallet", "httpapi/rewarder"},
-	{"httpapi/openapi/openapitest"},
+	{"httpapi/openapi/openapitest", "httpapi/scopes"},
 	{"appliance/config"},
 	{"appliance/tokens"},
 	{"appliance"},

@@ -46,7 +46,7 @@ func (e *Engine) write(ctx context.Context, j job) {
 			err = failed
 			continue
 		case failed != nil:
-			e.log.Warn("files_not_written", "run_key", j.key.String()[:19], "reason", failed.Error())
+			e.log.Warn("files_not_written", "run", j.key.String()[:19], "reason", failed.Error())
 			if state = ArtifactFailed; n < maxWrites {
 				continue
 			}
@@ -112,7 +112,7 @@ func (e *Engine) writeRun(ctx context.Context, w io.Writer, m *material, run Run
 	line, tail := record.CutRun(run.Manifest)
 	for c := range uint32(len(m.roots)) {
 		var all []record.Allocation
-		if err := e.store.View(ctx, func(r store.Reader) error {
+		if err := e.view(ctx, func(r store.Reader) error {
 			all, _ = readChunk(r, m.key, m.roots, c)
 			return nil
 		}); err != nil {

@@ -3,6 +3,7 @@ package rewarder
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"ronbox/appliance/unit"
@@ -19,6 +20,7 @@ type Config struct {
 	DrainDeadline unit.Duration     `toml:"drain_deadline" reload:"r"`
 	Limits        LimitsConfig      `toml:"limits" reload:"r"`
 	ArtifactDir   string            `toml:"artifact_dir" reload:"x"` // "": rewarder in the data directory
+	Inputs        InputsConfig      `toml:"inputs" reload:"r"`
 	TrustKeys     []string          `toml:"policy_trust_keys" reload:"r"`
 	Quorum        int               `toml:"policy_quorum" reload:"r"` // signatures by distinct trusted keys
 }
@@ -43,12 +45,21 @@ type LimitsConfig struct {
 	ReadRPS      int `toml:"read_rps"` // 0: no bound
 }
 
+// InputsConfig bounds the uploads of usage that no run uses. Each counts for 64 KiB at least, which bounds their number too.
+type InputsConfig struct {
+	Keep        unit.Duration `toml:"keep"`                // of an upload that is not sealed, after its last part
+	MaxPerOwner unit.Size     `toml:"max_bytes_per_owner"` // of one principal of a tenant
+	MaxBytes    unit.Size     `toml:"max_bytes"`           // of all
+}
+
 // DefaultConfig gives every default.
 func DefaultConfig() Config {
 	return Config{
 		Enabled: true, EpochDuration: unit.Duration(time.Hour), Concurrency: ConcurrencyConfig{ComputeWorkers: 4, IOInflight: 64},
 		Shard: ShardConfig{Shards: 1}, ReadTimeout: unit.Duration(5 * time.Second), DrainDeadline: unit.Duration(3 * time.Second),
 		Limits: LimitsConfig{Inflight: 1024, RPS: 500, Burst: 200, PerTenantRPS: 100}, TrustKeys: []string{}, Quorum: 1,
+		// A million actors with five metrics take 200 MB; all uploads together an eighth of store.max_bytes.
+		Inputs: InputsConfig{Keep: unit.Duration(7 * 24 * time.Hour), MaxPerOwner: 256 << 20, MaxBytes: 1 << 30},
 	}
 }
 
@@ -65,8 +76,14 @@ func (c Config) Validate() error {
 		unit.Within("limits.inflight", c.Limits.Inflight, queueCap+1, 65536), unit.Within("limits.rps", c.Limits.RPS, 0, most),
 		unit.Within("limits.burst", c.Limits.Burst, 1, most), unit.Within("limits.per_tenant_rps", c.Limits.PerTenantRPS, 0, most),
 		unit.Within("limits.read_rps", c.Limits.ReadRPS, 0, most), unit.Within("policy_quorum", c.Quorum, 1, max(1, len(c.TrustKeys))),
+		unit.Between("inputs.keep", c.Inputs.Keep, time.Hour, 366*24*time.Hour),
+		unit.Within("inputs.max_bytes_per_owner", c.Inputs.MaxPerOwner, 1<<20, 1<<40),
+		unit.Within("inputs.max_bytes", c.Inputs.MaxBytes, c.Inputs.MaxPerOwner, 1<<40),
 	}
 	for i, k := range c.TrustKeys {
+		if slices.Contains(c.TrustKeys[:i], k) {
+			errs = append(errs, fmt.Errorf("policy_trust_keys: number %d repeats another: a quorum counts each key once", i))
+		}
 		if err := record.CheckKid(k); err != nil {
 			errs = append(errs, fmt.Errorf("policy_trust_keys: number %d %w", i, err))
 		}

@@ -16,14 +16,19 @@
 //  6. Run key, manifest and commitment depend on policy, usage and ledger ref alone: neither on clocks nor on how many workers there are.
 //  7. A policy id stands for one hash for ever.
 //  8. Files are a copy of what the file of the node holds, written whole or not at all; settling does not wait for them.
+//  9. Uploads that no run uses take at most rewarder.inputs.max_bytes_per_owner of one principal of a tenant and rewarder.inputs.max_bytes in all. One
+//     that is not sealed is dropped rewarder.inputs.keep after its last part. The principal that opened an upload, and holders of rewarder.admin, can
+//     list and drop it; a run keeps the upload that it uses. Until the first sweep after a start only uploads that have changed since are counted.
+//  10. A damaged row fails the calls, and delays the run, that need it. It is logged once and fails store_ok until it reads well again; other runs
+//     and uploads go on. A run is paid from rows that have been checked against its commitment, or not at all.
 //
 // # Tasks and queues
 //
 // Tasks: scheduler (accepts runs, offers what is left to do), worker (compute_workers), artifact_writer, intent_emitter (up to 8) and health_reporter.
 // Queues of 512: work_req from HTTP (reject new), work (one retry after 50 to 150 ms by the caller, then dropped), results and intents (wait). The
-// broadcast events, of 1024, drops the oldest. No view of the store is open over a wait.
+// broadcast events, of 1024, drops the oldest. No view of the store is open over a wait. The node's janitor sweeps uploads each hour.
 //
 // # Lock order
 //
-// run_registry, counters; the configuration is an atomic pointer, read before either. Each is held over a few assignments, never over a wait.
+// run_registry, which the quota of uploads and the damaged rows have too, counters; the configuration is an atomic pointer, read before either. Each is held over a few assignments, never over a wait.
 package rewarder

@@ -48,7 +48,7 @@ func (e *Engine) pay(ctx context.Context, j job) {
 	case is:
 		e.hold(ctx, j, "ledger: "+refused.Code.String())
 	case ctx.Err() == nil && passing(err):
-		e.log.Warn("run_not_paid", "run_key", j.key.String()[:19], "reason", err.Error())
+		e.log.Warn("run_not_paid", "run", j.key.String()[:19], "reason", err.Error())
 		e.hold(ctx, j, "ledger: no answer")
 	case !errors.Is(err, upstream.ErrOpen):
 		e.waits(ctx, j, err)
@@ -81,7 +81,7 @@ func (e *Engine) payChunk(ctx context.Context, j job, m *material, run Run, n ui
 		Code: ledgerrecord.OpTransfer, From: m.policy.Account, Asset: m.policy.Asset, Memo: "reward " + run.Epoch[:min(len(run.Epoch), maxMemo)],
 		Principal: service,
 	}
-	if err = e.store.View(ctx, func(r store.Reader) error {
+	if err = e.view(ctx, func(r store.Reader) error {
 		all, _ := readChunk(r, j.key, m.roots, n)
 		for _, a := range all {
 			op.To, op.Amount = a.Actor, a.Amount
@@ -172,7 +172,7 @@ func (e *Engine) Settlement(ctx context.Context, tenant, epoch string, from uint
 	if err != nil {
 		return out, err
 	}
-	err = e.store.View(ctx, func(r store.Reader) error {
+	err = e.view(ctx, func(r store.Reader) error {
 		for i, root := range must(r, sealed, run.RunKey).Roots {
 			n := uint32(i)
 			if n < from {
@@ -182,7 +182,7 @@ func (e *Engine) Settlement(ctx context.Context, tenant, epoch string, from uint
 				out.Next = n
 				break
 			}
-			done, ok := intents.Get(r, piece{run.RunKey, n})
+			done, ok := get(r, intents, piece{run.RunKey, n})
 			if !ok {
 				done = Intent{Index: n, Key: record.IntentKey(run.RunKey, run.Commitment, n, root), Result: IntentPending}
 			}

@@ -72,6 +72,8 @@ type Engine struct {
 	answers  time.Duration // within which a call of Compute has its answer
 
 	runs     registry
+	quota    *quota
+	damage   *damage
 	draining atomic.Bool // set by the scheduler once its intake has ended
 	unwrote  atomic.Bool // the last files could not be written
 }
@@ -108,6 +110,7 @@ func New(cfg Config, d Deps) *Engine {
 	d.Store.Declare(service, Buckets()...)
 	e.declareChannels(d.Catalog)
 	e.runs = registry{mu: flow.NewMutex(d.Catalog, service, flow.RankRunRegistry), runs: map[b3.Digest]entry{}}
+	e.quota, e.damage = newQuota(d.Catalog), newDamage(d.Catalog)
 	e.m = newMetrics(d.Metrics, d.Catalog)
 	e.calls = upstream.NewCalls(d.Catalog, d.Metrics, e.callSpec())
 	e.room = flow.Retry(roomDelay, 2, isNoRoom).Counting(d.Catalog, service, "work")

@@ -28,6 +28,16 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("rewarder: %s is %s, not %s", e.What, e.Has, e.Given)
 }
 
+// QuotaError is returned when an upload would exceed a quota of rewarder.inputs. Nothing was written.
+type QuotaError struct {
+	Key         string // of the configuration
+	Used, Limit uint64 // bytes
+}
+
+func (e *QuotaError) Error() string {
+	return fmt.Sprintf("rewarder: uploads that no run uses take %d bytes, and %s allows %d", e.Used, e.Key, e.Limit)
+}
+
 // QuarantineError says that the run of the epoch is quarantined.
 type QuarantineError struct{ Run Run }
 

@@ -1,6 +1,7 @@
 package rewarder
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +14,7 @@ import (
 const (
 	keyQueue    = "queue_ok"  // no queue is at 80 %
 	keyLedger   = "ledger_ok" // the breaker is not open
-	keyStore    = "store_ok"  // no run waits for the file, which is full, damaged or restored
+	keyStore    = "store_ok"  // no run waits for the file, which is full or restored, and no damaged row was met
 	keyArtifact = "artifact"  // the files of the last run were written
 )
 
@@ -23,7 +24,7 @@ func (e *Engine) runHealth(ctx context.Context) error {
 	for {
 		e.board.Set(service, keyQueue, e.backpressure())
 		e.board.Set(service, keyLedger, causeIf(e.calls.IsOpen(), "ledger_degraded"))
-		e.board.Set(service, keyStore, e.runs.trouble())
+		e.board.Set(service, keyStore, cmp.Or(e.runs.trouble(), e.mend(ctx)))
 		e.board.Set(service, keyArtifact, causeIf(e.unwrote.Load(), "the files of a run could not be written"))
 		select {
 		case <-ctx.Done():

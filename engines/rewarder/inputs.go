@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"ronbox/appliance/b3"
@@ -29,8 +30,8 @@ func (e *Engine) PutPolicy(ctx context.Context, by Call, id string, body []byte,
 		return Policy{}, err
 	}
 	doc := Policy{ID: id, Hash: p.Hash(), Body: p.Bytes(), Signatures: sigs}
-	return store.Commit(ctx, e.store, store.Work, command[Policy]{"put_policy", len(body), func(r store.Reader, w *store.Writes) (Policy, error) {
-		if has, ok := policies.Get(r, scoped(by.Tenant, id)); ok && has.Hash != doc.Hash {
+	return commit(ctx, e, store.Work, command[Policy]{"put_policy", len(body), func(r store.Reader, w *store.Writes) (Policy, error) {
+		if has, ok := get(r, policies, scoped(by.Tenant, id)); ok && has.Hash != doc.Hash {
 			return doc, &ConflictError{"policy", has.Hash.String(), doc.Hash.String()}
 		} else if ok {
 			return has, nil
@@ -45,7 +46,7 @@ func (e *Engine) PutPolicy(ctx context.Context, by Call, id string, body []byte,
 
 // Policy reads a policy. ErrNotFound.
 func (e *Engine) Policy(ctx context.Context, tenant, id string) (doc Policy, err error) {
-	err = e.store.View(ctx, func(r store.Reader) error {
+	err = e.view(ctx, func(r store.Reader) error {
 		doc, err = find(r, policies, scoped(tenant, id), "policy")
 		return err
 	})
@@ -54,14 +55,15 @@ func (e *Engine) Policy(ctx context.Context, tenant, id string) (doc Policy, err
 
 // find is a row that a caller names, or ErrNotFound.
 func find[K, V any](r store.Reader, t store.Table[K, V], key K, what string) (V, error) {
-	v, ok := t.Get(r, key)
+	v, ok := get(r, t, key)
 	if !ok {
 		return v, fmt.Errorf("%s: %w", what, ErrNotFound)
 	}
 	return v, nil
 }
 
-// OpenInput declares an upload, or finds the one that was declared so before. Errors: *FieldError.
+// OpenInput declares an upload, or finds the one that was declared so before. Errors: *FieldError, *QuotaError, and *ConflictError while an upload
+// of the same declaration is being dropped.
 func (e *Engine) OpenInput(ctx context.Context, by Call, in OpenInput) (Upload, error) {
 	head := record.Snapshot{
 		Asset: in.Asset, EpochID: in.EpochID, Tenant: by.Tenant, Metrics: in.Metrics, Pool: in.PoolMinor,
@@ -73,24 +75,45 @@ func (e *Engine) OpenInput(ctx context.Context, by Call, in OpenInput) (Upload, 
 	if err := record.CheckActor("account", in.Account); err != nil {
 		return Upload{}, err
 	}
-	up := Upload{Header: head.Bytes(), Account: in.Account, Expect: in.Expect}
+	now := e.now().UnixMilli()
+	up := Upload{Header: head.Bytes(), Account: in.Account, Expect: in.Expect, Owner: by.By.Principal, Created: now, Changed: now}
 	up.ID = b3.Sum(bytes.Join([][]byte{up.Header, []byte(up.Account), up.Expect[:]}, []byte{0}))
-	return store.Commit(ctx, e.store, store.Work, command[Upload]{"open_input", len(up.Header), func(r store.Reader, w *store.Writes) (Upload, error) {
-		if has, ok := uploads.Get(r, up.ID); ok {
+	cost, err := e.quota.reserve(ownerOf(by.Tenant, up.Owner), uploadCost, &e.live().Inputs)
+	if err != nil && e.has(ctx, up.ID) {
+		err = nil // it is there, and takes nothing more
+	}
+	if err != nil {
+		return Upload{}, err
+	}
+	defer e.quota.release(cost)
+	return commit(ctx, e, store.Work, command[Upload]{"open_input", len(up.Header), func(r store.Reader, w *store.Writes) (Upload, error) {
+		switch has, ok := get(r, uploads, up.ID); {
+		case has.Dropped:
+			return has, &ConflictError{"upload", UploadDropping, UploadOpen}
+		case ok:
 			return has, nil
 		}
 		uploads.Put(w, up.ID, up)
 		return up, nil
-	}})
+	}}, e.charge(by.Tenant))
+}
+
+// has reports whether there is an upload of that id.
+func (e *Engine) has(ctx context.Context, id b3.Digest) (yes bool) {
+	err := e.view(ctx, func(r store.Reader) error {
+		yes = uploads.Has(r, id)
+		return nil
+	})
+	return yes && err == nil
 }
 
 func (e *Engine) upload(ctx context.Context, tenant string, id b3.Digest) (up Upload, head record.Snapshot, err error) {
-	err = e.store.View(ctx, func(r store.Reader) (err error) {
+	err = e.view(ctx, func(r store.Reader) (err error) {
 		var ok bool
-		if up, ok = uploads.Get(r, id); ok {
+		if up, ok = get(r, uploads, id); ok {
 			head, err = record.ParseSnapshot(up.Header)
 		}
-		if head.Tenant != tenant && err == nil {
+		if (head.Tenant != tenant || up.Dropped) && err == nil {
 			return fmt.Errorf("upload: %w", ErrNotFound)
 		}
 		return err
@@ -100,7 +123,7 @@ func (e *Engine) upload(ctx context.Context, tenant string, id b3.Digest) (up Up
 
 // PutPart appends part n, from 0 on, of an upload: lines of JSON or, with the header actor,metric,qty[,content] in each part, of CSV. Rows ascend by
 // actor, content and metric, without duplicates, over all parts. The last part again, with the same bytes, is no fault. Errors: *FieldError, *ConflictError,
-// ErrNotFound.
+// ErrNotFound, *QuotaError.
 func (e *Engine) PutPart(ctx context.Context, by Call, id b3.Digest, n uint32, csv bool, body []byte) (Upload, error) {
 	up, head, err := e.upload(ctx, by.Tenant, id)
 	if err != nil {
@@ -121,25 +144,49 @@ func (e *Engine) PutPart(ctx context.Context, by Call, id b3.Digest, n uint32, c
 	if err != nil {
 		return up, err
 	}
-	return store.Commit(ctx, e.store, store.Work, command[Upload]{"put_input_part", len(body), func(r store.Reader, w *store.Writes) (Upload, error) {
-		up, _ := uploads.Get(r, id)
+	cost, err := e.quota.reserve(ownerOf(by.Tenant, up.Owner), sizeOf(rows), &e.live().Inputs)
+	if err != nil {
+		return up, err
+	}
+	defer e.quota.release(cost)
+	now := e.now().UnixMilli()
+	return commit(ctx, e, store.Work, command[Upload]{"put_input_part", len(body), func(r store.Reader, w *store.Writes) (Upload, error) {
+		up, ok := get(r, uploads, id)
+		if !ok || up.Dropped {
+			return up, fmt.Errorf("upload: %w", ErrNotFound)
+		}
 		if done, err := up.admit(n, digest); done || err != nil {
 			return up, err
 		}
 		for rows := rows; len(rows) > 0; {
 			at := piece{id, uint32(up.Rows / record.ChunkRows)}
-			chunk, _ := chunks.Get(r, at) // begun by an earlier part, or not
+			var chunk []byte
+			if up.Rows%record.ChunkRows != 0 {
+				chunk = must(r, chunks, at) // an earlier part began it
+			}
 			some := min(record.ChunkRows-int(up.Rows%record.ChunkRows), len(rows))
 			for _, row := range rows[:some] {
+				before := len(chunk)
 				chunk = row.Append(chunk)
+				up.Bytes += uint64(len(chunk) - before)
 			}
 			chunks.Put(w, at, chunk)
 			up.Rows, rows = up.Rows+uint64(some), rows[some:]
 		}
-		up.Parts, up.Part, up.Last = n+1, digest, in.After.Append(nil)
+		up.Parts, up.Part, up.Last, up.Changed = n+1, digest, in.After.Append(nil), now
 		uploads.Put(w, id, up)
 		return up, nil
-	}})
+	}}, e.charge(by.Tenant))
+}
+
+// sizeOf returns the length of rows in the file, bytes.
+func sizeOf(rows []record.Row) (n uint64) {
+	var one []byte
+	for _, row := range rows {
+		one = row.Append(one[:0])
+		n += uint64(len(one))
+	}
+	return n
 }
 
 // admit reports whether a part is there already, and an error if it is not its turn.
@@ -172,7 +219,10 @@ func (e *Engine) SealInput(ctx context.Context, by Call, id b3.Digest) (Input, e
 		leaves = append(leaves, merkle.Leaf(b))
 		return nil
 	}); err != nil {
-		return Input{}, err
+		if _, _, gone := e.upload(ctx, by.Tenant, id); gone != nil {
+			return Input{}, gone // it was dropped meanwhile
+		}
+		return Input{}, e.note(err)
 	}
 	head.Rows, head.RowsRoot = up.Rows, record.Root(leaves)
 	in := Input{Snapshot: head.Bytes(), Upload: id}
@@ -185,20 +235,46 @@ func (e *Engine) SealInput(ctx context.Context, by Call, id b3.Digest) (Input, e
 	}
 	in.AccountingCID, in.Ledger, in.LedgerCID = up.Sealed, ref.Bytes(), b3.Sum(ref.Bytes())
 	in.InputsCID = record.InputsCID(in.AccountingCID, in.LedgerCID)
-	return store.Commit(ctx, e.store, store.Work, command[Input]{"seal_input", len(in.Snapshot), func(r store.Reader, w *store.Writes) (Input, error) {
-		if has, _ := uploads.Get(r, id); has.Parts != up.Parts {
+	return commit(ctx, e, store.Work, command[Input]{"seal_input", len(in.Snapshot), func(r store.Reader, w *store.Writes) (Input, error) {
+		has, ok := get(r, uploads, id)
+		if !ok || has.Dropped {
+			return in, fmt.Errorf("upload: %w", ErrNotFound)
+		}
+		if has.Parts != up.Parts {
 			return in, notNext(up.Parts, has.Parts)
 		}
-		uploads.Put(w, id, up)
+		has.Sealed = up.Sealed
+		has.addInput(r, w, in.InputsCID)
+		uploads.Put(w, id, has)
 		inputs.Put(w, in.InputsCID, in)
 		w.Audit(by.event("inputs.sealed", "", map[string]string{"inputs_cid": in.InputsCID.String(), "tenant": by.Tenant}))
 		return in, nil
 	}})
 }
 
+// maxInputs bounds the inputs of one upload: each seal after another record of the ledger makes one.
+const maxInputs = 64
+
+// addInput notes an input that is sealed from up. The oldest one that no run uses gives way if there are too many.
+func (up *Upload) addInput(r store.Reader, w *store.Writes, cid b3.Digest) {
+	if slices.Contains(up.Inputs, cid) {
+		return
+	}
+	if len(up.Inputs) == maxInputs {
+		run, _ := up.run(r)
+		at := 0
+		if up.Inputs[at] == run.InputsCID {
+			at++
+		}
+		inputs.Delete(w, up.Inputs[at])
+		up.Inputs = slices.Delete(slices.Clone(up.Inputs), at, at+1)
+	}
+	up.Inputs = append(slices.Clone(up.Inputs), cid)
+}
+
 // Input reads a sealed input. ErrNotFound.
 func (e *Engine) Input(ctx context.Context, tenant string, id b3.Digest) (in Input, err error) {
-	err = e.store.View(ctx, func(r store.Reader) error {
+	err = e.view(ctx, func(r store.Reader) error {
 		_, in, err = readInput(r, tenant, id)
 		return err
 	})
@@ -206,7 +282,7 @@ func (e *Engine) Input(ctx context.Context, tenant string, id b3.Digest) (in Inp
 }
 
 func readInput(r store.Reader, tenant string, id b3.Digest) (head record.Snapshot, in Input, err error) {
-	in, ok := inputs.Get(r, id)
+	in, ok := get(r, inputs, id)
 	if ok {
 		head, err = record.ParseSnapshot(in.Snapshot)
 	}
@@ -227,7 +303,7 @@ func (e *Engine) pieces(ctx context.Context, t store.Table[piece, []byte], id b3
 	for from := uint32(0); from < n; from += viewChunks {
 		var some [][]byte
 		to := min(n, from+viewChunks)
-		if err := e.store.View(ctx, func(r store.Reader) error {
+		if err := e.view(ctx, func(r store.Reader) error {
 			for _, b := range t.Range(r, piece{id, from}, piece{id, to}) {
 				some = append(some, b)
 			}
@@ -236,7 +312,7 @@ func (e *Engine) pieces(ctx context.Context, t store.Table[piece, []byte], id b3
 			return err
 		}
 		if len(some) != int(to-from) {
-			return &store.RowError{Bucket: t.Bucket().Name, Key: id[:], Cause: errMissing}
+			return &store.RowError{Bucket: t.Bucket().Name, Key: keyOf(piece{id, from}), Cause: errMissing}
 		}
 		for _, b := range some {
 			if err := fn(b); err != nil {

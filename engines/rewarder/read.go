@@ -13,20 +13,32 @@ import (
 
 // Epoch reads the run of an epoch. ErrNotFound.
 func (e *Engine) Epoch(ctx context.Context, tenant, epoch string) (run Run, err error) {
-	err = e.store.View(ctx, func(r store.Reader) error {
-		run, err = find(r, slots, scoped(tenant, epoch), "epoch")
-		row, _ := sealed.Get(r, run.RunKey)
-		run.Manifest = row.Header
+	err = e.view(ctx, func(r store.Reader) error {
+		if run, err = find(r, slots, scoped(tenant, epoch), "epoch"); err == nil {
+			run.Manifest = sealedOf(r, &run).Header
+		}
 		return err
 	})
 	return run, err
 }
 
-// Epochs reads a page of up to limit epochs behind one, in byte order of their ids.
+// sealedOf reads the row of a run whose allocations stand, the zero one of another run.
+func sealedOf(r store.Reader, run *Run) (row sealedRow) {
+	if !slices.Contains(final, run.State) {
+		return row
+	}
+	row = must(r, sealed, run.RunKey)
+	if record.Commitment(row.Header) != run.Commitment || len(row.Roots) != int(run.Transactions) {
+		panic(&store.RowError{Bucket: sealed.Bucket().Name, Key: keyOf(run.RunKey), Cause: errRoot})
+	}
+	return row
+}
+
+// Epochs reads a page of up to limit epochs after one, in byte order of their ids. Epochs whose row is damaged are left out.
 func (e *Engine) Epochs(ctx context.Context, tenant, after string, limit int) (EpochPage, error) {
 	page := EpochPage{Epochs: []Run{}}
-	err := e.store.View(ctx, func(r store.Reader) error {
-		for _, run := range slots.Range(r, scoped(tenant, after), tenant+"\x01") {
+	err := e.view(ctx, func(r store.Reader) error {
+		for _, run := range readable(e, r, slots, textKey, []byte(scoped(tenant, after)), []byte(tenant+"\x01")) {
 			switch n := len(page.Epochs); {
 			case run.Epoch == after:
 			case n == limit:
@@ -57,7 +69,7 @@ func (e *Engine) Allocations(ctx context.Context, tenant, epoch, after string, l
 	if err != nil {
 		return page, err
 	}
-	err = e.store.View(ctx, func(r store.Reader) error {
+	err = e.view(ctx, func(r store.Reader) error {
 		roots := must(r, sealed, run.RunKey).Roots
 		for c := findChunk(r, run, after); c < chunksOf(run.Actors); c++ {
 			all, _ := readChunk(r, run.RunKey, roots, c)
@@ -111,7 +123,7 @@ func (e *Engine) Proof(ctx context.Context, tenant, epoch, actor string) (p Rewa
 		return p, err
 	}
 	p = RewardProof{Commitment: run.Commitment, Header: run.Manifest, Actor: actor, Absent: true, Leaves: []ProofLeaf{}, Schema: "ronbox.rw.proof/1"}
-	err = e.store.View(ctx, func(r store.Reader) error {
+	err = e.view(ctx, func(r store.Reader) error {
 		roots, c := must(r, sealed, run.RunKey).Roots, findChunk(r, run, actor)
 		at := uint64(c) * record.ChunkRows // of the first leaf that is not before the actor
 		if run.Actors > 0 {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"ronbox/appliance/b3"
 	"ronbox/appliance/flow"
 	"ronbox/engines/rewarder/record"
 	"ronbox/store"
@@ -88,8 +89,8 @@ func (e *Engine) runScheduler(ctx context.Context) error {
 func (e *Engine) handOut(ctx context.Context) {
 	var all []piece
 	var jobs []job
-	err := e.store.View(ctx, func(r store.Reader) error {
-		for t, slot := range todos.All(r) {
+	err := e.view(ctx, func(r store.Reader) error {
+		for t, slot := range readable(e, r, todos, pieceKeys().Decode, nil, nil) {
 			all, jobs = append(all, t), append(jobs, job{string(slot), t.id})
 		}
 		return nil
@@ -119,8 +120,8 @@ func (e *Engine) decide(ctx context.Context, q *request) (run Run, err error) {
 	ctx, cancel := context.WithTimeout(ctx, e.answers)
 	defer cancel()
 	free := false
-	err = e.store.View(ctx, func(r store.Reader) error {
-		if run, free = slots.Get(r, q.job.slot); !free || run.State == Failed {
+	err = e.view(ctx, func(r store.Reader) error {
+		if run, free = get(r, slots, q.job.slot); !free || run.State == Failed {
 			free = true
 			run, err = e.admissible(r, q)
 			return err
@@ -146,7 +147,7 @@ func (e *Engine) decide(ctx context.Context, q *request) (run Run, err error) {
 
 // stands answers with the run that has the slot, if it is the one that is asked for. Inputs that differ in the ledger ref alone are the same usage.
 func stands(r store.Reader, run *Run, q *request) error {
-	given, _ := inputs.Get(r, q.want.InputsCID)
+	given, _ := get(r, inputs, q.want.InputsCID)
 	switch {
 	case run.PolicyHash != q.want.PolicyHash || run.InputsCID != q.want.InputsCID && run.AccountingCID != given.AccountingCID:
 		return &ConflictError{"epoch", run.RunKey.String(), q.job.key.String()}
@@ -208,18 +209,24 @@ func (j job) detail() map[string]string {
 
 // accept gives the slot of an epoch to a run and notes that it is to be computed.
 func (e *Engine) accept(ctx context.Context, q *request, run Run) (Run, error) {
-	return store.Commit(ctx, e.store, store.Work, command[Run]{"accept_run", 1 << 10, func(r store.Reader, w *store.Writes) (Run, error) {
-		has, taken := slots.Get(r, q.job.slot)
+	var used b3.Digest // owned by the committer
+	return commit(ctx, e, store.Work, command[Run]{"accept_run", 1 << 10, func(r store.Reader, w *store.Writes) (Run, error) {
+		has, taken := get(r, slots, q.job.slot)
 		if taken && has.State != Failed {
 			return has, &ConflictError{"epoch", has.RunKey.String(), q.job.key.String()}
 		}
+		in, ok := get(r, inputs, run.InputsCID)
+		if up, known := get(r, uploads, in.Upload); !ok || !known || up.Dropped {
+			return has, fmt.Errorf("input: %w", ErrNotFound)
+		}
+		used = in.Upload
 		next := run
 		next.Attempt = has.Attempt + 1
 		slots.Put(w, q.job.slot, next)
 		todos.Put(w, q.job.todo(toCompute), []byte(q.job.slot))
 		w.Audit(q.by.event("run.started", "", q.job.detail()))
 		return next, nil
-	}})
+	}}, func(Run) { e.quota.set(used, charge{}) })
 }
 
 // change is a step of a run. It is refused if the slot has another run, or this one in a state it is not from. what is told to the audit, unless
@@ -234,8 +241,8 @@ type change struct {
 
 func (e *Engine) change(ctx context.Context, l store.Lane, j job, c change, do func(r store.Reader, run *Run, w *store.Writes) error) (run Run, err error) {
 	commit := func(ctx context.Context) (err error) {
-		run, err = store.Commit(ctx, e.store, l, command[Run]{c.kind, c.size, func(r store.Reader, w *store.Writes) (Run, error) {
-			run, ok := slots.Get(r, j.slot)
+		run, err = commit(ctx, e, l, command[Run]{c.kind, c.size, func(r store.Reader, w *store.Writes) (Run, error) {
+			run, ok := get(r, slots, j.slot)
 			if !ok || run.RunKey != j.key || !slices.Contains(c.from, run.State) {
 				return run, errGone
 			}
@@ -273,6 +280,6 @@ func (e *Engine) waits(ctx context.Context, j job, err error) {
 		err = nil
 	}
 	if was := e.runs.wait(j.key, err); was == nil && err != nil {
-		e.log.Warn("run_waits", "run_key", j.key.String()[:19], "reason", err.Error(), "next", "it is tried again in "+lookEvery.String())
+		e.log.Warn("run_waits", "run", j.key.String()[:19], "reason", err.Error(), "next", "it is tried again in "+lookEvery.String())
 	}
 }

@@ -82,6 +82,44 @@ type Upload struct {
 	Expect  b3.Digest `json:"-" cbor:"expect"`
 	Part    b3.Digest `json:"-" cbor:"part"` // of the last part
 	Last    []byte    `json:"-" cbor:"last"` // row
+
+	// Rows of schema 1 have none of these: such an upload has no owner, does not expire, and is administered by holders of rewarder.admin.
+	Owner   string      `json:"-" cbor:"owner,omitempty"`   // principal that declared it
+	Bytes   uint64      `json:"-" cbor:"bytes,omitempty"`   // of its rows in the file
+	Created int64       `json:"-" cbor:"created,omitempty"` // Unix ms of the declaration
+	Changed int64       `json:"-" cbor:"changed,omitempty"` // Unix ms of the last part
+	Inputs  []b3.Digest `json:"-" cbor:"inputs,omitempty"`  // sealed from it, oldest first
+	Dropped bool        `json:"-" cbor:"dropped,omitempty"` // its rows are being deleted
+}
+
+// States of an upload.
+const (
+	UploadOpen     = "open"
+	UploadSealed   = "sealed"
+	UploadUsed     = "used"     // by the run of its epoch
+	UploadDropping = "dropping" // its rows are being deleted
+	UploadCorrupt  = "corrupt"  // its row is damaged
+)
+
+// UploadInfo describes an upload in a list.
+type UploadInfo struct {
+	ID            b3.Digest `json:"upload"`
+	State         string    `json:"state" enum:"open|sealed|used|dropping|corrupt"`
+	Tenant        string    `json:"tenant,omitzero"`
+	EpochID       string    `json:"epoch_id,omitzero"`
+	Owner         string    `json:"owner,omitzero" doc:"the principal that declared it; none of an upload of an older release"`
+	Parts         uint32    `json:"parts"`
+	Rows          uint64    `json:"rows"`
+	Bytes         uint64    `json:"bytes" doc:"of the quota of its owner"`
+	AccountingCID b3.Digest `json:"accounting_cid,omitzero" doc:"once it is sealed"`
+	CreatedAt     string    `json:"created_at,omitzero" format:"time"`
+	ExpiresAt     string    `json:"expires_at,omitzero" format:"time" doc:"unless a part or the seal comes before"`
+}
+
+// UploadPage is a page of uploads, by id. It may have fewer than limit, or none, and still a next page.
+type UploadPage struct {
+	Uploads []UploadInfo `json:"uploads"`
+	Next    string       `json:"next,omitzero" doc:"?after= of the next page"`
 }
 
 // Input is sealed usage, with what the ledger had for it then.

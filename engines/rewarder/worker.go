@@ -121,11 +121,11 @@ func readMaterial(r store.Reader, tenant string, input b3.Digest, policy string)
 
 // load reads a run and what it is made of.
 func (e *Engine) load(ctx context.Context, j job) (m material, run Run, err error) {
-	err = e.store.View(ctx, func(r store.Reader) (err error) {
-		if run, _ = slots.Get(r, j.slot); run.RunKey != j.key {
+	err = e.view(ctx, func(r store.Reader) (err error) {
+		if run, _ = get(r, slots, j.slot); run.RunKey != j.key {
 			return errGone
 		}
-		row, _ := sealed.Get(r, j.key)
+		row := sealedOf(r, &run)
 		run.Manifest = row.Header
 		m, err = readMaterial(r, run.Tenant, run.InputsCID, run.PolicyID)
 		m.key, m.roots = j.key, row.Roots

@@ -87,7 +87,7 @@ func (spec MintSpec) caveats(cfg *Config) ([]string, error) {
 	}
 	scopes := make([]string, 0, len(spec.Scopes))
 	for _, s := range spec.Scopes {
-		n, err := mintScope(s)
+		n, err := MintScope(s)
 		if err != nil {
 			return nil, specErr("scope %w", err)
 		}

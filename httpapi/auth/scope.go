@@ -39,8 +39,8 @@ func Implies(scopes []string, want string) bool {
 	return want == "" || slices.Contains(scopes, want) || slices.Contains(scopes, ScopeAdmin)
 }
 
-// mintScope is NormalScope for Mint, where a bare verb of the wallet is read as the wallet's, since no other service has it.
-func mintScope(s string) (string, error) {
+// MintScope is NormalScope as Mint applies it: a bare verb of the wallet is read as the wallet's, since no other service has it.
+func MintScope(s string) (string, error) {
 	switch s {
 	case "read", "issue", "transfer", "burn":
 		return "wallet." + s, nil

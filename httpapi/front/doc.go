@@ -24,6 +24,8 @@
 //  10. An accept loop waits for nothing but connections. Of several the last to end takes in the connections already made.
 //  11. A client that takes 64 KiB of an answer with a send window in each window gets the whole of it; one that stalls for a
 //     window is cut, and counted.
+//  12. A request that is refused before its body was read gets its answer: up to 32 MiB of the body are read and dropped, for
+//     5 s, on at most 16 connections of a network. A connection beyond that ends at once, and so do all at shutdown.
 //
 // # Tasks and queues
 //
@@ -34,5 +36,5 @@
 //
 // # Lock order
 //
-// counters: the table of connections, and the generations of an endpoint. Neither is held over anything.
+// counters: the table of connections, the generations of an endpoint, and the bodies being dropped. None is held over anything.
 package front

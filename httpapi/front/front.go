@@ -51,7 +51,8 @@ type Front struct {
 	uds        UDSConfig
 	networks   atomic.Pointer[networks]
 	certs      *certs
-	handshakes func(n int)  // that failed
+	handshakes func(n int) // that failed
+	drops      *drops
 	delayed    atomic.Int64 // connections without a slot, that wait to be refused or to be closed
 
 	cutGrace, backlogGrace time.Duration // tests of what a busy machine does within them wait longer
@@ -67,7 +68,7 @@ func New(cfg Config, tls TLSConfig, uds UDSConfig, o Options) *Front {
 		Name: "tls_handshake_failures_total", Type: obs.Counter, Help: "TLS handshakes that failed.",
 	})
 	f := &Front{
-		o: o, cfg: cfg, tls: tls, uds: uds, certs: newCerts(o.Log),
+		o: o, cfg: cfg, tls: tls, uds: uds, certs: newCerts(o.Log), drops: newDrops(o.Catalog),
 		handshakes: o.Metrics.Counter("tls_handshake_failures_total", serviceNode), cutGrace: cutGrace, backlogGrace: backlogGrace,
 	}
 	f.networks.Store(newNetworks(cfg))
@@ -253,6 +254,7 @@ func (f *Front) prepareSocket(ctx context.Context, cfg Config, uds UDSConfig) (c
 // Shutdown stops accepting, on TCP first, and waits for running calls until ctx ends; then it cuts the connections that
 // are left. Calls that run on even so are an error.
 func (f *Front) Shutdown(ctx context.Context) error {
+	f.drops.stop()
 	err := f.tcp.shutdown(ctx)
 	if f.admin != nil {
 		err = errors.Join(err, f.admin.shutdown(ctx))

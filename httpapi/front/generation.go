@@ -103,13 +103,13 @@ func (g *generation) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if status, reason, detail := c.head.request(r); status != 0 {
 		w.Header()["Connection"] = []string{"close"}
-		g.e.f.refuse(w, status, reason, detail)
+		g.e.f.refuse(w, r, status, reason, detail)
 		return
 	}
 	if c.over != admitted && !g.e.f.o.Bypass(r) {
 		c.delayRefusal(r)
 		status, detail := c.over.status()
-		g.e.f.refuse(w, status, reasonCap, detail)
+		g.e.f.refuse(w, r, status, reasonCap, detail)
 		return
 	}
 	g.e.f.o.Handler.ServeHTTP(w, r)

@@ -143,7 +143,7 @@ func (c *conn) delayRefusal(r *http.Request) {
 
 // refuse answers a request in place of the handler, on a connection that it ends. A body that does not come keeps it no longer than a
 // client that does not read: net/http waits for the rest of the announced length.
-func (f *Front) refuse(w http.ResponseWriter, status int, reason, detail string) {
+func (f *Front) refuse(w http.ResponseWriter, r *http.Request, status int, reason, detail string) {
 	control, end := http.NewResponseController(w), time.Now().Add(refusalWithin)
 	_, _ = control.SetReadDeadline(end), control.SetWriteDeadline(end)
 	f.o.Counted(reason)
@@ -153,4 +153,5 @@ func (f *Front) refuse(w http.ResponseWriter, status int, reason, detail string)
 	}
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
+	PeerOf(r).DropBody(w, r)
 }

@@ -47,6 +47,19 @@ func (c Client) Seal(ctx context.Context, upload b3.Digest) (rewarder.Input, err
 	return client.Ask[rewarder.Input](ctx, c.Client, client.Call{Method: http.MethodPost, Path: prefix + "inputs/" + upload.String() + "/seal"})
 }
 
+// Uploads reads a page of the uploads that the caller may administer.
+func (c Client) Uploads(ctx context.Context, after string, limit int) (rewarder.UploadPage, error) {
+	return client.Ask[rewarder.UploadPage](ctx, c.Client, client.Call{
+		Path: prefix + "inputs", Query: client.Query{}.Text("after", after).Text("limit", strconv.Itoa(limit)),
+	})
+}
+
+// DropUpload deletes an upload that no run uses. It may be repeated until it succeeds; ErrNotFound then means that it is gone.
+func (c Client) DropUpload(ctx context.Context, upload string) error {
+	_, err := c.Do(ctx, client.Call{Method: http.MethodDelete, Path: prefix + "inputs/" + url.PathEscape(upload)})
+	return err
+}
+
 // Compute has an epoch computed and paid. It answers at once.
 func (c Client) Compute(ctx context.Context, epoch string, r rewarder.ComputeRequest) (rewarder.Run, error) {
 	return client.Ask[rewarder.Run](ctx, c.Client, client.Call{Method: http.MethodPost, Path: epochPath(epoch, "/compute"), Body: r})

@@ -7,6 +7,7 @@
 //  2. A write that is repeated gets the answer of the first; one that differs is refused and both ids are named.
 //  3. Every number that is hashed or paid is a decimal string.
 //  4. A member name of a body is never renamed.
+//  5. An upload of another principal does not exist for a caller without rewarder.admin.
 //
 // # Tasks and queues
 //

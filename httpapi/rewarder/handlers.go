@@ -111,6 +111,27 @@ func (h handlers) putPart(csv bool) httpapi.Handler {
 	})
 }
 
+// getInputs lists uploads, a page of up to ?limit= after ?after=.
+func (h handlers) getInputs(c *httpapi.Request, call rewarder.Call, limit int) (page rewarder.UploadPage, err error) {
+	var after b3.Digest
+	if text := c.Query().Get("after"); text != "" {
+		if after, err = b3.Parse(text); err != nil {
+			return page, &httpapi.QueryError{Param: "after", Reason: "must be next of the page before"}
+		}
+	}
+	return h.rew.Uploads(c.Context(), call, after, limit)
+}
+
+// deleteInput drops an upload. It answers without a body.
+func (h handlers) deleteInput(c *httpapi.Request) error {
+	by := c.Actor()
+	call := rewarder.Call{By: by, Tenant: cmp.Or(by.Tenant, rewarder.DefaultTenant), CorrID: c.CorrID()}
+	if err := h.rew.DropUpload(c.Context(), call, digestParam(c, paramUpload)); err != nil {
+		return err
+	}
+	return c.Empty()
+}
+
 func (h handlers) postSeal(c *httpapi.Request, call rewarder.Call) (rewarder.Input, error) {
 	return h.rew.SealInput(c.Context(), call, digestParam(c, paramUpload))
 }

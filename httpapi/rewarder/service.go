@@ -47,10 +47,16 @@ func New(e *rewarder.Engine) httpapi.Service {
 	}
 }
 
+// administer lists the scopes of which one allows to list and drop uploads: one's own, or all.
+var administer = []string{service + ".inputs", rewarder.ScopeAdmin}
+
 func (h handlers) reads() []httpapi.Route {
 	read := func(r *httpapi.Route) {
 		r.Method, r.Pattern, r.Class, r.Deadline, r.Endpoint = http.MethodGet, prefix+r.Pattern, httpapi.ClassRead, httpapi.DefaultDeadline, httpapi.EndpointRead
-		r.Scope, r.Problems = service+".inspect", []int{http.StatusNotFound, http.StatusConflict}
+		if r.AnyOf == nil {
+			r.Scope = service + ".inspect"
+		}
+		r.Problems = []int{http.StatusNotFound, http.StatusConflict}
 	}
 	answers := func(body any) []openapi.Answer { return httpapi.Answers(http.StatusOK, body) }
 	limit := openapi.Number("limit", "rows of a page", rewarder.MaxPage)
@@ -58,6 +64,8 @@ func (h handlers) reads() []httpapi.Route {
 	from := openapi.Param{Name: "from", Doc: "next of the page before", Sample: uint64(0)}
 	return httpapi.Routes(read,
 		httpapi.Route{Pattern: "policy/:policy", Handle: as(ok, h.getPolicy), Summary: "A policy and its signatures", Answers: answers(rewarder.Policy{})},
+		httpapi.Route{Pattern: "inputs", Handle: paged(h.getInputs), AnyOf: administer, Summary: "Uploads of usage: the caller's own, or with rewarder.admin all",
+			Answers: answers(rewarder.UploadPage{}), Query: []openapi.Param{after, limit}},
 		httpapi.Route{Pattern: "inputs/:inputs", Handle: as(ok, h.getInput), Summary: "Sealed usage", Answers: answers(rewarder.Input{})},
 		httpapi.Route{Pattern: "epochs", Handle: paged(h.getEpochs), Summary: "Epochs and their runs, by id", Answers: answers(rewarder.EpochPage{}),
 			Query: []openapi.Param{after, limit}},
@@ -74,7 +82,10 @@ func (h handlers) reads() []httpapi.Route {
 
 func (h handlers) writes() []httpapi.Route {
 	write := func(r *httpapi.Route) {
-		r.Pattern, r.Class, r.Deadline, r.Scope = prefix+r.Pattern, httpapi.ClassWrite, httpapi.DefaultDeadline, service+"."+r.Scope
+		r.Pattern, r.Class, r.Deadline = prefix+r.Pattern, httpapi.ClassWrite, httpapi.DefaultDeadline
+		if r.AnyOf == nil {
+			r.Scope = service + "." + r.Scope
+		}
 		r.Problems = []int{http.StatusNotFound, http.StatusConflict, http.StatusInsufficientStorage}
 		switch {
 		case r.In == nil:
@@ -101,6 +112,8 @@ func (h handlers) writes() []httpapi.Route {
 		part, csv,
 		httpapi.Route{Method: http.MethodPost, Pattern: "inputs/:upload/seal", Endpoint: "seal", Scope: "inputs", Handle: as(created, h.postSeal),
 			Summary: "Seal an upload, with what the ledger has for it now", Answers: httpapi.Answers(http.StatusCreated, rewarder.Input{})},
+		httpapi.Route{Method: http.MethodDelete, Pattern: "inputs/:upload", Endpoint: "drop", AnyOf: administer, Handle: h.deleteInput,
+			Summary: "Drop an upload that no run uses: it can be declared anew", Answers: httpapi.AnswersNothing("it is dropped")},
 		httpapi.Route{Method: http.MethodPost, Pattern: "epochs/:epoch/compute", Endpoint: "compute", Scope: "run", Handle: as(runStatus, h.postCompute),
 			Summary: "Compute and pay an epoch, once", In: rewarder.ComputeRequest{}, Answers: both(http.StatusAccepted, rewarder.Run{}), Deadline: computeDeadline},
 		httpapi.Route{Method: http.MethodPost, Pattern: "epochs/:epoch/emit", Endpoint: "emit", Scope: "run", Handle: as(paymentStatus, h.postEmit),
@@ -118,6 +131,7 @@ var codes = map[string]string{
 	httpapi.ReasonCommitUnsure: "TIMEOUT", httpapi.ReasonDraining: "DRAINING", httpapi.ReasonCanceled: "DRAINING", httpapi.ReasonStoreFull: "STORE_FULL",
 	httpapi.ReasonDegraded: "DEPENDENCY_UNAVAILABLE", httpapi.ReasonRestored: "DEPENDENCY_UNAVAILABLE", httpapi.ReasonAmnesia: "DEPENDENCY_UNAVAILABLE",
 	httpapi.ReasonStoreFailed: "DEPENDENCY_UNAVAILABLE", httpapi.ReasonInternal: "INTERNAL",
+	httpapi.ReasonMethod: "METHOD_NOT_ALLOWED", "corrupt": "CORRUPT",
 }
 
 func codeOf(reason string) string { return cmp.Or(codes[reason], "BAD_REQUEST") }
@@ -134,6 +148,11 @@ func rules() []httpapi.ErrorRule {
 		conflict.When(httpapi.IsA[*rewarder.ConflictError]).With(httpapi.Detail(func(e *rewarder.ConflictError) httpapi.Details {
 			return httpapi.Details{"what": e.What, "stands": e.Has, "given": e.Given}
 		})),
+		{Is: httpapi.IsA[*rewarder.QuotaError], Outcome: httpapi.Outcome{Status: http.StatusInsufficientStorage, Reason: "quota", Code: "QUOTA_EXCEEDED"},
+			Title: "Quota exceeded", Hint: "nothing was written: seal and run, or drop, uploads that no run uses; `ronbox rewarder inputs ls` lists them",
+			Details: httpapi.Detail(func(e *rewarder.QuotaError) httpapi.Details {
+				return httpapi.Details{"key": e.Key, "used_bytes": e.Used, "limit_bytes": e.Limit}
+			})},
 		conflict.When(httpapi.IsA[*rewarder.QuarantineError]).As("quarantined").Called("QUARANTINED", "Quarantined").
 			With(httpapi.Detail(func(e *rewarder.QuarantineError) httpapi.Details {
 				q := e.Run.Quarantine

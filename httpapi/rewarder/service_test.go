@@ -31,6 +31,8 @@ func TestErrorsAsAnswers(t *testing.T) {
 		{&rewarder.ConflictError{What: "epoch", Has: "a", Given: "b"}, http.StatusConflict, "CONFLICT", false, httpapi.Details{"stands": "a", "given": "b"}},
 		{&rewarder.QuarantineError{Run: run}, http.StatusConflict, "QUARANTINED", false, httpapi.Details{"kind": "egress", "cause": "funds", "has": "1", "need": "2"}},
 		{&rewarder.ConflictError{What: "next part", Has: "1", Given: "3"}, http.StatusConflict, "CONFLICT", false, httpapi.Details{"what": "next part", "stands": "1"}},
+		{&rewarder.QuotaError{Key: "rewarder.inputs.max_bytes", Used: 1, Limit: 2}, http.StatusInsufficientStorage, "QUOTA_EXCEEDED", false,
+			httpapi.Details{"key": "rewarder.inputs.max_bytes", "limit_bytes": uint64(2)}},
 		{rewarder.ErrDraining, http.StatusServiceUnavailable, "DRAINING", true, nil},
 		{rewarder.ErrLate, http.StatusGatewayTimeout, "TIMEOUT", false, httpapi.Details{"outcome": "none"}},
 		{fmt.Errorf("%w: %w", rewarder.ErrNoLedger, context.DeadlineExceeded), http.StatusServiceUnavailable, "DEPENDENCY_UNAVAILABLE", true, httpapi.Details{"peer": "ledger"}},
@@ -63,7 +65,7 @@ func TestCodes(t *testing.T) {
 		httpapi.ReasonUnauth: "UNAUTHENTICATED", httpapi.ReasonForbidden: "UNAUTHORIZED", httpapi.ReasonNotFound: "NOT_FOUND", httpapi.ReasonBusy: "BUSY",
 		httpapi.ReasonInflight: "BUSY", httpapi.ReasonRate: "RATE_LIMITED", httpapi.ReasonTimeout: "TIMEOUT", httpapi.ReasonDraining: "DRAINING",
 		httpapi.ReasonRestored: "DEPENDENCY_UNAVAILABLE", httpapi.ReasonStoreFull: "STORE_FULL", httpapi.ReasonInternal: "INTERNAL",
-		httpapi.ReasonSchema: "BAD_REQUEST", httpapi.ReasonBodyCap: "BAD_REQUEST",
+		httpapi.ReasonMethod: "METHOD_NOT_ALLOWED", "corrupt": "CORRUPT", httpapi.ReasonSchema: "BAD_REQUEST", httpapi.ReasonBodyCap: "BAD_REQUEST",
 	} {
 		if got := codeOf(reason); got != want {
 			t.Errorf("%s: %s, want %s", reason, got, want)

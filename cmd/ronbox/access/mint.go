@@ -13,6 +13,7 @@ import (
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/httpapi/auth"
 	nodeapi "ronbox/httpapi/node"
+	"ronbox/httpapi/scopes"
 )
 
 type mintFlags struct {
@@ -119,6 +120,9 @@ func (a app) attenuate(args []string, f attenuateFlags) error {
 	}
 	if caveats = append(caveats, f.caveatFlags.list()...); len(caveats) == 0 {
 		return cli.Usage("nothing to narrow the token to: give --scope, --ttl, --caveat …")
+	}
+	if err := scopes.CheckCaveats(caveats); err != nil {
+		return cli.Fail(cli.ExitFailed, "malformed", "correct what is named, then run it again", "%w", err)
 	}
 	narrowed, err := auth.Attenuate(token, caveats...)
 	if err != nil {

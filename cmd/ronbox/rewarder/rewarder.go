@@ -35,7 +35,7 @@ func Command(c *cli.App) *cobra.Command {
 	a := app{c}
 	a.Advise(hint)
 	return cli.Group("rewarder", "Share a pool by usage: compute, pay, prove, recompute",
-		a.runCmd(), a.showCmd(), a.proofCmd(), a.recomputeCmd(), a.verifyCmd(), a.verifyProofCmd(),
+		a.runCmd(), a.inputsCmd(), a.showCmd(), a.proofCmd(), a.recomputeCmd(), a.verifyCmd(), a.verifyProofCmd(),
 	)
 }
 
@@ -44,6 +44,10 @@ func hint(err error, o *cli.Outcome) {
 	p, ok := errors.AsType[*wire.Problem](err)
 	switch {
 	case !ok || p.Service != "rewarder":
+	case p.Reason == "quota":
+		o.Next = "`ronbox rewarder inputs ls` lists the uploads, `ronbox rewarder inputs rm UPLOAD` drops one"
+	case p.Reason == "conflict" && p.Details["what"] == "upload":
+		o.Code, o.Next = exitConflict, "`ronbox rewarder inputs ls` shows what uploads are used for"
 	case p.Reason == "not_found":
 		o.Next = "check the epoch: `ronbox rewarder run EPOCH …` makes one"
 	case p.Reason == "malformed" && strings.HasPrefix(p.Detail, "signatures"):

@@ -1,0 +1,141 @@
+package rewarder
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"ronbox/store"
+)
+
+// One damaged row of a run, in its key or its value, in any bucket: that run is not paid twice and not paid wrongly, others are accepted,
+// paid and listed, no task dies, and the node says that a row is damaged.
+func TestDamageStaysWithItsRun(t *testing.T) {
+	for _, b := range Buckets() {
+		for _, part := range []string{"value", "key"} {
+			t.Run(b.Name[len("rw/"):]+"/"+part, func(t *testing.T) {
+				t.Parallel()
+				damageStaysWithItsRun(t, b, part == "key")
+			})
+		}
+	}
+}
+
+func damageStaysWithItsRun(t *testing.T, b *store.Bucket, key bool) {
+	r := newRig(t, inMemory).only(taskScheduler, taskHealth)
+	r.e.look.Set(20 * time.Millisecond)
+	r.e.tick.Set(20 * time.Millisecond)
+	p, q := policy(), policy()
+	q.ID = "other"
+	r.put(p)
+	in := r.seal(inputOf("bad", 1000), many(600))
+	r.mustCompute("bad", in, p)
+	r.only(taskWorker)
+	r.await("bad", Sealed)
+	if b == intents.Bucket() { // which only a paid run has
+		r.only(taskEmitter)
+		r.await("bad", Settled)
+	}
+	keys, values := r.rawRows(b)
+	bad := slices.Clone(values[0])
+	r.rawWrite(func(w *store.Writes) {
+		if !key {
+			bad[len(bad)/2] ^= 4
+			w.Put(b, keys[0], bad)
+			return
+		}
+		moved := slices.Clone(keys[0])
+		moved[len(moved)-1] ^= 1 // so that it stays in its place, as on a page that a disk has changed
+		w.Delete(b, keys[0])
+		w.Put(b, moved, bad)
+	})
+	r.put(q)
+	var good Input
+	if err := retry(func() error { // an upload or input beside the damaged key is not believed to be absent
+		in := inputOf("good", 500)
+		up, err := r.e.OpenInput(r.ctx(), alice, in)
+		if err == nil {
+			_, err = r.e.PutPart(r.ctx(), alice, up.ID, 0, false, many(3))
+		}
+		if err == nil {
+			good, err = r.e.SealInput(r.ctx(), alice, up.ID)
+		}
+		return err
+	}); err != nil {
+		t.Fatalf("another upload: %v", err)
+	}
+	if _, err := r.compute("zgood", good, q); err == nil {
+		t.Fatal("the input of another epoch is taken")
+	}
+	r.mustCompute("good", good, q)
+	if b != intents.Bucket() {
+		r.only(taskEmitter)
+	}
+	r.only(taskWriter)
+	r.await("good", Settled)
+	if page, err := r.e.Epochs(r.ctx(), DefaultTenant, "", 9); err != nil || !slices.ContainsFunc(page.Epochs, func(run Run) bool { return run.Epoch == "good" }) {
+		t.Errorf("epochs: %+v, %v", page, err)
+	}
+	if page, err := r.e.Uploads(r.ctx(), admin, [32]byte{}, 9); err != nil || len(page.Uploads) != 2 {
+		t.Errorf("uploads: %+v, %v", page, err)
+	}
+	if err := r.e.Sweep(r.ctx()); err != nil {
+		t.Errorf("sweep: %v", err)
+	}
+	if b == todos.Bucket() { // they are computed again
+		r.await("bad", Settled)
+		if err := r.verify(); err != nil {
+			t.Errorf("after the sweep: %v", err)
+		}
+	}
+	for _, call := range []func() error{
+		func() error { _, err := r.e.Epoch(r.ctx(), DefaultTenant, "bad"); return err },
+		func() error { _, err := r.e.Allocations(r.ctx(), DefaultTenant, "bad", "", 999); return err },
+		func() error { _, err := r.e.Settlement(r.ctx(), DefaultTenant, "bad", 0, 9); return err },
+		func() error { _, err := r.e.Emit(r.ctx(), alice, "bad"); return err },
+		func() error { _, err := r.compute("bad", in, p); return err },
+		func() error { _, err := r.e.Policy(r.ctx(), DefaultTenant, p.ID); return err },
+		func() error { _, err := r.e.Input(r.ctx(), DefaultTenant, in.InputsCID); return err },
+	} {
+		if err := call(); err != nil && !errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("a call about the damaged run: %v", err)
+		}
+	}
+	if b != chunks.Bucket() && b != uploads.Bucket() && b != todos.Bucket() { // nothing reads them once the run is sealed, but the writer, which is off in memory
+		r.eventually("store_ok fails", func() bool { return r.count("readyz_degraded{cause=store_ok}") == 1 })
+	}
+	if got := r.balance("acct_0000599"); got != "0" && got != r.allocation("bad", "acct_0000599") {
+		t.Errorf("an actor has %s", got)
+	}
+	for _, task := range []string{taskScheduler, taskWorker, taskEmitter, taskWriter, taskHealth} {
+		if n := r.count("service_restarts_total{task=" + task + "}"); n != 0 {
+			t.Errorf("%s died %v times", task, n)
+		}
+	}
+	if left := r.balance(pool); left != "4999500" && left != "4998500" {
+		t.Errorf("%s is left", left)
+	}
+}
+
+func (r *rig) allocation(epoch, actor string) string {
+	all, err := r.e.Allocations(r.ctx(), DefaultTenant, epoch, "", MaxPage)
+	if err != nil {
+		return "3"
+	}
+	for _, a := range all.Allocations {
+		if a.Actor == actor {
+			return a.Amount.String()
+		}
+	}
+	return ""
+}
+
+func retry(do func() error) (err error) {
+	for range 3 {
+		if err = do(); err == nil {
+			return nil
+		}
+	}
+	return err
+}

@@ -1,0 +1,132 @@
+package rewarder
+
+import (
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+	"ronbox/appliance/unit"
+)
+
+// uploadCost is what an upload counts for beside its rows: its own row and up to 64 inputs sealed from it. It bounds the number of uploads too.
+const uploadCost = 64 << 10
+
+// owner is a principal of a tenant; the name is "" for uploads of schema 1.
+type owner struct{ tenant, name string }
+
+func ownerOf(tenant, name string) owner { return owner{tenant, name} }
+
+// charge is what one upload counts for.
+type charge struct {
+	owner owner
+	bytes uint64
+}
+
+// quota counts the uploads that no run uses. Each change follows the command that was synced; a sweep counts the file again.
+type quota struct {
+	mu      *flow.Mutex
+	uploads map[b3.Digest]charge // guarded by mu
+	owners  map[owner]uint64     // bytes, of uploads and of reservations; guarded by mu
+	all     uint64               // guarded by mu
+	touched map[b3.Digest]bool   // uploads that changed since a count began; nil: none is under way; guarded by mu
+}
+
+func newQuota(c *flow.Catalog) *quota {
+	return &quota{
+		mu: flow.NewMutex(c, service, flow.RankRunRegistry), uploads: map[b3.Digest]charge{}, owners: map[owner]uint64{},
+	}
+}
+
+// reserve takes n bytes for a command that is about to be committed, or returns a *QuotaError. The caller releases the reservation once the
+// command was answered: what it wrote has been set by then, unless its outcome is not known yet.
+func (u *quota) reserve(by owner, n uint64, limits *InputsConfig) (charge, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, q := range []struct {
+		key  string
+		used uint64
+		most unit.Size
+	}{
+		{"rewarder.inputs.max_bytes_per_owner", u.owners[by], limits.MaxPerOwner},
+		{"rewarder.inputs.max_bytes", u.all, limits.MaxBytes},
+	} {
+		if limit := uint64(q.most); q.used+n > limit {
+			return charge{}, &QuotaError{q.key, q.used, limit}
+		}
+	}
+	c := charge{by, n}
+	u.add(c)
+	return c, nil
+}
+
+// release gives a reservation back.
+func (u *quota) release(c charge) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.sub(c)
+}
+
+// set notes what an upload counts for; zero bytes are nothing.
+func (u *quota) set(id b3.Digest, c charge) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.touched != nil {
+		u.touched[id] = true
+	}
+	u.put(id, c)
+}
+
+// put needs mu held.
+func (u *quota) put(id b3.Digest, c charge) {
+	u.sub(u.uploads[id])
+	delete(u.uploads, id)
+	if c.bytes > 0 {
+		u.uploads[id] = c
+		u.add(c)
+	}
+}
+
+// add needs mu held.
+func (u *quota) add(c charge) {
+	u.owners[c.owner] += c.bytes
+	u.all += c.bytes
+}
+
+// sub needs mu held.
+func (u *quota) sub(c charge) {
+	u.all -= c.bytes
+	if u.owners[c.owner] -= c.bytes; u.owners[c.owner] == 0 {
+		delete(u.owners, c.owner)
+	}
+}
+
+// begin starts a count of the file.
+func (u *quota) begin() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.touched = map[b3.Digest]bool{}
+}
+
+// end puts a count in force, except for the uploads that changed meanwhile.
+func (u *quota) end(counted map[b3.Digest]charge) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for id := range u.uploads {
+		if _, stays := counted[id]; !stays && !u.touched[id] {
+			u.put(id, charge{})
+		}
+	}
+	for id, c := range counted {
+		if !u.touched[id] {
+			u.put(id, c)
+		}
+	}
+	u.touched = nil
+}
+
+// charge returns the function that notes what an upload of a tenant counts for, once the command that changed it was synced.
+func (e *Engine) charge(tenant string) func(Upload) {
+	return func(up Upload) { e.quota.set(up.ID, up.charge(tenant)) }
+}
+
+func (up *Upload) charge(tenant string) charge {
+	return charge{ownerOf(tenant, up.Owner), uploadCost + up.Bytes}
+}

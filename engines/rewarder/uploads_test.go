@@ -1,0 +1,303 @@
+package rewarder
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ronbox/appliance/b3"
+	"ronbox/appliance/flow"
+	"ronbox/appliance/unit"
+	"ronbox/engines"
+	"ronbox/engines/rewarder/record"
+	"ronbox/store"
+)
+
+var (
+	bob   = Call{By: engines.Actor{CapID: "cap-bob", Principal: "bob", Scopes: []string{"rewarder.inputs"}}, Tenant: DefaultTenant}
+	admin = Call{By: engines.Actor{Principal: "uid:0", Admin: true}, Tenant: DefaultTenant}
+	acme  = Call{By: engines.Actor{CapID: "cap-acme", Principal: "carol", Tenant: "acme"}, Tenant: "acme"}
+	wide  = Call{By: engines.Actor{CapID: "cap-wide", Principal: "dora", Tenant: "acme", Scopes: []string{ScopeAdmin}}, Tenant: "acme"}
+)
+
+// uploaded opens an upload of n actors.
+func (r *rig) uploaded(by Call, epoch string, n int) b3.Digest {
+	r.t.Helper()
+	up, err := r.e.OpenInput(r.ctx(), by, inputOf(epoch, 1000))
+	if err == nil && n > 0 {
+		_, err = r.e.PutPart(r.ctx(), by, up.ID, 0, false, many(n))
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return up.ID
+}
+
+func (r *rig) listed(by Call) (epochs []string) {
+	r.t.Helper()
+	page, err := r.e.Uploads(r.ctx(), by, b3.Digest{}, MaxPage)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, u := range page.Uploads {
+		epochs = append(epochs, u.EpochID+" "+u.State)
+	}
+	slices.Sort(epochs)
+	return epochs
+}
+
+// rowsOf counts the rows of the buckets of uploads.
+func (r *rig) rowsOf() (n int) {
+	for _, b := range []*store.Bucket{uploads.Bucket(), chunks.Bucket(), inputs.Bucket()} {
+		keys, _ := r.rawRows(b)
+		n += len(keys)
+	}
+	return n
+}
+
+// Callers list and drop what they opened; holders of rewarder.admin what their tenant, or any, opened. A run keeps its upload.
+func TestUploadsAreListedAndDropped(t *testing.T) {
+	r := newRig(t, inMemory).start()
+	p := policy()
+	r.put(p)
+	in := r.seal(inputOf("used", 1000), many(3))
+	r.mustCompute("used", in, p)
+	r.await("used", Settled)
+	mine, theirs, other := r.uploaded(alice, "mine", 600), r.uploaded(bob, "theirs", 2), r.uploaded(acme, "other", 2)
+	for _, tt := range []struct {
+		by   Call
+		want []string
+	}{
+		{alice, []string{"mine open", "used used"}}, {bob, []string{"theirs open"}}, {acme, []string{"other open"}}, {wide, []string{"other open"}},
+		{admin, []string{"mine open", "other open", "theirs open", "used used"}},
+		{Call{By: engines.Actor{CapID: "x", Principal: "eve"}, Tenant: DefaultTenant}, nil},
+	} {
+		if got := r.listed(tt.by); !slices.Equal(got, tt.want) {
+			t.Errorf("%s lists %v, want %v", tt.by.By.Principal, got, tt.want)
+		}
+	}
+	for _, tt := range []struct {
+		by   Call
+		id   b3.Digest
+		want error
+	}{
+		{bob, mine, ErrNotFound}, {wide, mine, ErrNotFound}, {alice, b3.Sum([]byte("none")), ErrNotFound}, {alice, mine, nil}, {alice, mine, ErrNotFound},
+		{wide, other, nil}, {admin, theirs, nil},
+	} {
+		if err := r.e.DropUpload(r.ctx(), tt.by, tt.id); !errors.Is(err, tt.want) {
+			t.Errorf("%s drops: %v, want %v", tt.by.By.Principal, err, tt.want)
+		}
+	}
+	for _, by := range []Call{alice, admin} {
+		if c, ok := asA[*ConflictError](r.e.DropUpload(r.ctx(), by, in.uploadOf(r))); !ok || c.What != "upload" {
+			t.Errorf("an upload that a run uses: %v", c)
+		}
+	}
+	if n := r.rowsOf(); n != 3 {
+		t.Errorf("%d rows are left, want the upload, the chunk and the input of the run", n)
+	}
+	if err := r.verify(); err != nil {
+		t.Error(err)
+	}
+}
+
+// uploadOf reads which upload has the rows of an input.
+func (in Input) uploadOf(r *rig) b3.Digest { return in.Upload }
+
+// A declaration whose first part was wrong is begun anew once it is dropped; a sealed upload goes with its inputs, and the input of a failed run too.
+func TestDropUnlocksADeclaration(t *testing.T) {
+	r := newRig(t, inMemory)
+	id := r.uploaded(alice, "e", 1)
+	if _, err := r.e.PutPart(r.ctx(), alice, id, 0, false, many(2)); err == nil {
+		t.Fatal("another part 0 is taken")
+	}
+	if err := r.e.DropUpload(r.ctx(), alice, id); err != nil {
+		t.Fatal(err)
+	}
+	in := r.seal(inputOf("e", 1000), many(2))
+	if got, err := r.e.Input(r.ctx(), DefaultTenant, in.InputsCID); err != nil || got.Upload != id {
+		t.Errorf("%+v, %v", got, err)
+	}
+	r.fund(1) // another state of the ledger, and so another input
+	again := r.seal2(id)
+	if err := r.e.DropUpload(r.ctx(), alice, id); err != nil {
+		t.Fatal(err)
+	}
+	for _, cid := range []b3.Digest{in.InputsCID, again.InputsCID} {
+		if _, err := r.e.Input(r.ctx(), DefaultTenant, cid); !errors.Is(err, ErrNotFound) {
+			t.Errorf("an input of a dropped upload: %v", err)
+		}
+	}
+	if n := r.rowsOf(); n != 0 {
+		t.Errorf("%d rows are left", n)
+	}
+}
+
+func (r *rig) seal2(id b3.Digest) Input {
+	r.t.Helper()
+	in, err := r.e.SealInput(r.ctx(), alice, id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return in
+}
+
+// Uploads that no run uses are bounded by owner and in all. What a run uses, and what is dropped, counts no more; a restart counts the same.
+func TestUploadQuota(t *testing.T) {
+	r := newRig(t, func(r *rig) {
+		r.cfg.Inputs.MaxPerOwner, r.cfg.Inputs.MaxBytes = 1<<20+4096, 2<<20+4096
+	}).start()
+	over := func(by Call, epoch, key string) {
+		t.Helper()
+		_, err := r.e.OpenInput(r.ctx(), by, inputOf(epoch, 1000))
+		if q, ok := asA[*QuotaError](err); !ok || q.Key != "rewarder.inputs."+key {
+			t.Errorf("%s by %s: %v, want %s", epoch, by.By.Principal, err, key)
+		}
+	}
+	p := policy()
+	r.put(p)
+	in := r.seal(inputOf("run", 1000), many(2))
+	for i := range 14 {
+		r.uploaded(alice, string(rune('a'+i)), 0)
+	}
+	big := r.uploaded(alice, "big", 0)
+	if _, err := r.e.OpenInput(r.ctx(), alice, inputOf("big", 1000)); err != nil {
+		t.Errorf("opened again at the limit: %v", err)
+	}
+	over(alice, "more", "max_bytes_per_owner")
+	if _, err := r.e.PutPart(r.ctx(), alice, big, 0, false, many(9000)); !errors.As(err, new(*QuotaError)) {
+		t.Errorf("a part beyond the quota: %v", err)
+	}
+	r.mustCompute("run", in, p)
+	r.await("run", Settled)
+	r.uploaded(alice, "o", 0) // in the place of what the run uses
+	over(alice, "more", "max_bytes_per_owner")
+	for i := range 16 {
+		r.uploaded(bob, "b"+string(rune('a'+i)), 0)
+	}
+	over(acme, "more", "max_bytes")
+	r.reboot()
+	if err := r.e.Sweep(r.ctx()); err != nil {
+		t.Fatal(err)
+	}
+	over(alice, "more", "max_bytes_per_owner")
+	over(acme, "more", "max_bytes")
+	if err := r.e.DropUpload(r.ctx(), alice, big); err != nil {
+		t.Fatal(err)
+	}
+	r.uploaded(acme, "more", 0)
+}
+
+// An upload that is not sealed is dropped a week after its last part; a drop that was cut off is finished. Rows of schema 1 have no date and stay.
+func TestUploadsExpire(t *testing.T) {
+	r := newRig(t, inMemory, func(r *rig) { r.cfg.Inputs.Keep = unit.Duration(7 * 24 * time.Hour) })
+	stale, fresh := r.uploaded(alice, "stale", 1500), r.uploaded(alice, "fresh", 1)
+	r.seal(inputOf("sealed", 10), many(2))
+	old := r.uploaded(alice, "old", 1)
+	r.rawWrite(func(w *store.Writes) { uploads.Put(w, old, r.asSchema1(old)) })
+	r.clock.Add(int64(4 * 24 * time.Hour))
+	if _, err := r.e.PutPart(r.ctx(), alice, fresh, 1, false, usage("zz requests 1")); err != nil {
+		t.Fatal(err)
+	}
+	r.clock.Add(int64(3*24*time.Hour + time.Minute))
+	if err := r.e.beginDrop(r.ctx(), alice, r.uploaded(alice, "cut", 2), "", func(store.Reader, *Upload, *record.Snapshot) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := r.e.Sweep(r.ctx()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := r.listed(admin), []string{"fresh open", "old open", "sealed sealed"}; !slices.Equal(got, want) {
+		t.Errorf("%v are left, want %v", got, want)
+	}
+	if keys, _ := r.rawRows(chunks.Bucket()); len(keys) != 3 {
+		t.Errorf("%d chunks are left", len(keys))
+	}
+	if got, want := r.listed(alice), []string{"fresh open", "sealed sealed"}; !slices.Equal(got, want) {
+		t.Errorf("alice lists %v: an upload of schema 1 has no owner", got)
+	}
+	if err := r.e.DropUpload(r.ctx(), admin, old); err != nil {
+		t.Error(err)
+	}
+	if got := r.e.quota.all; got != 2*uploadCost+r.bytesOf(fresh)+r.bytesOf(r.sealedID()) {
+		t.Errorf("%d bytes are counted", got)
+	}
+	if _, _, err := r.e.upload(r.ctx(), DefaultTenant, stale); !errors.Is(err, ErrNotFound) {
+		t.Errorf("the stale one: %v", err)
+	}
+}
+
+func (r *rig) sealedID() b3.Digest {
+	page, _ := r.e.Uploads(r.ctx(), admin, b3.Digest{}, MaxPage)
+	at := slices.IndexFunc(page.Uploads, func(u UploadInfo) bool { return u.State == UploadSealed })
+	return page.Uploads[at].ID
+}
+
+func (r *rig) bytesOf(id b3.Digest) uint64 {
+	up, err := r.e.marked(r.ctx(), id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return up.Bytes
+}
+
+// asSchema1 is the row of an upload as the release before wrote it.
+func (r *rig) asSchema1(id b3.Digest) Upload {
+	up, err := r.e.marked(r.ctx(), id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	up.Owner, up.Bytes, up.Created, up.Changed = "", 0, 0, 0
+	return up
+}
+
+// A page is bounded by the rows that it walks, also where none is the caller's, and next goes on.
+func TestUploadPages(t *testing.T) {
+	r := newRig(t, inMemory)
+	for i := range 5 {
+		r.uploaded(alice, strings.Repeat("e", i+1), 0)
+	}
+	var all []b3.Digest
+	after := b3.Digest{}
+	for pages := 0; ; pages++ {
+		page, err := r.e.Uploads(r.ctx(), alice, after, 2)
+		if err != nil || len(page.Uploads) > 2 || pages > 3 {
+			t.Fatalf("%+v, %v", page, err)
+		}
+		for _, u := range page.Uploads {
+			all = append(all, u.ID)
+		}
+		if page.Next == "" {
+			break
+		}
+		after, _ = b3.Parse(page.Next)
+	}
+	if len(all) != 5 || len(slices.Compact(slices.Clone(all))) != 5 {
+		t.Errorf("%d uploads: %v", len(all), all)
+	}
+}
+
+// A changed count of usage never goes below zero, and a count of the file yields to what changed meanwhile.
+func TestUsageCounts(t *testing.T) {
+	u := newQuota(flow.NewCatalog(nil, nil))
+	a, b, c := b3.Sum([]byte("a")), b3.Sum([]byte("b")), b3.Sum([]byte("c"))
+	of := func(n uint64) charge { return charge{owner{"t", "n"}, n} }
+	u.set(a, of(5))
+	u.set(a, of(7))
+	u.set(b, of(1))
+	u.begin()
+	u.set(b, of(2))
+	u.set(c, charge{})
+	u.end(map[b3.Digest]charge{a: of(6), b: of(1), c: of(9)})
+	if u.all != 8 || u.owners[owner{"t", "n"}] != 8 {
+		t.Errorf("%d, %v", u.all, u.owners)
+	}
+	u.begin()
+	u.end(nil)
+	if u.all != 0 || len(u.owners) != 0 || len(u.uploads) != 0 {
+		t.Errorf("%d, %v, %v", u.all, u.owners, u.uploads)
+	}
+}

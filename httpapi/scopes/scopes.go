@@ -1,0 +1,76 @@
+package scopes
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"ronbox/appliance/unit"
+	"ronbox/httpapi"
+	"ronbox/httpapi/auth"
+	edgeapi "ronbox/httpapi/edge"
+	indexapi "ronbox/httpapi/index"
+	nodeapi "ronbox/httpapi/node"
+	registryapi "ronbox/httpapi/registry"
+	rewarderapi "ronbox/httpapi/rewarder"
+	walletapi "ronbox/httpapi/wallet"
+)
+
+// Services returns the part of the surface of every service, without an engine: its routes can be read and not served.
+func Services() []httpapi.Service {
+	return []httpapi.Service{
+		nodeapi.New(nil), registryapi.New(struct{ registryapi.Engine }{}), walletapi.New(nil), rewarderapi.New(nil), edgeapi.New(nil, nil),
+		indexapi.New(nil, &indexapi.Limits{}),
+	}
+}
+
+// known is read from the route tables once.
+var known = sync.OnceValue(func() []string {
+	all := []string{auth.ScopeAdmin, httpapi.ScopeMetrics} // the latter is of a route of the frame
+	for _, s := range Services() {
+		for _, r := range s.Routes {
+			all = append(append(all, r.AnyOf...), r.Scope)
+		}
+	}
+	slices.Sort(all)
+	return slices.DeleteFunc(slices.Compact(all), func(s string) bool { return s == "" })
+})
+
+// Known returns every scope, in order. The caller must not change it.
+func Known() []string { return known() }
+
+// Check returns an error that names scope, and the known scope closest to it, if no route asks for it. A spelling that auth refuses passes: auth
+// names the fault.
+func Check(scope string) error {
+	normal, err := auth.MintScope(scope)
+	if err != nil || slices.Contains(known(), normal) {
+		return nil
+	}
+	near := unit.Nearest(normal, known())
+	if near == "" {
+		return fmt.Errorf("unknown scope %s", scope)
+	}
+	return fmt.Errorf("unknown scope %s; did you mean %s?", scope, near)
+}
+
+// CheckAll joins the errors of Check.
+func CheckAll(scopes []string) error {
+	errs := make([]error, len(scopes))
+	for i, s := range scopes {
+		errs[i] = Check(s)
+	}
+	return errors.Join(errs...)
+}
+
+// CheckCaveats is CheckAll for the scopes that caveats, "key op value", leave.
+func CheckCaveats(caveats []string) error {
+	var all []string
+	for _, c := range caveats {
+		if list, ok := strings.CutPrefix(c, "scope = "); ok {
+			all = append(all, strings.Split(list, ",")...)
+		}
+	}
+	return CheckAll(all)
+}
