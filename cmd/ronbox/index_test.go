@@ -173,7 +173,7 @@ var tourMasks = []struct {
 	{regexp.MustCompile(`took [0-9]+ ms`), "took N ms"},
 	{regexp.MustCompile(`[0-9]+ lookups`), "N lookups"},
 	{regexp.MustCompile(`age +[0-9]+s`), "age       AGE"},
-	{regexp.MustCompile(`PEER +\S+ +true +TIME +\S+`), "PEER  REGION  true  TIME  ADDRESS"}, // of who answered last
+	{regexp.MustCompile(`PEER +\S+ +valid +TIME +\S+`), "PEER  REGION  valid  TIME  ADDRESS"}, // of who answered last
 	{regexp.MustCompile(`(127\.0\.0\.1:PORT) +(\S+) +(\S+) +[0-9]+ +[0-9]+ +`), "$1  $2  $3  N  N  "},
 }
 

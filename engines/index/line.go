@@ -76,14 +76,19 @@ func (l *line) push(j *job, room time.Duration) (gaveWay *job, err error) {
 
 // wait estimates how long a new job of n waits for a worker. Called with mu held.
 func (l *line) wait(n *netJobs) time.Duration {
-	if l.running < l.workers {
-		return 0
-	}
 	ahead := 0
 	for _, one := range l.waiting {
 		ahead += min(len(one.jobs), len(n.jobs)+1)
 	}
-	return l.held * time.Duration(ahead+1) / time.Duration(l.workers)
+	free := l.workers - l.running
+	return l.held * time.Duration(max(0, ahead+1-free)) / time.Duration(l.workers)
+}
+
+// size returns the number of jobs in the line, and of those that workers have.
+func (l *line) size() (queued, running int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.queued, l.running
 }
 
 // take removes the job that is next, for a worker. It returns nil if there is none.

@@ -116,7 +116,8 @@ func TestStopUnderEverySchedule(t *testing.T) {
 					rt.Errorf("answered %v", err)
 				}
 			}
-			if r.e.flight.Len() != 0 || r.e.work.Len() != 0 || r.e.line.queued != 0 || r.e.line.running != 0 || r.count("dht_legs_inflight") != 0 {
+			queued, running := r.e.line.size()
+			if r.e.flight.Len() != 0 || r.e.work.Len() != 0 || queued != 0 || running != 0 || r.count("dht_legs_inflight") != 0 {
 				rt.Errorf("%d flights, %d jobs, %v calls", r.e.flight.Len(), r.e.work.Len(), r.count("dht_legs_inflight"))
 			}
 		})

@@ -114,12 +114,13 @@ func TestSharesOfNetworks(t *testing.T) {
 		gate = make(chan struct{})
 	}), func(r *rig) {
 		flood := r.lookups(1, 4+workCap)
-		if len(flood) != 0 || r.e.line.queued != workCap || r.e.work.Len() != workCap {
-			t.Fatalf("%d ended, %d in the line, %d turns", len(flood), r.e.line.queued, r.e.work.Len())
+		queued := func() int { n, _ := r.e.line.size(); return n }
+		if len(flood) != 0 || queued() != workCap || r.e.work.Len() != workCap {
+			t.Fatalf("%d ended, %d in the line, %d turns", len(flood), queued(), r.e.work.Len())
 		}
 		honest := r.lookups(2, 1)
-		if err := <-flood; !errors.Is(err, flow.ErrBusy) || len(honest) != 0 || r.e.line.queued != workCap || r.e.work.Len() != workCap {
-			t.Fatalf("gave way: %v; %d in the line, %d turns", err, r.e.line.queued, r.e.work.Len())
+		if err := <-flood; !errors.Is(err, flow.ErrBusy) || len(honest) != 0 || queued() != workCap || r.e.work.Len() != workCap {
+			t.Fatalf("gave way: %v; %d in the line, %d turns", err, queued(), r.e.work.Len())
 		}
 		more := r.lookups(1, 3)
 		if len(more) != 0 { // the same keys: they joined
@@ -134,9 +135,11 @@ func TestSharesOfNetworks(t *testing.T) {
 		}
 		gate <- struct{}{} // of the three of the flood and the honest one, whichever
 		synctest.Wait()
-		if r.e.line.nets[network(2)] != nil && r.e.line.nets[network(2)].running == 0 {
+		r.e.line.mu.Lock()
+		if n := r.e.line.nets[network(2)]; n != nil && n.running == 0 {
 			t.Error("the honest lookup still waits for a worker")
 		}
+		r.e.line.mu.Unlock()
 		close(gate)
 		if err := <-honest; err != nil {
 			t.Errorf("honest: %v", err)
@@ -145,8 +148,10 @@ func TestSharesOfNetworks(t *testing.T) {
 			<-flood
 		}
 		synctest.Wait()
-		if r.e.line.queued != 0 || r.e.line.running != 0 || len(r.e.line.nets) != 0 || len(r.e.line.waiting) != 0 {
-			t.Errorf("left in the line: %+v", r.e.line)
+		r.e.line.mu.Lock()
+		defer r.e.line.mu.Unlock()
+		if l := r.e.line; l.queued != 0 || l.running != 0 || len(l.nets) != 0 || len(l.waiting) != 0 {
+			t.Errorf("left in the line: %d jobs, %d run, %d networks", l.queued, l.running, len(l.nets))
 		}
 	})
 }
