@@ -121,7 +121,7 @@ func (a app) verifyCmd() *cobra.Command {
 		Short: "Check a snapshot, or a stopped node's database: bytes, pages, chains, signatures",
 		Long: `Check a snapshot, or a stopped node's database: the bytes against the manifest beside
 it, every page, the audit chain, the state hash, token keys and revocations, the whole
-registry log with all signatures, the ledger (its chain, its sums, its balances), and every
+registry log with all signatures, the ledger with its chain, sums and balances, and every
 row of the other services. With --genesis the log must begin with that payload; without it
 the log is compared with itself only.
 
@@ -194,12 +194,27 @@ func (d *proofs) describe(rep *store.Report) {
 			rep.Steps[i].Detail = fmt.Sprintf("%d rows", rep.Buckets[tokens.Bucket.Name])
 		case s.Name == "registry" && d.Registry != nil:
 			rep.Steps[i].Detail = fmt.Sprintf("%d versions, %d approvals, %d audit records", d.Registry.Versions, d.Registry.Approvals, d.Registry.AuditRecords)
+		case s.Name == "rewarder" && s.Detail == "":
+			rep.Steps[i].Detail = rowsBelow(rep, "rw/")
+		case (s.Name == "edge" || s.Name == "index") && s.Detail == "":
+			rep.Steps[i].Detail = rowsBelow(rep, s.Name+"/")
 		case s.Name == "ledger":
 			rep.Steps[i].Detail = "every record, root, sum and balance holds"
 		case s.Name == "ledger_head" && d.Ledger != nil:
 			rep.Steps[i].Detail = fmt.Sprintf("%d batches, %d records, last root %s", d.Ledger.Batches, d.Ledger.Seq, d.Ledger.LastRoot)
 		}
 	}
+}
+
+// rowsBelow counts the rows of the buckets whose names begin with prefix.
+func rowsBelow(rep *store.Report, prefix string) string {
+	var all uint64
+	for name, rows := range rep.Buckets {
+		if strings.HasPrefix(name, prefix) {
+			all += rows
+		}
+	}
+	return fmt.Sprintf("%d rows", all)
 }
 
 // headRows show where the ledger ends: later batches that a client has seen are not in the file.
