@@ -72,11 +72,6 @@ type registryEngine struct{ *registry.Engine }
 
 func (e registryEngine) Reload(c *config.Config) { e.Engine.Reload(c.Registry) }
 
-func (e registryEngine) Close(context.Context) error {
-	e.Engine.Close()
-	return nil
-}
-
 // registryFile is the path of a file of the registry: the one configured, or by its name in the data directory. A node that
 // forgets has none.
 func registryFile(c *config.Config, configured, name string) string {

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -14,6 +15,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/record"
 	"ronbox/engines/upstream"
 	"ronbox/store"
 )
@@ -74,6 +76,10 @@ type Engine struct {
 	cache     versionCache          // open from Recover to Close
 	slots     chan struct{}         // one for each core: work on a caller's goroutine
 	readSlots chan struct{}         // one for each core: reads of old versions
+
+	docFlight  *flow.Flight[docKey, struct{}, Document]     // encodings under way
+	itemFlight *flow.Flight[uint64, struct{}, record.Items] // loads of old versions under way
+
 	current   atomic.Pointer[state] // what readers see; stored by Recover and by the committer, after the sync
 
 	keyFile        string
@@ -180,6 +186,12 @@ func (e *Engine) declareChannels() {
 		Producers: []string{taskCheckpointor}, Consumers: []string{taskPruner}, Doc: "archived checkpoints to prune under; full: the cycle is skipped",
 	})
 	e.cache = newVersionCache(e.catalog)
+	e.docFlight = flow.NewFlight[docKey, struct{}, Document](e.catalog, flow.FlightSpec{
+		Service: service, Name: "encode_version", Waiters: maxLoads, Calls: maxLoads,
+	})
+	e.itemFlight = flow.NewFlight[uint64, struct{}, record.Items](e.catalog, flow.FlightSpec{
+		Service: service, Name: "load_version", Waiters: maxLoads, Calls: maxLoads,
+	})
 }
 
 // Tasks lists the registry's tasks for the supervisor.
@@ -221,11 +233,19 @@ func (e *Engine) SubscribeUpdates(consumer string) *flow.Subscription[Updated] {
 	return e.updated.Subscribe(consumer)
 }
 
-// Close frees the cache of old versions. Call it after the last task and the last caller are gone.
-func (e *Engine) Close() {
+// closeWithin bounds how long Close waits for a load that its callers have left.
+const closeWithin = time.Second
+
+// Close ends the loads of old versions that are still under way and frees the cache. Call it after the last task and the last caller
+// have ended. It may be called again, and without a Recover before it.
+func (e *Engine) Close(ctx context.Context) error {
 	e.unclosed.Stop()
+	ctx, cancel := context.WithTimeout(ctx, closeWithin)
+	defer cancel()
+	err := errors.Join(e.docFlight.Close(ctx), e.itemFlight.Close(ctx))
 	e.witness.Close()
 	e.cache.Close()
+	return err
 }
 
 // Purge empties the cache of old versions; what is asked for again is read from the file.

@@ -86,6 +86,7 @@ func TestReadsOfOldVersionsAreBounded(t *testing.T) {
 	r, s := newRig(t).start(), newSigners(1, 1)
 	r.genesis(s)
 	r.commitDeltas(s, 3)
+	r.e.Purge()
 	for range cap(r.e.readSlots) {
 		r.e.readSlots <- struct{}{}
 	}

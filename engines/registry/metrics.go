@@ -211,7 +211,7 @@ func (e *Engine) probes() []obs.Probe {
 		{Service: service, Key: keyCommitReady, Hard: true, Plane: obs.WritePlane, Every: probeEvery, Bad: 2, Good: 4,
 			Func: func() error { return e.commitReady(queues) }},
 		{Service: service, Key: keyBusAttached, Plane: obs.WritePlane},
-		{Service: service, Key: keyForkGuard, Plane: obs.WritePlane},
+		{Service: service, Key: keyForkGuard, Own: true, Plane: obs.WritePlane},
 		{Service: service, Key: keyCheckpointor, Plane: obs.WritePlane},
 		{Service: service, Key: keyHasGenesis, Plane: obs.WritePlane, Every: probeEvery, Bad: 1, Good: 1, Func: e.hasGenesis},
 	}

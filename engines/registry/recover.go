@@ -24,7 +24,7 @@ func (e *Engine) Recover(ctx context.Context) error {
 		return err
 	}
 	if err := e.recover(ctx); err != nil {
-		e.Close()
+		e.cache.Close()
 		return fmt.Errorf("recover the registry: %w", err)
 	}
 	return nil
