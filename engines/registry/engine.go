@@ -73,14 +73,14 @@ type Engine struct {
 	rebuild   flow.Retrier
 	reread    flow.Retrier
 	codec     codec
-	cache     versionCache          // open from Recover to Close
-	slots     chan struct{}         // one for each core: work on a caller's goroutine
-	readSlots chan struct{}         // one for each core: reads of old versions
+	cache     versionCache  // open from Recover to Close
+	slots     chan struct{} // one for each core: work on a caller's goroutine
+	readSlots chan struct{} // one for each core: reads of old versions
 
 	docFlight  *flow.Flight[docKey, struct{}, Document]     // encodings under way
 	itemFlight *flow.Flight[uint64, struct{}, record.Items] // loads of old versions under way
 
-	current   atomic.Pointer[state] // what readers see; stored by Recover and by the committer, after the sync
+	current atomic.Pointer[state] // what readers see; stored by Recover and by the committer, after the sync
 
 	keyFile        string
 	mark           checkpoint.HighWater
@@ -88,6 +88,7 @@ type Engine struct {
 	latest         atomic.Pointer[checkpoint.Signed] // the checkpoint that readers see; nil: none yet
 	tree           atomic.Pointer[treeRow]           // as of the last synced commit
 	guard          atomic.Pointer[Rollback]          // nil: the log may be extended
+	objections     atomic.Pointer[objections]        // of witnesses; stored by Recover, by the task checkpointor and by an adoption
 	checkpointed   *flow.Watch[Checkpoint]
 	archived       *flow.Watch[*checkpoint.Signed] // the last archived one of this boot, for witnesses; nil: none yet
 	witness        *upstream.Client
@@ -118,6 +119,7 @@ func New(cfg Config, d Deps) *Engine {
 	e.reloaded.Store(&cfg)
 	e.keyFile, e.mark = d.LogKeyFile, checkpoint.HighWater{Path: d.HighWaterFile}
 	e.tree.Store(&treeRow{})
+	e.objections.Store(&objections{})
 	if e.now == nil {
 		e.now = time.Now
 	}
@@ -179,7 +181,7 @@ func (e *Engine) declareChannels() {
 	}, Checkpoint{})
 	e.archived = flow.NewWatch[*checkpoint.Signed](e.catalog, flow.Spec{
 		Service: service, Name: "archived", Producers: []string{taskCheckpointor}, Consumers: []string{taskCheckpointor},
-		Doc: "the archived checkpoint that witnesses are asked for; a newer one supersedes",
+		Doc: "the archived checkpoint that witnesses are shown at once; a newer one supersedes",
 	}, nil)
 	e.retentionCmd = flow.NewQueue[uint64](e.catalog, flow.Spec{
 		Service: service, Name: "retention_cmd_tx", Cap: maxRetentionCmds, Policy: flow.RejectNew,
@@ -253,16 +255,21 @@ func (e *Engine) Purge() {
 	e.cache.Purge()
 }
 
-// ready says why writes cannot be taken now, or nil.
+// ready returns the reason for which writes cannot be taken now, or nil.
 func (e *Engine) ready() error {
+	if why := e.guard.Load(); why != nil && !e.store.Info().Restored { // until accept-restore the store itself refuses
+		return why.err()
+	}
+	return e.sound()
+}
+
+// sound is ready but for the fork guard, which has a readiness key of its own.
+func (e *Engine) sound() error {
 	if !e.loaded.Load() {
 		return &NotReadyError{Cause: CauseLoading}
 	}
 	if e.chainError.Load() != nil {
 		return &NotReadyError{Cause: CauseChainError}
-	}
-	if why := e.guard.Load(); why != nil && !e.store.Info().Restored { // until accept-restore the store itself refuses
-		return why.err()
 	}
 	return e.clockReady()
 }

@@ -54,7 +54,7 @@ func (e *Engine) runPipeline(ctx context.Context) error {
 	}
 	e.running.Store(true)
 	defer e.running.Store(false)
-	e.board.Set(service, keyCommitReady, e.ready()) // at once: the first sample may have come before
+	e.board.Set(service, keyCommitReady, e.sound()) // at once: the first sample may have come before
 	p := &pipeline{e: e, cur: cur, props: e.proposals.C(), apprs: e.approvals.C()}
 	defer p.answerHeld()
 	defer e.tick.Stop()

@@ -69,6 +69,11 @@ func (e *Engine) publishRecovered(s *state) {
 	e.board.Set(service, keyHasGenesis, e.hasGenesis())
 	e.board.Set(service, keyForkGuard, e.guard.Load().err())
 	e.board.Set(service, keyCheckpointor, nil)
+	missing := e.hasLogKey()
+	e.board.Set(service, keyLogKey, missing)
+	if missing != nil {
+		e.log.Warn("checkpoint.unsigned", "reason", missing.Error())
+	}
 	kind := "crash"
 	if e.store.Info().Clean {
 		kind = "startup"
