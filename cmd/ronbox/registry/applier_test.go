@@ -420,7 +420,7 @@ func TestApplySignsOnePayloadOfAVersion(t *testing.T) {
 func TestExpiryTime(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for in, want := range map[string]string{
-		"": "", "720h": "2026-03-31T12:00:00Z", "2027-01-01T00:00:00Z": "2027-01-01T00:00:00Z", "2027-01-01T02:00:00+02:00": "2027-01-01T00:00:00Z",
+		"": "", "720h": "2026-03-31T12:00:00.000Z", "2027-01-01T00:00:00Z": "2027-01-01T00:00:00.000Z", "2027-01-01T02:00:00+02:00": "2027-01-01T00:00:00.000Z",
 	} {
 		if got, err := expiryTime(in, now); err != nil || got != want {
 			t.Errorf("%q = %q, %v", in, got, err)
