@@ -138,7 +138,7 @@ func (c *checkpointor) resume(ctx context.Context) error {
 		if last := c.e.latest.Load(); last != nil && last.Size == c.archived {
 			c.archivedAt = last.At
 		}
-		if at, head, _ := keptSet(r, c.e.Head().Head.Version); at > 0 {
+		if at, head, _, err := keptSet(r, c.e.Head().Head.Version); at > 0 && err == nil {
 			c.set = setGauge{version: at, bytes: head.Bytes}
 		}
 		return nil

@@ -204,6 +204,7 @@ const (
 	keyForkGuard    = "fork_guard"         // soft: an older file serves reads, and the other services write
 	keyCheckpointor = "checkpointor_ready" // soft: commits go on without checkpoints
 	keyWitnesses    = "witnesses"          // soft: a witness has seen another log under this name
+	keyRows         = "stored_rows"        // soft: a damaged row that the registry does without
 	keyLogKey       = "log_key"            // soft: commits go on, and nothing is signed
 )
 
@@ -224,6 +225,7 @@ func (e *Engine) probes() []obs.Probe {
 		{Service: service, Key: keyBusAttached, Plane: obs.WritePlane},
 		{Service: service, Key: keyForkGuard, Own: true, Plane: obs.WritePlane},
 		{Service: service, Key: keyCheckpointor, Plane: obs.WritePlane},
+		{Service: service, Key: keyRows, Plane: obs.WritePlane},
 		{Service: service, Key: keyWitnesses, Plane: obs.WritePlane},
 		{Service: service, Key: keyLogKey, Plane: obs.WritePlane, Every: logKeyEvery, Bad: 1, Good: 1, Func: e.hasLogKey},
 		{Service: service, Key: keyHasGenesis, Plane: obs.WritePlane, Every: probeEvery, Bad: 1, Good: 1, Func: e.hasGenesis},

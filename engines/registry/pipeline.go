@@ -170,6 +170,10 @@ func (p *pipeline) sweep(ctx context.Context) (err error) {
 		return nil
 	}
 	if p.over, err = p.outcomesOver(ctx); err != nil {
+		p.forgetter = forgetter{rest: p.clock().Add(forgetEvery)} // a damaged row is met again then
+		err = p.e.tolerate(ctx, err)
+	}
+	if err != nil {
 		return fmt.Errorf("look for old outcomes: %w", err)
 	}
 	defer func() { p.over = nil }()

@@ -36,6 +36,7 @@ func (e *Engine) recover(ctx context.Context) error {
 		return err
 	}
 	e.latest.Store(signed)
+	e.board.Set(service, keyRows, nil)
 	verified, _, err := e.verifyFrom(ctx, from)
 	if err != nil {
 		return err
@@ -49,6 +50,9 @@ func (e *Engine) recover(ctx context.Context) error {
 		return err
 	}
 	if err := e.checkGenesis(ctx, s.view); err != nil {
+		return err
+	}
+	if err := checkMeta(s.view.Origin, *e.tree.Load(), verified.Head, verified.Origin, e.checkpointSize()); err != nil {
 		return err
 	}
 	e.current.Store(s)
