@@ -65,13 +65,16 @@ func (e *Engine) checkGuard(ctx context.Context, head *HeadView) (*Rollback, err
 	if err != nil {
 		return nil, err
 	}
-	mark, found, err := e.checkMark(ctx, head, signed)
-	if err != nil || found != nil && found.Reason != RollbackNoMark {
-		return found, err
-	}
 	objected, err := e.loadObjections(ctx)
-	if err != nil || objected != nil {
-		return objected, err
+	if err != nil {
+		return nil, err
+	}
+	mark, found, err := e.checkMark(ctx, head, signed)
+	switch {
+	case err != nil || found != nil && found.Reason != RollbackNoMark:
+		return found, err
+	case objected != nil:
+		return objected, nil
 	}
 	if info.RestoredFrom != "" && string(adopted) != info.Incarnation && head.Head.Version > 0 {
 		return &Rollback{Reason: RollbackRestored, Mark: mark, Detail: fmt.Sprintf(

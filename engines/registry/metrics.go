@@ -254,10 +254,9 @@ func (e *Engine) hasGenesis() error {
 	return nil
 }
 
-// hasLogKey reports a log key that is not there. A log whose signers name no log key needs none.
+// hasLogKey reports a log key that is not there. A log without a genesis, and one whose signers name no log key, needs none.
 func (e *Engine) hasLogKey() error {
-	head := e.Head()
-	if e.keyFile == "" || head.Head.Version > 0 && len(head.Signers.LogKeys) == 0 {
+	if head := e.Head(); e.keyFile == "" || head.Head.Version == 0 || len(head.Signers.LogKeys) == 0 {
 		return nil
 	}
 	_, err := os.Stat(e.keyFile)

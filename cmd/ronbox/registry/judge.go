@@ -92,7 +92,7 @@ func (f *checkpointFault) code() int {
 
 // failure is the fault as the end of a verb.
 func (f *checkpointFault) failure() error {
-	next := "wait a minute after a commit, and see which witnesses answer: `ronbox registry highwater show`"
+	next := "a new version takes up to a minute; `ronbox registry highwater show` on the node names the witnesses that object"
 	if f.kind == rverify.KindTooOld {
 		next = "ask another reader of the log for its newest checkpoint: the node may be cut off, or show an old state"
 	}
@@ -130,13 +130,16 @@ func newJudge(f judgeFlags, now time.Time, signed func() (string, error)) (j jud
 	if err != nil {
 		return j, err
 	}
+	if f.policy == signedPolicy && text == "" {
+		return j, &checkpointFault{rverify.KindWitness, "the signer set in force names no witness policy"}
+	}
 	p, err := checkpoint.ReadPolicy(text)
 	switch {
 	case err == nil:
 		j.policy = &p
 		return j, nil
 	case f.policy == signedPolicy:
-		return j, &checkpointFault{rverify.KindWitness, "the policy that the signers have signed: " + err.Error()}
+		return j, &checkpointFault{rverify.KindWitness, "the signed witness policy: " + err.Error()}
 	}
 	return j, cli.Fail(cli.ExitFailed, "malformed", "see https://c2sp.org/tlog-policy", "--policy %s: %w", f.policy, err)
 }
