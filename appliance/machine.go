@@ -84,6 +84,9 @@ func Checkup(ctx context.Context, cfg *config.Config, running bool) []host.Findi
 	if !in.Amnesia && in.Held > 0 && !running { // one that runs has the file, and has looked at its start
 		found = append(found, checkSecret(ctx, cfg))
 	}
+	if in.Held > 0 {
+		found = append(found, checkLogKey(ctx, cfg, running)...)
+	}
 	return found
 }
 

@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 
 	"golang.org/x/mod/sumdb/note"
 
 	"ronbox/appliance/config"
+	"ronbox/appliance/host"
 	"ronbox/appliance/tokens"
 	"ronbox/appliance/unit"
 	"ronbox/engines/registry"
@@ -73,11 +75,6 @@ type registryEngine struct{ *registry.Engine }
 
 func (e registryEngine) Reload(c *config.Config) { e.Engine.Reload(c.Registry) }
 
-func (e registryEngine) Close(context.Context) error {
-	e.Engine.Close()
-	return nil
-}
-
 // registryFile is the path of a file of the registry: the one configured, or by its name in the data directory. A node that
 // forgets has none.
 func registryFile(c *config.Config, configured, name string) string {
@@ -130,6 +127,32 @@ func (n *Node) devGenesis(ctx context.Context) (payloadB3 string, err error) {
 		return "", fmt.Errorf("commit genesis: %w", err)
 	}
 	return done.PayloadB3.String(), nil
+}
+
+// checkLogKey finds a log key that is missing. A log whose signers admit no log key needs none; of a running node only the file is looked at.
+func checkLogKey(ctx context.Context, cfg *config.Config, running bool) []host.Finding {
+	path := registryFile(cfg, cfg.Registry.Checkpoint.LogKeyPath, LogKeyName)
+	if path == "" || !cfg.Registry.Enabled {
+		return nil
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return nil // there, or for the check of private files to judge
+	}
+	needless := false
+	if !running {
+		_ = readOffline(ctx, cfg.Path(DatabaseName), func(r store.Reader, _ store.Info) error { // a file that cannot be read is found elsewhere
+			set, err := rverify.SignersInForce(registry.NewSource(r))
+			needless = err == nil && set != nil && len(set.LogKeys) == 0
+			return err
+		})
+	}
+	if needless {
+		return nil
+	}
+	return []host.Finding{{
+		Check: "log_key", Level: host.Bad, Seen: path + " is missing: the registry commits, and signs no checkpoint",
+		Advice: "put it back from its backup; if it is lost, have the signers admit another one: `ronbox registry log-key`, then `registry signers propose --log-key`",
+	}}
 }
 
 // LogKey is the public half of the key that signs a node's checkpoints.

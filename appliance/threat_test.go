@@ -152,7 +152,7 @@ func (s *siege) scrape() scrape {
 	if f := all[commandFamily]; f != nil {
 		f.Metric = slices.DeleteFunc(f.Metric, func(series *dto.Metric) bool {
 			kind := labelsOf(series)["kind"]
-			return kind == "ledger.flush/1" || kind == "ledger.probe/1" || kind == "registry.put_checkpoint/1"
+			return kind == "ledger.flush/1" || kind == "ledger.probe/1" || kind == "registry.put_checkpoint/2"
 		})
 	}
 	return all

@@ -228,7 +228,7 @@ func realRig(t *testing.T, change ...func(*registry.Config)) *rig {
 		st.CloseLanes()
 		sup.Drain("store", 10*time.Second, time.Second)
 		sup.Close()
-		e.Close()
+		_ = e.Close(t.Context())
 		if err := st.Close(); err != nil {
 			t.Error(err)
 		}

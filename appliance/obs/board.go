@@ -24,7 +24,9 @@ type Probe struct {
 	Service string
 	Key     string
 	// Hard keys make the node unready; soft ones only their own service, and the node degraded.
-	Hard  bool
+	Hard bool
+	// Own makes a soft key take its plane away from its own service.
+	Own   bool
 	Plane Plane
 	// Every is the least time between two samples of Func.
 	Every time.Duration
@@ -83,6 +85,7 @@ func (p Probe) run() (cause error) {
 type shown struct {
 	service, key string
 	hard         bool
+	own          bool // takes its plane from its service, though it is soft
 	plane        Plane
 	cause        error
 }
@@ -108,7 +111,7 @@ func NewBoard(m *Metrics) *Board {
 func (b *Board) show() {
 	seen := make([]shown, len(b.rows))
 	for i, r := range b.rows {
-		seen[i] = shown{r.Service, r.Key, r.Hard, r.Plane, r.cause}
+		seen[i] = shown{r.Service, r.Key, r.Hard, r.Own, r.Plane, r.cause}
 	}
 	b.seen.Store(&seen)
 }
@@ -238,7 +241,7 @@ type Report struct {
 	// Ready is what was asked: of one service that all its keys hold, of the node that all hard ones do; with plane "read" only keys of
 	// the read plane count.
 	Ready bool
-	// WriteReady and ReadReady look at hard keys: whether writes, and whether reads, are taken.
+	// WriteReady and ReadReady look at hard keys: whether writes, and whether reads, are taken. Of one service they look at its Own keys too.
 	WriteReady bool
 	ReadReady  bool
 	// Degraded says that some key fails, hard or soft.
@@ -255,8 +258,8 @@ type Report struct {
 
 // ServiceReport is one service's part of a Report.
 type ServiceReport struct {
-	Ready      bool // all its keys hold
-	WriteReady bool // all its hard keys hold
+	Ready      bool // all its keys hold; with plane "read" those of the read plane
+	WriteReady bool // all its hard and Own keys hold
 	Missing    []string
 }
 
@@ -273,7 +276,7 @@ func (b *Board) Report(service, plane string) Report {
 		if service != "" && r.service != service {
 			continue
 		}
-		out.count(&r, (r.hard || service != "") && (r.plane == ReadPlane || plane != "read"))
+		out.count(&r, service != "", plane)
 	}
 	if service != "" && len(out.Services) == 0 {
 		out.Ready, out.WriteReady, out.ReadReady = false, false, false
@@ -282,8 +285,10 @@ func (b *Board) Report(service, plane string) Report {
 	return out
 }
 
-// count adds one row; counts reports whether it bears on Ready.
-func (out *Report) count(r *shown, counts bool) {
+// count adds one row to the report of one service or of the whole node.
+func (out *Report) count(r *shown, one bool, plane string) {
+	asked := r.plane == ReadPlane || plane != "read" // the row bears on the plane of the report
+	stops := r.hard || r.own && one
 	s, ok := out.Services[r.service]
 	if !ok {
 		s = ServiceReport{Ready: true, WriteReady: true, Missing: []string{}}
@@ -293,12 +298,12 @@ func (out *Report) count(r *shown, counts bool) {
 		out.Degraded = true
 		out.Missing = append(out.Missing, name)
 		out.Causes[name] = r.cause.Error()
-		out.WriteReady = out.WriteReady && !r.hard
-		out.ReadReady = out.ReadReady && (!r.hard || r.plane != ReadPlane)
-		s.Ready = false
-		s.WriteReady = s.WriteReady && !r.hard
+		out.WriteReady = out.WriteReady && !stops
+		out.ReadReady = out.ReadReady && (!stops || r.plane != ReadPlane)
+		s.Ready = s.Ready && !asked
+		s.WriteReady = s.WriteReady && !r.hard && !r.own
 		s.Missing = append(s.Missing, r.key)
-		if counts {
+		if asked && (r.hard || one) {
 			out.Ready = false
 			out.RetryAfter = max(out.RetryAfter, retryAfter(r.service))
 		}

@@ -54,13 +54,26 @@ func (s *scratch) apply(op *Op) (guard string) {
 	case op.Do == OpReplay && op.Commit != nil:
 		return s.replay(op.ID, op.Commit)
 	case op.Do == OpAdopt && op.Adopt != "":
-		metaRaw.Put(s.w, keyAdopted, []byte(op.Adopt))
-		metaRaw.Delete(s.w, keyCheckpoint)
+		s.adopt(op)
 		return ""
 	case op.Do == OpReject:
 		return ""
 	}
 	return "op"
+}
+
+// adopt takes the log of this incarnation for the newest.
+func (s *scratch) adopt(op *Op) {
+	metaAdopted.Put(s.w, keyAdopted, []byte(op.Adopt))
+	metaRaw.Delete(s.w, keyAdoptedOld)
+	metaRaw.Delete(s.w, keyCheckpoint)
+	kept, known := metaObjections.Get(s.r, keyObjections)
+	switch {
+	case known && op.Settle:
+		metaObjections.Put(s.w, keyObjections, *kept.settled())
+	case known:
+		metaObjections.Delete(s.w, keyObjections)
+	}
 }
 
 func (s *scratch) genesis(id ulid.ULID, c *CommitOp) (guard string) {

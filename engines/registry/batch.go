@@ -55,13 +55,14 @@ const (
 type Op struct {
 	Do      OpKind     `cbor:"1,keyasint"`
 	Audit   []byte     `cbor:"2,keyasint"`
-	ID      ulid.ULID  `cbor:"3,keyasint"`           // proposal; all but Reject and Forget
-	Propose *ProposeOp `cbor:"4,keyasint,omitempty"` // Propose
-	Approve *ApproveOp `cbor:"5,keyasint,omitempty"` // Approve
-	Commit  *CommitOp  `cbor:"6,keyasint,omitempty"` // Commit, Genesis, Replay
-	End     *EndOp     `cbor:"7,keyasint,omitempty"` // Withdraw, Expire, Stale
-	Forget  *ForgetOp  `cbor:"8,keyasint,omitempty"` // Forget
-	Adopt   string     `cbor:"9,keyasint,omitempty"` // Adopt: the store's incarnation
+	ID      ulid.ULID  `cbor:"3,keyasint"`            // proposal; all but Reject and Forget
+	Propose *ProposeOp `cbor:"4,keyasint,omitempty"`  // Propose
+	Approve *ApproveOp `cbor:"5,keyasint,omitempty"`  // Approve
+	Commit  *CommitOp  `cbor:"6,keyasint,omitempty"`  // Commit, Genesis, Replay
+	End     *EndOp     `cbor:"7,keyasint,omitempty"`  // Withdraw, Expire, Stale
+	Forget  *ForgetOp  `cbor:"8,keyasint,omitempty"`  // Forget
+	Adopt   string     `cbor:"9,keyasint,omitempty"`  // Adopt: the store's incarnation
+	Settle  bool       `cbor:"10,keyasint,omitempty"` // Adopt: the objections of witnesses are settled; else they are void
 }
 
 // ProposeOp enters a proposal.

@@ -55,6 +55,10 @@ var (
 	approvals   = store.NewTable(bAppr, approvalKeys(), store.Raw()) // canonical approval
 	doneOutcome = store.NewTable(bDone, idKey(), store.CBOR[doneRow]())
 
+	// Rows of reg/meta from which nothing else of the log follows have a checksum of their own.
+	metaAdopted    = store.NewTable(bMeta, store.String[string](), store.Raw()).Summed()              // "adopted_in"
+	metaObjections = store.NewTable(bMeta, store.String[string](), store.CBOR[objections]()).Summed() // "objections"
+
 	metaTree    = store.NewTable(bMeta, store.String[string](), store.CBOR[treeRow]()) // "tree"
 	tiles       = store.NewTable(bTile, tileKeys(), store.Raw())
 	checkpoints = store.NewTable(bCP, store.U64(), store.Raw()) // archived notes, by size
@@ -76,8 +80,10 @@ const (
 	keySchema    = "schema"
 
 	keyTree       = "tree"
-	keyCheckpoint = "cp_latest" // the latest note
-	keyAdopted    = "adopted"   // incarnation whose log an operator has taken for the newest
+	keyCheckpoint = "cp_latest"  // the latest note
+	keyAdopted    = "adopted_in" // incarnation whose log an operator has taken for the newest
+	keyAdoptedOld = "adopted"    // the same without a checksum, as versions before schema 2 wrote it
+	keyObjections = "objections" // of witnesses; absent: none
 )
 
 // schemaVersion is the layout of the tables, stored at genesis.
@@ -313,3 +319,7 @@ func (c codec) payload(stored []byte) (*record.Payload, error) {
 	}
 	return record.ParsePayload(raw)
 }
+
+// Unsummed returns the buckets whose rows have no checksum in schema 1 and get one in schema 2. There are none: the check of a file compares
+// each row with what was signed or hashed, and rows of which nothing else follows have a checksum from their first write.
+func Unsummed() []*store.Bucket { return nil }

@@ -46,6 +46,9 @@ func (e *Engine) CatchUp(ctx context.Context, actor engines.Actor, src rverify.L
 	if err != nil {
 		return out, fmt.Errorf("catch up: %w: %w", ErrSource, err)
 	}
+	if st.audit.Seq >= last {
+		return out, fmt.Errorf("catch up: %w: nothing newer there: it ends with version %d and audit record %d, as this log does", ErrSource, out.From, last)
+	}
 	for at := st.audit.Seq; at < last; at = e.current.Load().audit.Seq {
 		steps, err := nextSteps(src, at, last)
 		if err != nil {
@@ -67,7 +70,12 @@ func (e *Engine) CatchUp(ctx context.Context, actor engines.Actor, src rverify.L
 		e.trip(found)
 		return out, found.err()
 	}
-	return out, e.adopt(ctx, actor, corrID)
+	for _, o := range e.objections.Load().open() {
+		if o.Size > out.To {
+			return out, fmt.Errorf("catch up: %w: it ends with version %d, and %w", ErrSource, out.To, &o)
+		}
+	}
+	return out, e.adopt(ctx, adoptReq{}, actor, corrID)
 }
 
 // CatchUpFrom is CatchUp from a path on this disk: a database file that no node holds, such as a snapshot, or the directory of an export.

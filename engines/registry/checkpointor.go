@@ -1,11 +1,13 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 	"time"
 
 	"ronbox/appliance/flow"
@@ -34,18 +36,26 @@ type PutCheckpoint struct {
 }
 
 // Kind names the command in journals.
-func (PutCheckpoint) Kind() string { return "registry.put_checkpoint/1" }
+func (PutCheckpoint) Kind() string { return "registry.put_checkpoint/2" }
 
-// Apply refuses a checkpoint beyond HEAD.
-func (c PutCheckpoint) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
+// Apply returns the note with the cosignatures that were kept meanwhile for the same tree. It refuses a checkpoint beyond HEAD.
+func (c PutCheckpoint) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (note []byte, err error) {
 	if head, _ := metaHead.Get(r, keyHead); c.Size > head.Version {
-		return struct{}{}, &GuardError{Op: -1, Guard: "size"}
+		return nil, &GuardError{Op: -1, Guard: "size"}
 	}
-	metaRaw.Put(w, keyCheckpoint, c.Note)
+	note = c.Note
+	last, _ := metaRaw.Get(r, keyCheckpoint)
+	if tree, err := checkpoint.TreeOf(note); err == nil && bytes.HasPrefix(last, []byte(tree.Text()+"\n")) {
+		kept := checkpoint.Signed{Tree: tree, Note: last}
+		for line := range strings.Lines(kept.Witnessed()) {
+			note = checkpoint.AddLine(note, line)
+		}
+	}
+	metaRaw.Put(w, keyCheckpoint, note)
 	if c.Archive {
-		checkpoints.Put(w, c.Size, c.Note)
+		checkpoints.Put(w, c.Size, note)
 	}
-	return struct{}{}, nil
+	return note, nil
 }
 
 // checkpointor is one life of the checkpointor task.
@@ -54,6 +64,7 @@ type checkpointor struct {
 	archived   uint64 // size of the last archived checkpoint
 	archivedAt time.Time
 	failed     string // the last fault told of
+	unsigned   bool   // the log has told that the log key is missing
 	set        setGauge
 	prunedAt   time.Time // when the pruner was last told
 }
@@ -127,7 +138,7 @@ func (c *checkpointor) resume(ctx context.Context) error {
 		if last := c.e.latest.Load(); last != nil && last.Size == c.archived {
 			c.archivedAt = last.At
 		}
-		if at, head, _ := keptSet(r, c.e.Head().Head.Version); at > 0 {
+		if at, head, _, err := keptSet(r, c.e.Head().Head.Version); at > 0 && err == nil {
 			c.set = setGauge{version: at, bytes: head.Bytes}
 		}
 		return nil
@@ -169,10 +180,15 @@ func (c *checkpointor) tick(ctx context.Context) error {
 		return nil
 	}
 	_, err := c.sign(ctx, archive)
-	if errors.Is(err, errNoLogKey) {
-		return nil // a log whose signers admit no key of this node has no checkpoints
+	if !errors.Is(err, errNoLogKey) {
+		c.unsigned = false
+		return err
 	}
-	return err
+	if missing := e.hasLogKey(); missing != nil && !c.unsigned { // else the signers admit no key of this node
+		c.unsigned = true
+		e.log.Warn("checkpoint.unsigned", "reason", missing.Error())
+	}
+	return nil
 }
 
 // keepSet keeps the items of HEAD when the versions since the last kept set weigh more than it.
@@ -227,7 +243,10 @@ func (c *checkpointor) sign(ctx context.Context, archive bool) (made Checkpoint,
 		}
 	}
 	put := PutCheckpoint{Size: next.Size, Note: signed.Note, Archive: archive}
-	if _, err := store.Commit(ctx, e.store, store.Work, put, func(struct{}) { e.publishCheckpoint(&signed) }); err != nil {
+	if _, err := store.Commit(ctx, e.store, store.Work, put, func(note []byte) {
+		signed.Note = note
+		e.publishCheckpoint(&signed)
+	}); err != nil {
 		return Checkpoint{}, fmt.Errorf("keep the checkpoint of %d: %w", next.Size, err)
 	}
 	if archive {

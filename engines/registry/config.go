@@ -50,10 +50,11 @@ type RetentionConfig struct {
 	MaxCount int           `toml:"max_count"` // of by-count: so many versions stay at the least
 }
 
-// WitnessConfig says whether archived checkpoints are shown to witnesses. Which ones, the signer set in force says.
+// WitnessConfig says whether checkpoints are shown to witnesses: an archived one at once, the latest one within Interval. Which ones, the signer set in force says.
 type WitnessConfig struct {
-	Enabled bool          `toml:"enabled"`
-	Timeout unit.Duration `toml:"timeout"` // of one call
+	Enabled  bool          `toml:"enabled"`
+	Timeout  unit.Duration `toml:"timeout"`  // of one call
+	Interval unit.Duration `toml:"interval"` // between two looks whether there is a checkpoint to show
 }
 
 // BusConfig bounds the broadcasts of the registry.
@@ -138,7 +139,7 @@ func DefaultConfig() Config {
 		Storage:    StorageConfig{CheckpointInterval: unit.Duration(10 * time.Minute)},
 		Checkpoint: CheckpointConfig{EveryVersions: 256},
 		Retention:  RetentionConfig{Policy: RetainAll, MaxAge: unit.Duration(30 * 24 * time.Hour), MaxCount: 10_000},
-		Witness:    WitnessConfig{Timeout: seconds(1)},
+		Witness:    WitnessConfig{Timeout: seconds(1), Interval: seconds(30)},
 		SSE:        SSEConfig{Ping: seconds(15), MaxClients: 256, MaxPerIP: 8, ReplayMax: 1000},
 	}
 }
@@ -177,6 +178,7 @@ func (c Config) Validate() error {
 		unit.Between("retention.max_age", c.Retention.MaxAge, time.Hour, 100*365*24*time.Hour),
 		unit.Within("retention.max_count", c.Retention.MaxCount, 100, 1_000_000_000),
 		unit.Between("witness.timeout", c.Witness.Timeout, 10*time.Millisecond, maxWitnessTimeout),
+		unit.Between("witness.interval", c.Witness.Interval, time.Second, time.Minute),
 	)
 }
 

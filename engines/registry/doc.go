@@ -26,7 +26,12 @@
 //     Genesis, changes of signers, tiles and checkpoints stay: a pruned log verifies from genesis.
 //
 //  9. What a witness answers is kept only if it is a cosignature of that checkpoint by the key that the signer set names; a witness holds up no
-//     commit and no checkpoint.
+//     commit and no checkpoint. A witness that has seen another log is an objection: it is kept, shown and counted. When the signed witness
+//     policy cannot be met without the witnesses that object, the fork guard trips and stays over restarts, until a catch-up brings what they
+//     have seen or an operator settles it.
+//
+//  10. A damaged row of a proposal or of a kept set is left out and flagged (stored_rows); the registry serves on. Any other row that does
+//     not fit the log ends Recover with store.ErrCorrupt, and an engine that has not recovered can be asked, reloaded, purged and closed.
 //
 // # Tasks and queues
 //
@@ -40,5 +45,5 @@
 // # Lock order
 //
 // none: state is published through atomic pointers and owned by one task each. The version cache has one lock, a leaf, against
-// its own closing.
+// its own closing, and the flights of loads (encode_version, load_version) have one each; no caller holds one while it loads.
 package registry

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -14,6 +15,7 @@ import (
 	"ronbox/appliance/flow"
 	"ronbox/appliance/obs"
 	"ronbox/engines/registry/checkpoint"
+	"ronbox/engines/registry/record"
 	"ronbox/engines/upstream"
 	"ronbox/store"
 )
@@ -71,10 +73,14 @@ type Engine struct {
 	rebuild   flow.Retrier
 	reread    flow.Retrier
 	codec     codec
-	cache     versionCache          // open from Recover to Close
-	slots     chan struct{}         // one for each core: work on a caller's goroutine
-	readSlots chan struct{}         // one for each core: reads of old versions
-	current   atomic.Pointer[state] // what readers see; stored by Recover and by the committer, after the sync
+	cache     versionCache  // open from Recover to Close
+	slots     chan struct{} // one for each core: work on a caller's goroutine
+	readSlots chan struct{} // one for each core: reads of old versions
+
+	docFlight  *flow.Flight[docKey, struct{}, Document]     // encodings under way
+	itemFlight *flow.Flight[uint64, struct{}, record.Items] // loads of old versions under way
+
+	current atomic.Pointer[state] // what readers see; stored by Recover and by the committer, after the sync
 
 	keyFile        string
 	mark           checkpoint.HighWater
@@ -82,6 +88,7 @@ type Engine struct {
 	latest         atomic.Pointer[checkpoint.Signed] // the checkpoint that readers see; nil: none yet
 	tree           atomic.Pointer[treeRow]           // as of the last synced commit
 	guard          atomic.Pointer[Rollback]          // nil: the log may be extended
+	objections     atomic.Pointer[objections]        // of witnesses; stored by Recover, by the task checkpointor and by an adoption
 	checkpointed   *flow.Watch[Checkpoint]
 	archived       *flow.Watch[*checkpoint.Signed] // the last archived one of this boot, for witnesses; nil: none yet
 	witness        *upstream.Client
@@ -112,6 +119,7 @@ func New(cfg Config, d Deps) *Engine {
 	e.reloaded.Store(&cfg)
 	e.keyFile, e.mark = d.LogKeyFile, checkpoint.HighWater{Path: d.HighWaterFile}
 	e.tree.Store(&treeRow{})
+	e.objections.Store(&objections{})
 	if e.now == nil {
 		e.now = time.Now
 	}
@@ -173,13 +181,19 @@ func (e *Engine) declareChannels() {
 	}, Checkpoint{})
 	e.archived = flow.NewWatch[*checkpoint.Signed](e.catalog, flow.Spec{
 		Service: service, Name: "archived", Producers: []string{taskCheckpointor}, Consumers: []string{taskCheckpointor},
-		Doc: "the archived checkpoint that witnesses are asked for; a newer one supersedes",
+		Doc: "the archived checkpoint that witnesses are shown at once; a newer one supersedes",
 	}, nil)
 	e.retentionCmd = flow.NewQueue[uint64](e.catalog, flow.Spec{
 		Service: service, Name: "retention_cmd_tx", Cap: maxRetentionCmds, Policy: flow.RejectNew,
 		Producers: []string{taskCheckpointor}, Consumers: []string{taskPruner}, Doc: "archived checkpoints to prune under; full: the cycle is skipped",
 	})
 	e.cache = newVersionCache(e.catalog)
+	e.docFlight = flow.NewFlight[docKey, struct{}, Document](e.catalog, flow.FlightSpec{
+		Service: service, Name: "encode_version", Waiters: maxLoads, Calls: maxLoads,
+	})
+	e.itemFlight = flow.NewFlight[uint64, struct{}, record.Items](e.catalog, flow.FlightSpec{
+		Service: service, Name: "load_version", Waiters: maxLoads, Calls: maxLoads,
+	})
 }
 
 // Tasks lists the registry's tasks for the supervisor.
@@ -221,11 +235,19 @@ func (e *Engine) SubscribeUpdates(consumer string) *flow.Subscription[Updated] {
 	return e.updated.Subscribe(consumer)
 }
 
-// Close frees the cache of old versions. Call it after the last task and the last caller are gone.
-func (e *Engine) Close() {
+// closeWithin bounds how long Close waits for a load that its callers have left.
+const closeWithin = time.Second
+
+// Close ends the loads of old versions that are still under way and frees the cache. Call it after the last task and the last caller
+// have ended. It may be called again, and without a Recover before it.
+func (e *Engine) Close(ctx context.Context) error {
 	e.unclosed.Stop()
+	ctx, cancel := context.WithTimeout(ctx, closeWithin)
+	defer cancel()
+	err := errors.Join(e.docFlight.Close(ctx), e.itemFlight.Close(ctx))
 	e.witness.Close()
 	e.cache.Close()
+	return err
 }
 
 // Purge empties the cache of old versions; what is asked for again is read from the file.
@@ -233,16 +255,21 @@ func (e *Engine) Purge() {
 	e.cache.Purge()
 }
 
-// ready says why writes cannot be taken now, or nil.
+// ready returns the reason for which writes cannot be taken now, or nil.
 func (e *Engine) ready() error {
+	if why := e.guard.Load(); why != nil && !e.store.Info().Restored { // until accept-restore the store itself refuses
+		return why.err()
+	}
+	return e.sound()
+}
+
+// sound is ready but for the fork guard, which has a readiness key of its own.
+func (e *Engine) sound() error {
 	if !e.loaded.Load() {
 		return &NotReadyError{Cause: CauseLoading}
 	}
 	if e.chainError.Load() != nil {
 		return &NotReadyError{Cause: CauseChainError}
-	}
-	if why := e.guard.Load(); why != nil && !e.store.Info().Restored { // until accept-restore the store itself refuses
-		return why.err()
 	}
 	return e.clockReady()
 }

@@ -41,8 +41,10 @@ type HighWater struct {
 	Version  uint64    `json:"version" doc:"of HEAD"`
 	Hash     b3.Digest `json:"hash" format:"b3"`
 	Rollback bool      `json:"rollback" doc:"true: nothing is signed or committed"`
-	Reason   string    `json:"reason,omitzero" enum:"restored|older|fork|mark_missing|mark_unreadable"`
+	Reason   string    `json:"reason,omitzero" enum:"restored|older|fork|mark_missing|mark_unreadable|witness"`
 	Detail   string    `json:"detail,omitzero"`
+
+	Objections []Objection `json:"objections,omitzero" doc:"of witnesses that have seen another log under this name"`
 
 	Retention RetentionPlan `json:"retention" doc:"what the next cycle of retention would remove"`
 }
@@ -53,16 +55,26 @@ func (e *Engine) checkGuard(ctx context.Context, head *HeadView) (*Rollback, err
 	var adopted []byte
 	var signed bool
 	err := e.view(ctx, func(r store.Reader) error {
-		adopted, _ = metaRaw.Get(r, keyAdopted)
+		var known bool
+		if adopted, known = metaAdopted.Get(r, keyAdopted); !known {
+			adopted, _ = metaRaw.Get(r, keyAdoptedOld)
+		}
 		_, signed = metaRaw.Get(r, keyCheckpoint)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
+	objected, err := e.loadObjections(ctx)
+	if err != nil {
+		return nil, err
+	}
 	mark, found, err := e.checkMark(ctx, head, signed)
-	if err != nil || found != nil && found.Reason != RollbackNoMark {
+	switch {
+	case err != nil || found != nil && found.Reason != RollbackNoMark:
 		return found, err
+	case objected != nil:
+		return objected, nil
 	}
 	if info.RestoredFrom != "" && string(adopted) != info.Incarnation && head.Head.Version > 0 {
 		return &Rollback{Reason: RollbackRestored, Mark: mark, Detail: fmt.Sprintf(
@@ -164,6 +176,7 @@ func (e *Engine) HighWater(ctx context.Context) (HighWater, error) {
 	if why := e.guard.Load(); why != nil {
 		out.Rollback, out.Reason, out.Detail = true, why.Reason, why.Detail
 	}
+	out.Objections = e.objections.Load().shown()
 	var err error
 	if out.Retention, err = e.Retention(ctx); err != nil || out.Path == "" {
 		return out, err
@@ -181,18 +194,24 @@ func (e *Engine) HighWater(ctx context.Context) (HighWater, error) {
 	return out, nil
 }
 
-// Adopt takes the log of this file for the newest, on an operator's word: writes and signatures go on from it. It is chained
-// in the audit log. Where nothing stands in the way it is ErrConflict.
+// Adopt takes the log of this file for the newest, on an operator's word: writes and signatures go on from it, and what witnesses object
+// to so far is settled. The audit log has a record of it. It returns ErrConflict if neither the guard nor a witness objects.
 func (e *Engine) Adopt(ctx context.Context, actor engines.Actor, corrID string) error {
-	if e.guard.Load() == nil {
+	if e.guard.Load() == nil && len(e.objections.Load().open()) == 0 {
 		return fmt.Errorf("adopt: %w: nothing stands in the way of writes", ErrConflict)
 	}
-	return e.adopt(ctx, actor, corrID)
+	return e.adopt(ctx, adoptReq{settle: true}, actor, corrID)
 }
 
-func (e *Engine) adopt(ctx context.Context, actor engines.Actor, corrID string) error {
-	if _, err := e.submit(ctx, e.approvals, adoptReq{incarnation: e.store.Info().Incarnation}, actor, corrID); err != nil {
+func (e *Engine) adopt(ctx context.Context, req adoptReq, actor engines.Actor, corrID string) error {
+	req.incarnation = e.store.Info().Incarnation
+	if _, err := e.submit(ctx, e.approvals, req, actor, corrID); err != nil {
 		return err
+	}
+	if req.settle {
+		e.setObjections(e.objections.Load().settled())
+	} else {
+		e.setObjections(&objections{})
 	}
 	if e.mark.Path != "" {
 		if err := e.mark.Remove(); err != nil {
@@ -208,14 +227,17 @@ func (e *Engine) adopt(ctx context.Context, actor engines.Actor, corrID string) 
 }
 
 // adoptReq ends a rollback.
-type adoptReq struct{ incarnation string }
+type adoptReq struct {
+	incarnation string
+	settle      bool // the objections of witnesses: an operator knows of them
+}
 
 func (adoptReq) name() string { return "adopt" }
 
 func (r adoptReq) describe(rec *record.Audit) {}
 
 func (r adoptReq) decide(p *plan, j *job) (answer, error) {
-	p.add(j, Op{Do: OpAdopt, Adopt: r.incarnation}, j.audit(rollbackAdopted))
+	p.add(j, Op{Do: OpAdopt, Adopt: r.incarnation, Settle: r.settle}, j.audit(rollbackAdopted))
 	p.sweepOrphans() // a replay leaves them: its records must follow one another
 	return answer{}, nil
 }

@@ -41,21 +41,28 @@ func (e *Engine) payloadAt(ctx context.Context, v uint64) (*record.Payload, erro
 	return p, nil
 }
 
-// materialise gives the items of version v: of HEAD and of the cache at once, else from the nearest set that was kept at or
-// below it, with the deltas above that folded into one. The result is held against the root that was signed.
-func (e *Engine) materialise(ctx context.Context, v uint64) (record.Items, error) {
+// knownItems returns the items of version v if they need no replay: those of HEAD, of the empty log and of the cache. If known is
+// false, last is the payload of v.
+func (e *Engine) knownItems(ctx context.Context, v uint64) (items record.Items, last *record.Payload, known bool, err error) {
 	if head := e.Head(); head.Head.Version == v {
-		return head.Items, nil
+		return head.Items, nil, true, nil
 	}
 	if v == 0 {
-		return record.Items{}, nil
+		return items, nil, true, nil
 	}
-	last, err := e.payloadAt(ctx, v)
-	if err != nil {
-		return record.Items{}, err
+	if last, err = e.payloadAt(ctx, v); err != nil {
+		return items, nil, false, err
 	}
-	if items, ok := e.cache.items(last.B3()); ok {
-		return items, nil
+	items, known = e.cache.items(last.B3())
+	return items, last, known, nil
+}
+
+// materialise returns the items of version v: the known ones at once, else those of the nearest kept set at or below v, with the
+// deltas above it folded into one. It checks the result against the signed root.
+func (e *Engine) materialise(ctx context.Context, v uint64) (record.Items, error) {
+	items, last, known, err := e.knownItems(ctx, v)
+	if known || err != nil {
+		return items, err
 	}
 	f, err := e.nearest(ctx, v)
 	if err != nil {
@@ -70,8 +77,7 @@ func (e *Engine) materialise(ctx context.Context, v uint64) (record.Items, error
 		}
 	}
 	f.apply(last)
-	items, err := f.items()
-	if err != nil {
+	if items, err = f.items(); err != nil {
 		return record.Items{}, fmt.Errorf("items of version %d: %w", v, err)
 	}
 	if items.Root() != last.ItemsRoot {

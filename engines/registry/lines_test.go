@@ -109,7 +109,7 @@ func TestDroppedUnclosed(t *testing.T) {
 		st := store.New(store.DefaultConfig(), store.Options{Path: filepath.Join(t.TempDir(), name), Catalog: c})
 		return New(DefaultConfig(), Deps{Catalog: c, Store: st, Log: out.logger(hclog.Debug).Named(name)})
 	}
-	begin("closed").Close()
+	begin("closed").Close(t.Context())
 	begin("open")
 	for end := time.Now().Add(time.Minute); !strings.Contains(out.String(), "open.registry: engine dropped without Close"); time.Sleep(time.Millisecond) {
 		if runtime.GC(); time.Now().After(end) {

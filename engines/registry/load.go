@@ -24,6 +24,7 @@ type rawState struct {
 	ids       []ulid.ULID
 	props     []storedProp
 	approvals map[ulid.ULID][][]byte
+	faults    []error // rows of proposals that do not decode
 }
 
 // load reads HEAD, its items and the live proposals. The items are carried over if HEAD is the same.
@@ -41,13 +42,7 @@ func (e *Engine) load(ctx context.Context, known *state) (*state, error) {
 	}
 	s := newState(view)
 	s.audit = raw.audit
-	for i, id := range raw.ids {
-		prop, err := e.proposalOf(id, raw.props[i], raw.approvals[id], view.Signers)
-		if err != nil {
-			return nil, fmt.Errorf("proposal %s: %w", idText(id), err)
-		}
-		s.enter(prop)
-	}
+	e.enterAll(s, raw, view.Signers)
 	return s, nil
 }
 
@@ -63,13 +58,7 @@ func readState(r store.Reader) rawState {
 	s.payload, _ = payloads.Get(r, s.head.Version)
 	installed, _ := epochs.Get(r, uint32(s.head.Epoch))
 	s.set = installed.set
-	for id, p := range props.All(r) {
-		s.ids, s.props = append(s.ids, id), append(s.props, p)
-	}
-	s.approvals = map[ulid.ULID][][]byte{}
-	for k, raw := range approvals.All(r) {
-		s.approvals[k.id] = append(s.approvals[k.id], raw)
-	}
+	readProposals(r, &s)
 	return s
 }
 

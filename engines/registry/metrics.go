@@ -3,6 +3,8 @@ package registry
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strings"
 	"time"
 
@@ -34,6 +36,7 @@ type metrics struct {
 	prunedKeys      func(int)
 	pruneSkipped    map[string]func(int) // by reason
 	witnessed       map[string]func(int) // by result
+	objections      func(float64)
 }
 
 // latencySeconds are the buckets of what takes between half a millisecond and the longest deadline.
@@ -56,12 +59,14 @@ func registryFamilies() []obs.Family {
 		{Name: "registry_pruned_versions_total", Type: obs.Counter, Help: "Versions that retention has removed."},
 		{Name: "registry_pruned_keys_total", Type: obs.Counter, Help: "Rows that retention has removed."},
 		{Name: "registry_retention_skipped_total", Type: obs.Counter, Labels: []string{"reason"}, Help: "Cycles of retention that were skipped."},
-		{Name: "registry_witness_total", Type: obs.Counter, Labels: []string{"result"}, Help: "Witnesses asked to cosign an archived checkpoint, by what came of it."},
+		{Name: "registry_witness_total", Type: obs.Counter, Labels: []string{"result"}, Help: "Witnesses asked to cosign a checkpoint, by result."},
+		{Name: "registry_witness_objections", Type: obs.Gauge, Help: "Witnesses that have seen another log under this name, and whose objection is not settled."},
 		{Name: "registry_deep_verified_version", Type: obs.Gauge, Help: "Version up to which the running pass of the deep verifier is."},
 		{Name: "registry_chain_errors_total", Type: obs.Counter, Help: "Faults found in the stored log."},
 		{Name: "registry_approval_verify_seconds", Type: obs.Histogram, Buckets: latencySeconds[:], Help: "Time to verify one approval's signature."},
 		{Name: "registry_fork_guard", Type: obs.Gauge, Help: "1 while the log may not be extended: the file may be older than its log."},
 		{Name: "registry_checkpoint_age_seconds", Type: obs.Gauge, Help: "Age of the latest checkpoint; 0 before the first."},
+		{Name: "registry_checkpoint_interval_seconds", Type: obs.Gauge, Help: "Time after which an idle log is signed again: storage.checkpoint_interval."},
 		{Name: "registry_checkpoint_lag_versions", Type: obs.Gauge, Help: "Versions that the latest checkpoint does not cover."},
 		{Name: "governance_proposals_total", Type: obs.Counter, Labels: []string{"status"}, Help: "Proposals by the state they entered."},
 		{Name: "governance_approvals_total", Type: obs.Counter, Labels: []string{"result"}, Help: "Approvals by result."},
@@ -91,11 +96,13 @@ func newMetrics(reg *obs.Metrics, e *Engine) *metrics {
 		prunedVersions:  reg.Counter("registry_pruned_versions_total", service),
 		prunedKeys:      reg.Counter("registry_pruned_keys_total", service),
 		pruneSkipped:    series(reg, "registry_retention_skipped_total", "reason", skipQueueFull, skipNotReady, skipNoKey, skipNoCheckpoint),
-		witnessed:       series(reg, "registry_witness_total", "result", witnessCosigned, witnessRefused, witnessUnreachable),
+		witnessed:       series(reg, "registry_witness_total", "result", witnessCosigned, witnessRefused, witnessObjected, witnessUnreachable),
+		objections:      reg.Set("registry_witness_objections", service),
 		configVersion:   reg.Set("registry_config_version", service),
 	}
 	series(reg, "busy_rejections_total", "endpoint", "propose", "approve", "commit", "withdraw", "genesis") // counted with the answer
 	m.forkGuard(0)
+	m.objections(0)
 	for _, consumer := range []string{taskPublisher, taskVerifier, taskCheckpointor, "sse"} {
 		reg.Counter("bus_lagged_total", service, "bus", "committed", "consumer", consumer) // counted by the bus
 	}
@@ -123,6 +130,7 @@ func (m *metrics) gauges(e *Engine) {
 		"registry_checkpoint_lag_versions": func() float64 {
 			return float64(less(e.Head().Head.Version, e.checkpointSize()))
 		},
+		"registry_checkpoint_interval_seconds": func() float64 { return e.live().Storage.CheckpointInterval.D().Seconds() },
 		"registry_checkpoint_age_seconds": func() float64 {
 			if s := e.latest.Load(); s != nil {
 				return max(0, e.now().Sub(s.At).Seconds())
@@ -195,11 +203,15 @@ const (
 
 	keyForkGuard    = "fork_guard"         // soft: an older file serves reads, and the other services write
 	keyCheckpointor = "checkpointor_ready" // soft: commits go on without checkpoints
+	keyWitnesses    = "witnesses"          // soft: a witness has seen another log under this name
+	keyRows         = "stored_rows"        // soft: a damaged row that the registry does without
+	keyLogKey       = "log_key"            // soft: commits go on, and nothing is signed
 )
 
 // Bounds behind commit_ready.
 const (
 	probeEvery  = 250 * time.Millisecond
+	logKeyEvery = 5 * time.Second // a look at the file of the log key
 	maxOpAge    = 2 * time.Second
 	queueFull   = 0.9
 	queueFullIn = 5 * time.Second
@@ -211,15 +223,18 @@ func (e *Engine) probes() []obs.Probe {
 		{Service: service, Key: keyCommitReady, Hard: true, Plane: obs.WritePlane, Every: probeEvery, Bad: 2, Good: 4,
 			Func: func() error { return e.commitReady(queues) }},
 		{Service: service, Key: keyBusAttached, Plane: obs.WritePlane},
-		{Service: service, Key: keyForkGuard, Plane: obs.WritePlane},
+		{Service: service, Key: keyForkGuard, Own: true, Plane: obs.WritePlane},
 		{Service: service, Key: keyCheckpointor, Plane: obs.WritePlane},
+		{Service: service, Key: keyRows, Plane: obs.WritePlane},
+		{Service: service, Key: keyWitnesses, Plane: obs.WritePlane},
+		{Service: service, Key: keyLogKey, Plane: obs.WritePlane, Every: logKeyEvery, Bad: 1, Good: 1, Func: e.hasLogKey},
 		{Service: service, Key: keyHasGenesis, Plane: obs.WritePlane, Every: probeEvery, Bad: 1, Good: 1, Func: e.hasGenesis},
 	}
 }
 
 // commitReady says why a commit would not get through now.
 func (e *Engine) commitReady(queues *queueWatch) error {
-	if err := e.ready(); err != nil && e.guard.Load() == nil { // fork_guard has a key of its own
+	if err := e.sound(); err != nil {
 		return err
 	}
 	if !e.running.Load() {
@@ -235,6 +250,21 @@ func (e *Engine) commitReady(queues *queueWatch) error {
 func (e *Engine) hasGenesis() error {
 	if e.Head().Head.Version == 0 {
 		return errors.New(CauseNoGenesis)
+	}
+	return nil
+}
+
+// hasLogKey reports a log key that is not there. A log without a genesis, and one whose signers name no log key, needs none.
+func (e *Engine) hasLogKey() error {
+	if head := e.Head(); e.keyFile == "" || head.Head.Version == 0 || len(head.Signers.LogKeys) == 0 {
+		return nil
+	}
+	_, err := os.Stat(e.keyFile)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("the log key %s is missing: no checkpoint is signed without it; put it back from its backup", e.keyFile)
+	case err != nil:
+		return fmt.Errorf("the log key cannot be read: %w", err)
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func (e *Engine) runPipeline(ctx context.Context) error {
 	}
 	e.running.Store(true)
 	defer e.running.Store(false)
-	e.board.Set(service, keyCommitReady, e.ready()) // at once: the first sample may have come before
+	e.board.Set(service, keyCommitReady, e.sound()) // at once: the first sample may have come before
 	p := &pipeline{e: e, cur: cur, props: e.proposals.C(), apprs: e.approvals.C()}
 	defer p.answerHeld()
 	defer e.tick.Stop()
@@ -170,6 +170,10 @@ func (p *pipeline) sweep(ctx context.Context) (err error) {
 		return nil
 	}
 	if p.over, err = p.outcomesOver(ctx); err != nil {
+		p.forgetter = forgetter{rest: p.clock().Add(forgetEvery)} // a damaged row is met again then
+		err = p.e.tolerate(ctx, err)
+	}
+	if err != nil {
 		return fmt.Errorf("look for old outcomes: %w", err)
 	}
 	defer func() { p.over = nil }()

@@ -121,14 +121,9 @@ func (e *Engine) ItemProof(ctx context.Context, v uint64, id string) (record.Ite
 	if err := e.known(v); err != nil {
 		return record.ItemProof{}, err
 	}
-	release, err := e.readSlot(ctx)
+	items, err := e.itemsAt(ctx, v)
 	if err != nil {
-		return record.ItemProof{}, fmt.Errorf("version %d: %w", v, err)
-	}
-	defer release()
-	items, err := e.materialise(ctx, v)
-	if err != nil {
-		return record.ItemProof{}, e.orPruned(v, err)
+		return record.ItemProof{}, e.orPruned(v, fmt.Errorf("version %d: %w", v, err))
 	}
 	p, err := items.Prove(id)
 	p.Version = v

@@ -92,7 +92,8 @@ func (e *Engine) Status(ctx context.Context, v uint64) (VersionStatus, error) {
 	return st, err
 }
 
-// Version gives a committed version as an encoded document, with or without its items.
+// Version returns a committed version as an encoded document, with or without its items. Callers that ask for the same document at
+// the same time share one encoding of it. HEAD needs no read slot.
 func (e *Engine) Version(ctx context.Context, v uint64, withItems bool) (Document, error) {
 	if err := e.known(v); err != nil {
 		return Document{}, err
@@ -101,16 +102,16 @@ func (e *Engine) Version(ctx context.Context, v uint64, withItems bool) (Documen
 	if doc, ok := e.cache.doc(key); ok {
 		return doc, nil
 	}
-	release, err := e.readSlot(ctx)
+	doc, err := e.docFlight.Do(ctx, key, struct{}{}, loadWithin, func(ctx context.Context) (Document, error) {
+		doc, err := e.encodeVersion(ctx, v, withItems)
+		if err == nil {
+			e.cache.putDoc(key, doc)
+		}
+		return doc, err
+	})
 	if err != nil {
-		return Document{}, fmt.Errorf("version %d: %w", v, err)
+		return Document{}, e.orPruned(v, fmt.Errorf("version %d: %w", v, err))
 	}
-	defer release()
-	doc, err := e.encodeVersion(ctx, v, withItems)
-	if err != nil {
-		return Document{}, e.orPruned(v, err)
-	}
-	e.cache.putDoc(key, doc)
 	return doc, nil
 }
 
@@ -123,6 +124,9 @@ func (e *Engine) encodeVersion(ctx context.Context, v uint64, withItems bool) (D
 	if err != nil {
 		return Document{}, err
 	}
+	if payload.B3() != entry.PayloadB3 {
+		return Document{}, fmt.Errorf("payload of version %d is not the one that its entry names: %w", v, store.ErrCorrupt)
+	}
 	epoch, err := e.epochAt(ctx, v)
 	if err != nil {
 		return Document{}, err
@@ -132,7 +136,7 @@ func (e *Engine) encodeVersion(ctx context.Context, v uint64, withItems bool) (D
 		CommittedAt: entry.CommittedAt, Hash: entry.Hash(), Kind: entry.Kind, ItemsRoot: payload.ItemsRoot, Epoch: epoch,
 	}
 	if withItems {
-		items, err := e.materialise(ctx, v)
+		items, err := e.itemsAt(ctx, v)
 		if err != nil {
 			return Document{}, err
 		}
@@ -175,18 +179,13 @@ func (e *Engine) Diff(ctx context.Context, from, to uint64) (Diff, error) {
 			return Diff{}, err
 		}
 	}
-	release, err := e.readSlot(ctx)
+	old, err := e.itemsAt(ctx, from)
 	if err != nil {
-		return Diff{}, fmt.Errorf("diff: %w", err)
+		return Diff{}, e.orPruned(from, fmt.Errorf("diff: %w", err))
 	}
-	defer release()
-	old, err := e.materialise(ctx, from)
+	now, err := e.itemsAt(ctx, to)
 	if err != nil {
-		return Diff{}, e.orPruned(from, err)
-	}
-	now, err := e.materialise(ctx, to)
-	if err != nil {
-		return Diff{}, e.orPruned(to, err)
+		return Diff{}, e.orPruned(to, fmt.Errorf("diff: %w", err))
 	}
 	put, remove := record.Diff(old, now)
 	out := Diff{Put: make([]jsontext.Value, len(put)), Remove: remove}
@@ -315,6 +314,29 @@ func readDelay(n int) time.Duration {
 
 // errReadsBusy is returned when as many reads of old versions run as there are cores. It is store.ErrSlow, StorageBusy to a client.
 var errReadsBusy = fmt.Errorf("as many reads of old versions run as the node allows: %w", store.ErrSlow)
+
+// Bounds of the loads that readers of old versions share.
+const (
+	loadWithin = 10 * time.Second // of one load; a read has a shorter deadline, so that a load outlives its callers rather than fails them
+	maxLoads   = 1 << 16          // as many as limits.inflight can admit, so that a load is refused by its read slot alone
+)
+
+// itemsAt returns the items of version v for a reader. Items of HEAD and cached items need no read slot. Callers that ask for the
+// same old version at the same time share one load, which takes one slot.
+func (e *Engine) itemsAt(ctx context.Context, v uint64) (record.Items, error) {
+	items, _, known, err := e.knownItems(ctx, v)
+	if known || err != nil {
+		return items, err
+	}
+	return e.itemFlight.Do(ctx, v, struct{}{}, loadWithin, func(ctx context.Context) (record.Items, error) {
+		release, err := e.readSlot(ctx)
+		if err != nil {
+			return record.Items{}, err
+		}
+		defer release()
+		return e.materialise(ctx, v)
+	})
+}
 
 // readSlot takes one of the places of reads that replay a part of the log, so that they cannot starve the rest of the node.
 // It does not queue: it tries again after a while, and gives up after readTries.

@@ -24,7 +24,7 @@ func (e *Engine) Recover(ctx context.Context) error {
 		return err
 	}
 	if err := e.recover(ctx); err != nil {
-		e.Close()
+		e.cache.Close()
 		return fmt.Errorf("recover the registry: %w", err)
 	}
 	return nil
@@ -36,6 +36,7 @@ func (e *Engine) recover(ctx context.Context) error {
 		return err
 	}
 	e.latest.Store(signed)
+	e.board.Set(service, keyRows, nil)
 	verified, _, err := e.verifyFrom(ctx, from)
 	if err != nil {
 		return err
@@ -49,6 +50,9 @@ func (e *Engine) recover(ctx context.Context) error {
 		return err
 	}
 	if err := e.checkGenesis(ctx, s.view); err != nil {
+		return err
+	}
+	if err := checkMeta(s.view.Origin, *e.tree.Load(), verified.Head, verified.Origin, e.checkpointSize()); err != nil {
 		return err
 	}
 	e.current.Store(s)
@@ -69,6 +73,11 @@ func (e *Engine) publishRecovered(s *state) {
 	e.board.Set(service, keyHasGenesis, e.hasGenesis())
 	e.board.Set(service, keyForkGuard, e.guard.Load().err())
 	e.board.Set(service, keyCheckpointor, nil)
+	missing := e.hasLogKey()
+	e.board.Set(service, keyLogKey, missing)
+	if missing != nil {
+		e.log.Warn("checkpoint.unsigned", "reason", missing.Error())
+	}
 	kind := "crash"
 	if e.store.Info().Clean {
 		kind = "startup"

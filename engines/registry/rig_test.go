@@ -152,7 +152,9 @@ func (r *rig) stop() {
 	r.store.CloseLanes()
 	r.sup.Drain("store", patience, patience)
 	r.sup.Close()
-	r.e.Close()
+	if err := r.e.Close(r.ctx()); err != nil {
+		r.t.Errorf("close the engine: %v", err)
+	}
 	if err := r.store.Close(); err != nil && r.store.Err() == nil {
 		r.t.Errorf("close: %v", err)
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // metaKeys are all keys of reg/meta.
-var metaKeys = []string{keyHead, keyOrigin, keyGenesis, keyMin, keyAuditMin, keyAuditHead, keySchema, keyTree, keyCheckpoint, keyAdopted}
+var metaKeys = []string{keyHead, keyOrigin, keyGenesis, keyMin, keyAuditMin, keyAuditHead, keySchema, keyTree, keyCheckpoint, keyAdopted, keyAdoptedOld, keyObjections}
 
 // endings are the events that end a proposal without a version, and the state after them.
 var endings = map[string]string{"proposal.withdrawn": StateWithdrawn, "proposal.expired": StateExpired, "proposal.stale": StateStale}
@@ -75,6 +75,8 @@ func (s *sides) meta() {
 	for k := range s.r.Range(bMeta, nil, nil) {
 		s.must(slices.Contains(metaKeys, string(k)), 0, "reg/meta has an unknown row %q", k)
 	}
+	metaAdopted.Get(s.r, keyAdopted) // its checksum
+	metaObjections.Get(s.r, keyObjections)
 	if s.head.Version == 0 {
 		return
 	}

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"ronbox/engines/registry/record"
@@ -96,39 +97,53 @@ func (e *Engine) keepSet(ctx context.Context, version uint64, items record.Items
 	return head.Bytes, nil
 }
 
-// nearest gives the newest place at or below v whose items are known without a replay: a set that was kept, else the
-// empty set before genesis.
+// nearest returns the newest place at or below v whose items are known without a replay: a kept set, else the empty set before genesis. A
+// kept set that is damaged is flagged and passed over: the versions above an older one give its items again.
 func (e *Engine) nearest(ctx context.Context, v uint64) (fold, error) {
-	var at uint64
-	var head setHeader
-	var chunks [][]byte
-	err := e.view(ctx, func(r store.Reader) error {
-		at, head, chunks = keptSet(r, v)
-		return nil
-	})
-	if err != nil || at == 0 {
-		return newFold(0, record.Items{}), err
+	first := e.Head().MinVersion
+	for at := v; ; {
+		var head setHeader
+		var chunks [][]byte
+		err := e.view(ctx, func(r store.Reader) (err error) {
+			at, head, chunks, err = keptSet(r, at)
+			return err
+		})
+		var items record.Items
+		switch {
+		case err == nil && at == 0:
+			return newFold(0, record.Items{}), nil
+		case err == nil:
+			items, err = unpackSet(e.codec, head, chunks)
+		}
+		switch {
+		case err == nil:
+			return newFold(at, items), nil
+		case at <= max(first, 1) || !errors.Is(err, store.ErrCorrupt):
+			return fold{}, fmt.Errorf("kept items of version %d: %w", at, err)
+		}
+		e.flag(fmt.Errorf("kept items of version %d: %w", at, err))
+		at--
 	}
-	items, err := unpackSet(e.codec, head, chunks)
-	if err != nil {
-		return fold{}, fmt.Errorf("kept items of version %d: %w", at, err)
-	}
-	return newFold(at, items), nil
 }
 
-// keptSet reads the newest complete kept set at or below v; version 0 for none.
-func keptSet(r store.Reader, v uint64) (at uint64, head setHeader, chunks [][]byte) {
+// keptSet reads the newest complete kept set at or below v; version 0 for none. A row that does not decode is an error of the set at.
+func keptSet(r store.Reader, v uint64) (at uint64, head setHeader, chunks [][]byte, err error) {
+	headers := store.CBOR[setHeader]()
 	for at = keptBelow(r, v); at > 0; at = keptBelow(r, at-1) {
-		head, known := setHeaders.Get(r, setKey{at, 0})
-		if !known {
+		key := setKeys().Append(nil, setKey{at, 0})
+		raw := r.Get(bSnap, key)
+		if raw == nil {
 			continue // a crash came between its chunks
+		}
+		if head, err = headers.Decode(raw); err != nil {
+			return at, head, nil, rowError(bSnap, key, err)
 		}
 		for _, raw := range setChunks.Range(r, setKey{at, 1}, setKey{at, uint16(head.Chunks + 1)}) {
 			chunks = append(chunks, raw)
 		}
-		return at, head, chunks
+		return at, head, chunks, nil
 	}
-	return 0, head, nil
+	return 0, head, nil, nil
 }
 
 // keptBelow is the newest version at or below v of which any row of a set is there.

@@ -33,24 +33,36 @@ const (
 // What came of asking a witness, as registry_witness_total has it.
 const (
 	witnessCosigned    = "cosigned"
-	witnessRefused     = "refused" // it said no, or what it said does not hold
+	witnessRefused     = "refused"  // it said no, or its answer does not hold
+	witnessObjected    = "objected" // it has seen another log under this name
 	witnessUnreachable = "unreachable"
 )
 
-// AddCosignatures adds lines of witnesses to an archived checkpoint.
+// AddCosignatures adds lines of witnesses to a checkpoint, and archives it with them.
 type AddCosignatures struct {
 	Size  uint64   `cbor:"1,keyasint"`
-	Text  string   `cbor:"2,keyasint"` // what they have cosigned
+	Text  string   `cbor:"2,keyasint"` // which they have cosigned
 	Lines []string `cbor:"3,keyasint"`
+	Note  []byte   `cbor:"4,keyasint"` // signed by the node; taken where the checkpoint is not archived yet
 }
 
 // Kind names the command in journals.
-func (AddCosignatures) Kind() string { return "registry.add_cosignatures/1" }
+func (AddCosignatures) Kind() string { return "registry.add_cosignatures/2" }
 
-// Apply answers the note if it is the latest checkpoint too, else nil. It refuses a checkpoint that is not kept, or is another one.
+// Apply returns the note if it is the latest checkpoint too, else nil. It refuses a checkpoint beyond HEAD, and another one than that which
+// is archived for the size.
 func (c AddCosignatures) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (latest []byte, err error) {
-	was, _ := checkpoints.Get(r, c.Size)
-	if !bytes.HasPrefix(was, []byte(c.Text+"\n")) {
+	head, _ := metaHead.Get(r, keyHead)
+	last, _ := metaRaw.Get(r, keyCheckpoint)
+	was, archived := checkpoints.Get(r, c.Size)
+	isLast := bytes.HasPrefix(last, []byte(c.Text+"\n"))
+	switch {
+	case isLast: // it may have been signed again since
+		was = last
+	case !archived:
+		was = c.Note
+	}
+	if !bytes.HasPrefix(was, []byte(c.Text+"\n")) || c.Size > head.Version {
 		return nil, &GuardError{Op: -1, Guard: "checkpoint"}
 	}
 	note := was
@@ -58,7 +70,7 @@ func (c AddCosignatures) Apply(r store.Reader, _ store.Stamp, w *store.Writes) (
 		note = checkpoint.AddLine(note, line)
 	}
 	checkpoints.Put(w, c.Size, note)
-	if last, _ := metaRaw.Get(r, keyCheckpoint); !bytes.Equal(last, was) {
+	if !isLast {
 		return nil, nil
 	}
 	metaRaw.Put(w, keyCheckpoint, note)
@@ -74,47 +86,72 @@ func newWitnessClient(c *flow.Catalog, m *obs.Metrics) *upstream.Client {
 	})
 }
 
-// askWitnesses shows each archived checkpoint to the witnesses, the last one when several came meanwhile, until ctx ends.
+// askWitnesses shows checkpoints to the witnesses until ctx ends: an archived one at once, and the latest one within witness.interval. While
+// the fork guard is tripped none is shown.
 func (e *Engine) askWitnesses(ctx context.Context) {
-	var shown uint64 // size of the checkpoint that they were shown last
+	var shown uint64  // size of the checkpoint that they were shown last
+	var complete bool // all of them have answered it
 	for ctx.Err() == nil {
 		signed, newer := e.archived.Load()
-		if signed != nil && e.live().Witness.Enabled {
-			if err := e.cosign(ctx, signed, min(shown, signed.Size)); err != nil && ctx.Err() == nil {
+		if last := e.latest.Load(); signed == nil || last != nil && last.Size > signed.Size {
+			signed = last
+		}
+		if signed != nil && e.live().Witness.Enabled && e.guard.Load() == nil && !e.store.Info().Restored && (signed.Size != shown || !complete) {
+			var err error
+			if complete, err = e.cosign(ctx, signed, min(shown, signed.Size)); err != nil && ctx.Err() == nil {
 				e.log.Warn("checkpoint.refused", "version", signed.Size, "reason", err.Error())
 			}
 			shown = signed.Size
 		}
+		pause := time.NewTimer(e.live().Witness.Interval.D())
 		select {
 		case <-ctx.Done():
 		case <-newer:
+		case <-pause.C:
 		}
+		pause.Stop()
 	}
 }
 
-// cosign asks the witnesses of the signer set in force, who should have a log of shown versions, and keeps what they have cosigned.
-func (e *Engine) cosign(ctx context.Context, s *checkpoint.Signed, shown uint64) error {
-	all, err := checkpoint.ParsePolicy(e.Head().Signers.WitnessPolicy)
+// cosign asks the witnesses of the signer set in force, which should have a log of shown versions, and keeps their cosignatures. It reports
+// whether each of them has answered.
+func (e *Engine) cosign(ctx context.Context, s *checkpoint.Signed, shown uint64) (complete bool, err error) {
+	text := e.Head().Signers.WitnessPolicy
+	all, err := checkpoint.ParsePolicy(text)
 	if err != nil {
-		return err
+		return true, err
 	}
-	lines := make([]string, len(all))
+	e.dropStrangers(ctx, all)
+	lines, faults := make([]string, len(all)), make([]error, len(all))
 	err = flow.Fan(ctx, min(witnessCallers, len(all)), func(ctx context.Context, leg int) error {
 		for i := leg; i < len(all) && ctx.Err() == nil; i += witnessCallers {
 			if all[i].URL != "" {
-				lines[i] = e.tryWitness(ctx, all[i], s, shown)
+				lines[i], faults[i] = e.tryWitness(ctx, all[i], s, shown)
 			}
 		}
 		return context.Cause(ctx)
 	})
+	if err != nil {
+		return false, err
+	}
+	complete = true
+	for i, w := range all {
+		if o, objected := errors.AsType[*objection](faults[i]); objected {
+			e.object(ctx, text, *o)
+		} else if lines[i] != "" {
+			e.agree(ctx, w.ID())
+		}
+		complete = complete && (faults[i] == nil || witnessSaidNo(faults[i]))
+	}
 	lines = slices.DeleteFunc(lines, func(l string) bool { return l == "" })
-	if err != nil || len(lines) == 0 {
-		return err
+	if len(lines) == 0 {
+		return complete, nil
 	}
-	if _, err = store.Commit(ctx, e.store, store.Work, AddCosignatures{Size: s.Size, Text: s.Text(), Lines: lines}, e.publishCosigned); err != nil {
-		return fmt.Errorf("keep cosignatures: %w", err)
+	add := AddCosignatures{Size: s.Size, Text: s.Text(), Lines: lines, Note: s.Note}
+	if _, err = store.Commit(ctx, e.store, store.Work, add, e.publishCosigned); err != nil {
+		return false, fmt.Errorf("keep cosignatures: %w", err)
 	}
-	return nil
+	return complete, nil
 }
 
 // publishCosigned lets readers see the latest checkpoint with new lines. It runs in the committer, behind the publishing of that checkpoint.
@@ -126,39 +163,52 @@ func (e *Engine) publishCosigned(note []byte) {
 	}
 }
 
-// tryWitness asks one witness, and tells what came of it; line is "" without a cosignature.
-func (e *Engine) tryWitness(ctx context.Context, w checkpoint.PolicyWitness, s *checkpoint.Signed, shown uint64) (line string) {
-	line, err := e.askWitness(ctx, w, s, shown)
-	switch result := witnessUnreachable; {
+// tryWitness asks one witness, counts the result and logs it. line is "" without a cosignature.
+func (e *Engine) tryWitness(ctx context.Context, w checkpoint.PolicyWitness, s *checkpoint.Signed, shown uint64) (line string, err error) {
+	line, err = e.askWitness(ctx, w, s, shown)
+	result := witnessUnreachable
+	_, objected := errors.AsType[*objection](err)
+	switch {
 	case ctx.Err() != nil:
+		return "", context.Cause(ctx)
 	case err == nil:
 		e.m.witnessed[witnessCosigned](1)
 		e.log.Info("checkpoint.cosigned", "version", s.Size, "witness", w.Name())
-		return line
-	default:
-		if witnessSaidNo(err) {
-			result = witnessRefused
-		}
-		e.m.witnessed[result](1)
-		e.log.Warn("checkpoint.refused", "version", s.Size, "witness", w.Name(), "result", result, "reason", err.Error())
+		return line, nil
+	case errors.Is(err, errBehind):
+		return "", err
+	case objected:
+		result = witnessObjected
+	case witnessSaidNo(err):
+		result = witnessRefused
 	}
-	return ""
+	e.m.witnessed[result](1)
+	e.log.Warn("checkpoint.refused", "version", s.Size, "witness", w.Name(), "result", result, "reason", err.Error())
+	return "", err
 }
 
-// witnessSaidNo tells an answer that is no cosignature, or a witness that may not be asked, from one that cannot be reached or is ill.
+// witnessSaidNo reports whether err is a refusal, or an answer that does not hold, rather than a witness that cannot be reached or fails.
 func witnessSaidNo(err error) bool {
 	status, answered := errors.AsType[*upstream.StatusError](err)
-	return answered && status.Status < http.StatusInternalServerError || errors.Is(err, checkpoint.ErrWitness) || errors.Is(err, upstream.ErrTooLarge) ||
+	_, objected := errors.AsType[*objection](err)
+	return objected || answered && status.Status < http.StatusInternalServerError || errors.Is(err, checkpoint.ErrWitness) || errors.Is(err, upstream.ErrTooLarge) ||
 		errors.Is(err, upstream.ErrURL) || errors.Is(err, upstream.ErrRedirect) || errors.Is(err, upstream.ErrAddress)
 }
 
-// askWitness sends the checkpoint with a proof from the size that the witness has, and once more if it has another.
+// errBehind is returned when a witness has a newer checkpoint of this log than the one it was shown.
+var errBehind = errors.New("the witness has a newer checkpoint of this log")
+
+// askWitness sends the checkpoint with a proof from the size that the witness has, and once more if it has another size. An *objection is
+// returned when the witness has seen another log: one that is longer than the current tree, one with another root at the size of s, or
+// one that the consistency proof does not extend.
 func (e *Engine) askWitness(ctx context.Context, w checkpoint.PolicyWitness, s *checkpoint.Signed, has uint64) (line string, err error) {
+	told := false // has is the witness's own word
 	for range 2 {
 		ask, err := e.addCheckpoint(ctx, s, has)
 		if err != nil {
 			return "", err
 		}
+		conflict, was := false, has
 		err = e.witness.Get(ctx, upstream.Request{
 			URL: strings.TrimSuffix(w.URL, "/") + "/add-checkpoint", Post: ask, Also: http.StatusConflict, Max: maxWitnessAnswer, Timeout: e.live().Witness.Timeout.D(),
 		}, func(a *upstream.Answer) error {
@@ -170,17 +220,39 @@ func (e *Engine) askWitness(ctx context.Context, w checkpoint.PolicyWitness, s *
 				line, err = w.Cosignature(s.Tree, raw, e.now())
 				return err
 			}
+			conflict = true
 			has, err = strconv.ParseUint(strings.TrimSuffix(string(raw), "\n"), 10, 53)
-			if err != nil || a.MediaType() != "text/x.tlog.size" || has > s.Size {
+			if err != nil || a.MediaType() != "text/x.tlog.size" {
 				return fmt.Errorf("%w: it has a log of %.20q versions", checkpoint.ErrWitness, raw)
 			}
 			return nil
 		})
+		if status, answered := errors.AsType[*upstream.StatusError](err); answered && status.Status == http.StatusUnprocessableEntity {
+			return "", e.objects(w, s, told, has)
+		}
 		if line != "" || err != nil {
 			return line, err
 		}
+		if head := e.Head().Head.Version; has > head {
+			return "", e.objects(w, s, true, has)
+		}
+		switch told = conflict; {
+		case has > s.Size:
+			return "", errBehind
+		case has == was && has == s.Size:
+			return "", e.objects(w, s, true, has) // another root for the same size
+		}
 	}
 	return "", fmt.Errorf("%w: it has another size each time", checkpoint.ErrWitness)
+}
+
+// objects makes the objection of a witness that has a log of size versions, if it has told so.
+func (e *Engine) objects(w checkpoint.PolicyWitness, s *checkpoint.Signed, told bool, size uint64) error {
+	o := &objection{Witness: w.ID(), Tree: s.Size, AtMS: e.now().UnixMilli()}
+	if told {
+		o.Size, o.Tree = size, max(s.Size, min(size, e.Head().Head.Version))
+	}
+	return o
 }
 
 // addCheckpoint is the body of a request for a cosignature.

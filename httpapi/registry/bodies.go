@@ -29,6 +29,7 @@ type (
 	ItemProof        = record.ItemProof
 	HighWater        = registry.HighWater
 	RetentionPlan    = registry.RetentionPlan
+	Objection        = registry.Objection
 	CaughtUp         = registry.CaughtUp
 )
 

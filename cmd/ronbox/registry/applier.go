@@ -26,8 +26,10 @@ type applier struct {
 	node registryNode
 	keys []signerKey
 	now  func() time.Time
-	warn func(format string, args ...any)
 	show func(b record.Base, put []record.Item, remove []string)
+
+	force  bool   // sign a second payload of a version
+	expiry string // of the payloads; "" for none
 
 	base record.Base // HEAD when it was last read and checked; version 0: never
 }
@@ -44,7 +46,7 @@ func (ap *applier) apply(ctx context.Context, desired record.Items) (applied, er
 			return applied{Committed: registryapi.Committed{Version: head.Version, PayloadB3: head.PayloadB3, CommittedAt: head.CommittedAt, Hash: head.Hash}}, nil
 		}
 		ap.show(ap.base, put, remove)
-		p, items, err := complete(ap.base, record.Draft{Version: ap.base.Version + 1, Put: put, Remove: remove}, ap.now())
+		p, items, err := complete(ap.base, record.Draft{Version: ap.base.Version + 1, Expiry: ap.expiry, Put: put, Remove: remove}, ap.now())
 		if err != nil {
 			return applied{}, err
 		}
@@ -111,12 +113,7 @@ func (ap *applier) commit(ctx context.Context, p *record.Payload) (done registry
 	if err != nil {
 		return done, fmt.Errorf("propose: %w", err)
 	}
-	err = noteSignings(ap.keys, p, false)
-	if errors.Is(err, errSignedBefore) { // of an apply that did not get through: the chain takes one of the two
-		ap.warn("%v; signing this one too", err)
-		err = noteSignings(ap.keys, p, true)
-	}
-	if err != nil {
+	if err := noteSignings(ap.keys, p, ap.force); err != nil {
 		return done, err
 	}
 	for _, k := range ap.keys {

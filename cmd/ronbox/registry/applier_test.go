@@ -186,7 +186,6 @@ func newApplier(f *fakeNode, keys ...*record.Key) *applier {
 	}
 	return &applier{
 		Repeater: impatient(), node: f, keys: held, now: time.Now, show: func(record.Base, []record.Item, []string) {},
-		warn: func(string, ...any) {},
 	}
 }
 
@@ -392,6 +391,44 @@ func TestDesiredStates(t *testing.T) {
 		_, err := parseDesired("f", strings.NewReader(tt.in))
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: err = %v, want %q", tt.doc, err, tt.want)
+		}
+	}
+}
+
+// A key that has signed another payload for the version signs this one only if it is forced.
+func TestApplySignsOnePayloadOfAVersion(t *testing.T) {
+	k := newTestKey(t, 1)
+	f := newFakeNode(t, k)
+	ap := newApplier(f, k)
+	before, _, err := complete(f.base, record.Draft{Version: f.base.Version + 1, Put: mustItems(t, itemB)}, time.Now())
+	if err == nil {
+		err = ap.keys[0].noteSigning(before, false)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = ap.apply(t.Context(), wanted(t, itemA))
+	if got := cli.Classify(err); err == nil || got.Code != exitDuplicate || got.Reason != "signed_before" {
+		t.Errorf("a second payload: %v, %+v", err, got)
+	}
+	ap.force = true
+	if _, err := ap.apply(t.Context(), wanted(t, itemA)); err != nil {
+		t.Errorf("forced: %v", err)
+	}
+}
+
+func TestExpiryTime(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for in, want := range map[string]string{
+		"": "", "720h": "2026-03-31T12:00:00.000Z", "2027-01-01T00:00:00Z": "2027-01-01T00:00:00.000Z", "2027-01-01T02:00:00+02:00": "2027-01-01T00:00:00.000Z",
+	} {
+		if got, err := expiryTime(in, now); err != nil || got != want {
+			t.Errorf("%q = %q, %v", in, got, err)
+		}
+	}
+	for _, in := range []string{"soon", "-1h", "0s", "2020-01-01T00:00:00Z", "2027-01-01"} {
+		if got, err := expiryTime(in, now); err == nil {
+			t.Errorf("%q = %q", in, got)
 		}
 	}
 }

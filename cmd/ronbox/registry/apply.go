@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +20,7 @@ import (
 )
 
 func (a app) applyCmd() *cobra.Command {
-	var keys []string
+	var f applyFlags
 	cmd := &cobra.Command{
 		Use:     "apply FILE… --key KEY [--key KEY2 …]",
 		Example: `  ronbox --data-dir data registry apply testdata/registry/*.ndjson --key data/registry/dev-signer.key`,
@@ -28,14 +29,39 @@ func (a app) applyCmd() *cobra.Command {
 whole desired state, one descriptor a line; "-" is stdin. What differs from HEAD becomes
 one signed version. Each key approves; there must be as many as the threshold. The
 payload is built here from a HEAD that was checked, nothing else is signed, and a repeat
-is safe.`,
+is safe. KEY.signed keeps each key from a second payload for one version, as for sign.
+--expiry tells readers until when the version may be relied on.`,
 		Args: cli.AtLeast(1, "one file or more"),
 	}
-	cmd.Flags().StringArrayVar(&keys, "key", nil, "key `file` to approve with")
+	fl := cmd.Flags()
+	fl.StringArrayVar(&f.keys, "key", nil, "key `file` to approve with")
+	fl.StringVar(&f.expiry, "expiry", "", "`time` after which the version is out of date: RFC 3339, or a span from now such as 720h")
+	fl.BoolVar(&f.force, "force", false, "sign although another payload of that version was signed")
 	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, files []string) error {
-		return a.apply(ctx, c, files, keys)
+		return a.apply(ctx, c, files, f)
 	})
 	return cmd
+}
+
+type applyFlags struct {
+	keys   []string
+	expiry string
+	force  bool
+}
+
+// expiryTime reads --expiry: a time, or a span from now. It must lie ahead.
+func expiryTime(text string, now time.Time) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if span, bad := time.ParseDuration(text); bad == nil {
+		at, err = now.Add(span), nil
+	}
+	if err != nil || !at.After(now) {
+		return "", cli.Usage("--expiry %q: want a time ahead, as 2030-01-02T15:04:05Z, or a span such as 720h", text)
+	}
+	return record.FormatTime(at.UTC().Truncate(time.Second)), nil
 }
 
 // appliedDoc is the output of apply: a result per file, and the last version at the top.
@@ -53,8 +79,12 @@ type applied struct {
 	Changed               bool   `json:"changed"` // false: HEAD was that state already
 }
 
-func (a app) apply(ctx context.Context, c registryapi.Client, files, keyFiles []string) error {
-	keys, err := a.readKeys(keyFiles)
+func (a app) apply(ctx context.Context, c registryapi.Client, files []string, f applyFlags) error {
+	keys, err := a.readKeys(f.keys)
+	if err != nil {
+		return err
+	}
+	expiry, err := expiryTime(f.expiry, a.Now())
 	if err != nil {
 		return err
 	}
@@ -63,7 +93,7 @@ func (a app) apply(ctx context.Context, c registryapi.Client, files, keyFiles []
 		return err
 	}
 	p := a.Progress(cli.Count, "apply, files")
-	ap := &applier{Repeater: a.Repeater(), node: c, keys: keys, now: a.Now, show: a.showDelta, warn: a.Warn}
+	ap := &applier{Repeater: a.Repeater(), node: c, keys: keys, now: a.Now, show: a.showDelta, force: f.force, expiry: expiry}
 	doc := appliedDoc{Results: []applied{}}
 	for i, items := range states {
 		p.At(int64(i), int64(len(states)))

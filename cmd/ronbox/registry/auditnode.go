@@ -37,31 +37,38 @@ type auditedDoc struct {
 
 func (a app) auditNodeCmd() *cobra.Command {
 	var state, logKey string
+	var f judgeFlags
 	cmd := &cobra.Command{
 		Use:   "audit-node --state FILE [--log-key VKEY]",
 		Short: "Hold a node to what it signed before: its log may only have grown",
 		Long: `Hold a node to what it signed before, from time to time and away from it. The first look
 takes the log key, which ` + "`ronbox registry signers show`" + ` lists, and keeps the checkpoint
 in FILE; each later one demands a proof that the log has only grown since. Exit 3: it has
-not, or the checkpoint is not signed by that key; FILE is left as it was.`,
+not, or the checkpoint is not signed by that key; FILE is left as it was. With --policy the
+latest checkpoint must be covered by one that witnesses have cosigned (else exit 20): the
+node shows it to them within a minute. With --max-age it must be as young as that (else
+exit 24), so that a node which is frozen, or shows an old state, is found.`,
 		Example: `  ronbox --url https://node.example registry audit-node --state node.audit --log-key registry.example/main+1a2b3c4d+AT…`,
 	}
 	cmd.Flags().StringVar(&state, "state", "", "`file` that keeps the last checkpoint that was proven")
 	cmd.Flags().StringVar(&logKey, "log-key", "", "public key of the log, a C2SP vkey; for the first look")
+	f.add(cmd)
+	cmd.Args = f.wants(0, "no arguments")
 	cli.Require(cmd, "state")
-	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, _ []string) error {
-		return a.auditNode(ctx, c, state, logKey)
+	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
+		f.take(args, 0)
+		return a.auditNode(ctx, c, state, logKey, f)
 	})
 	return cmd
 }
 
 // provingNode is the part of registryapi.Client that an audit uses.
 type provingNode interface {
-	Checkpoint(ctx context.Context) ([]byte, error)
+	checkedNode
 	ConsistencyProof(ctx context.Context, from, to uint64) (registryapi.ConsistencyProof, error)
 }
 
-func (a app) auditNode(ctx context.Context, node provingNode, file, logKey string) error {
+func (a app) auditNode(ctx context.Context, node provingNode, file, logKey string, f judgeFlags) error {
 	var was auditState
 	err := cli.ReadAudit(file, &was, func() bool { return was.Format == auditFormat && was.Looks > 0 && was.LogKey != "" })
 	if err != nil {
@@ -89,6 +96,16 @@ func (a app) auditNode(ctx context.Context, node provingNode, file, logKey strin
 			return err
 		}
 	}
+	var fault *checkpointFault
+	if bad == nil && f.asked() {
+		_, err := a.judgeNode(ctx, f, node, keys, now.Size)
+		if fault = asFault(err); fault == nil && err != nil {
+			return err
+		}
+		if fault != nil {
+			bad = fault
+		}
+	}
 	if doc.OK = bad == nil; doc.OK {
 		doc.Looks++
 		if err := cli.WriteAudit(file, auditState{auditFormat, was.LogKey, string(note), cli.FormatTime(a.Now()), doc.Looks}); err != nil {
@@ -97,7 +114,7 @@ func (a app) auditNode(ctx context.Context, node provingNode, file, logKey strin
 	} else {
 		doc.Problem = bad.Error()
 	}
-	return a.ShowChecked(doc, doc.Problem, "", func(t cli.Table) { auditedTable(t, doc) })
+	return a.showJudged(doc, doc.Problem, "", fault, func(t cli.Table) { auditedTable(t, doc) })
 }
 
 // trustedKey is the key of the state; the first look takes the one that is given.

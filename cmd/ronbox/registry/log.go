@@ -11,7 +11,9 @@ import (
 
 	"ronbox/cmd/ronbox/cli"
 	"ronbox/engines/registry"
+	"ronbox/engines/registry/checkpoint"
 	"ronbox/engines/registry/export"
+	"ronbox/engines/registry/record"
 	registryapi "ronbox/httpapi/registry"
 	"ronbox/store"
 )
@@ -129,16 +131,21 @@ func (a app) proof(ctx context.Context, c registryapi.Client, v uint64, item str
 
 func (a app) itemCmd() *cobra.Command {
 	var at uint64
+	var f judgeFlags
 	cmd := &cobra.Command{
 		Use:   "item ID",
 		Short: "Show one descriptor, now or in a version, checked against the signed root",
 		Long: `Show one descriptor, now or in a version, if the node proves it under the root that the
-signers of that version have signed. Exit 23: there is none, which is proven as well.`,
+signers of that version have signed. Exit 23: there is none, which is proven as well. With
+--policy or --max-age the version must also be in the log under a checkpoint that witnesses
+have cosigned (else exit 20), and that is as young as that (else exit 24).`,
 		Example: `  ronbox registry item service/a --version 9`,
-		Args:    cli.Exactly(1, "one descriptor id"),
+		Args:    f.wants(1, "one descriptor id"),
 	}
+	f.add(cmd)
 	cmd.Flags().Uint64Var(&at, "version", 0, "version to look into (default HEAD)")
 	cmd.RunE = a.online(func(ctx context.Context, c registryapi.Client, args []string) error {
+		args = f.take(args, 1)
 		if at == 0 {
 			head, err := begun(ctx, c)
 			if err != nil {
@@ -148,6 +155,9 @@ signers of that version have signed. Exit 23: there is none, which is proven as 
 		}
 		doc, err := c.Version(ctx, at, false)
 		if err != nil {
+			return err
+		}
+		if err := a.judgeVersion(ctx, f, c, at, doc.ItemsRoot); err != nil {
 			return err
 		}
 		answer, err := c.Item(ctx, at, args[0])
@@ -164,6 +174,37 @@ signers of that version have signed. Exit 23: there is none, which is proven as 
 		return a.Show(answer, func(t cli.Table) { t.Row(string(it.Bytes)) })
 	})
 	return cmd
+}
+
+// judgeVersion demands that a version with that root of its items is in the log under a checkpoint that the flags accept.
+func (a app) judgeVersion(ctx context.Context, f judgeFlags, node checkedNode, v uint64, itemsRoot string) error {
+	if !f.asked() {
+		return nil
+	}
+	signers, err := node.Signers(ctx, 0)
+	if err != nil {
+		return err
+	}
+	set, err := record.ParseSignerSet(signers.SignerSet)
+	if err != nil {
+		return inconsistent("signer set: %w", err)
+	}
+	keys, err := checkpoint.NewKeys(set.LogKeys)
+	if err != nil {
+		return inconsistent("signer set: %w", err)
+	}
+	s, err := a.judgeNode(ctx, f, node, keys, v)
+	if fault := asFault(err); fault != nil {
+		return fault.failure()
+	}
+	if err != nil {
+		return err
+	}
+	p, err := provenPayload(ctx, node, v, s)
+	if err == nil && p.ItemsRoot != itemsRoot {
+		err = inconsistent("the items of version %d have root %s, its signed payload names %s", v, itemsRoot, p.ItemsRoot)
+	}
+	return err
 }
 
 func (a app) highwaterCmd() *cobra.Command {
@@ -188,7 +229,7 @@ first. It is written into the audit chain.`,
 			if err != nil {
 				return err
 			}
-			if now.Rollback {
+			if now.Rollback || unsettled(now) > 0 {
 				if err := a.Confirm(fmt.Sprintf("take version %d, %s, for the newest", now.Version, now.Hash), "adopt"); err != nil {
 					return err
 				}
@@ -205,12 +246,36 @@ func highwaterTable(t cli.Table, w registryapi.HighWater) {
 		t.Rows("mark", fmt.Sprintf("version %d, root %s", w.MarkSize, w.MarkRoot), "signed", w.MarkAt)
 	}
 	t.Row("head", fmt.Sprintf("version %d, %s", w.Version, w.Hash))
+	for _, o := range w.Objections {
+		t.Row("objects", objectionText(o))
+	}
 	if !w.Rollback {
 		t.Row("sound", "the log may be extended")
 		return
 	}
 	t.Rows("STOPPED", w.Reason, "why", w.Detail,
 		"next", "ronbox registry catch-up FILE, or highwater adopt if no later version exists")
+}
+
+// unsettled returns how many witnesses object to a log that was not adopted in spite of it.
+func unsettled(w registryapi.HighWater) (n int) {
+	for _, o := range w.Objections {
+		if !o.Settled {
+			n++
+		}
+	}
+	return n
+}
+
+func objectionText(o registryapi.Objection) string {
+	text := fmt.Sprintf("%s refused the tree of %d versions at %s", o.Witness, o.Tree, o.At)
+	if o.Size > 0 {
+		text += fmt.Sprintf(": it has seen a log of %d", o.Size)
+	}
+	if o.Settled {
+		text += ", settled"
+	}
+	return text
 }
 
 func (a app) catchUpCmd() *cobra.Command {

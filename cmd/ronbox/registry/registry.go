@@ -54,17 +54,18 @@ func Command(c *cli.App) *cobra.Command {
 	group.Long = `Sign, change, read and check the registry: the node's signed list of descriptors.
 
 Exit codes, beside those that every verb has: 20 too few approvals, or one that does not
-count; 21 the proposal has ended, or HEAD has moved; 22 that key has signed it before;
-23 no such version, proposal or item.`
+count, or too few witnesses; 21 the proposal has ended, or HEAD has moved; 22 that key has signed it before;
+23 no such version, proposal or item; 24 the newest checkpoint is older than accepted.`
 	return group
 }
 
 // Exit codes of the registry's verbs, beside those that all verbs have.
 const (
-	exitQuorum    = 20 // too few approvals, or some that do not count
+	exitQuorum    = 20 // too few approvals or cosignatures, or some that do not count
 	exitStale     = 21 // the proposal has ended, or HEAD has moved
 	exitDuplicate = 22 // that key has signed it before
 	exitNotFound  = 23 // no such version, proposal or item
+	exitTooOld    = 24 // the newest checkpoint is older than accepted
 )
 
 const (

@@ -26,6 +26,7 @@ type verifyFlags struct {
 	db, export, proof string
 	genesis, seen     string
 	logKey            string
+	judgeFlags
 }
 
 func (a app) verifyCmd() *cobra.Command {
@@ -41,8 +42,12 @@ every tile and every checkpoint; with --checkpoint also that it begins with what
 before. With --proof what ` + "`ronbox registry proof`" + ` wrote is checked, with the public log
 key.
 
+With --policy a checkpoint over all of it must have the cosignatures that a witness policy
+demands, and with --max-age it must be as young as that: a frozen or forked log is sound in
+itself.
+
 Exit 0: sound. Exit 3: bad; the output names which: signature, quorum, chain, tree,
-checkpoint or incomplete.`,
+checkpoint or incomplete. Exit 20, witness_quorum: witnesses are missing. Exit 24, too_old.`,
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.db, "db", "", "database `file`")
@@ -51,14 +56,19 @@ checkpoint or incomplete.`,
 	fl.StringVar(&f.genesis, "genesis", "", "payload hash of version 1")
 	fl.StringVar(&f.seen, "checkpoint", "", "`file` of a checkpoint that was seen before")
 	fl.StringVar(&f.logKey, "log-key", "", "public key of the log, a C2SP vkey; for a proof")
+	f.add(cmd)
+	cmd.Args = f.wants(0, "no arguments")
 	cmd.MarkFlagsMutuallyExclusive("db", "export", "proof")
 	cmd.MarkFlagsOneRequired("db", "export", "proof")
-	cmd.RunE = a.Verb(func(ctx context.Context, _ []string) error {
+	cmd.RunE = a.Verb(func(ctx context.Context, args []string) error {
+		f.take(args, 0)
 		switch {
 		case f.proof != "" && (f.genesis != "" || f.seen != "" || f.logKey == ""):
-			return cli.Usage("a proof is checked with --log-key, and nothing else")
+			return cli.Usage("a proof is checked with --log-key, and with --policy and --max-age alone")
+		case f.proof != "" && f.policy == signedPolicy:
+			return cli.Usage("a proof does not hold the signed policy: want --policy=FILE")
 		case f.proof != "":
-			return a.verifyProof(f.proof, f.logKey)
+			return a.verifyProof(f)
 		case f.genesis == "":
 			return cli.Usage("want --genesis: the payload hash of version 1")
 		}
@@ -78,7 +88,8 @@ type provenDoc struct {
 	Problem string         `json:"problem,omitzero"`
 }
 
-func (a app) verifyProof(file, logKey string) error {
+func (a app) verifyProof(f verifyFlags) error {
+	file, logKey := f.proof, f.logKey
 	raw, err := a.ReadInput(file, maxProof)
 	if err != nil {
 		return err
@@ -92,10 +103,43 @@ func (a app) verifyProof(file, logKey string) error {
 		return err
 	}
 	out, bad := checkProof(doc, keys)
+	fault, err := a.judgeProof(f.judgeFlags, doc, keys, bad)
+	if err != nil {
+		return err
+	}
+	if fault != nil {
+		bad = fault
+	}
 	if out.OK = bad == nil; bad != nil {
 		out = provenDoc{Version: doc.Version, Problem: bad.Error()}
 	}
-	return a.ShowChecked(out, out.Problem, "", func(t cli.Table) { provenTable(t, out) })
+	return a.showJudged(out, out.Problem, "", fault, func(t cli.Table) { provenTable(t, out) })
+}
+
+// judgeProof judges the checkpoint of a proof that holds.
+func (a app) judgeProof(f judgeFlags, doc proofDoc, keys checkpoint.Keys, bad error) (*checkpointFault, error) {
+	j, err := a.newJudge(f, nil)
+	if err != nil || bad != nil {
+		return nil, err
+	}
+	s, err := keys.Open([]byte(doc.Checkpoint))
+	if err != nil {
+		return nil, err
+	}
+	_, err = j.pick([]checkpoint.Signed{s}, doc.Version)
+	return asFault(err), nil
+}
+
+// showJudged is cli.ShowChecked with the exit code of a checkpoint that is not accepted.
+func (a app) showJudged(doc any, problem, kind string, fault *checkpointFault, human func(t cli.Table)) error {
+	if fault != nil {
+		kind = string(fault.kind)
+	}
+	err := a.ShowChecked(doc, problem, kind, human)
+	if err == nil && fault != nil {
+		a.Exit = fault.code()
+	}
+	return err
 }
 
 // logKeys are the key of --log-key.
@@ -190,30 +234,49 @@ func (a app) verify(ctx context.Context, f verifyFlags) error {
 	o.Progress = p.Of
 	var doc rverify.Report
 	if f.export != "" {
-		doc, err = verifyExport(ctx, f.export, o)
+		doc, err = a.verifyExport(ctx, f, o)
 	} else {
 		err = cli.ViewDatabase(ctx, f.db, func(r store.Reader) (err error) {
-			doc, err = registry.Verify(ctx, r, o)
-			return err
+			if doc, err = registry.Verify(ctx, r, o); err != nil {
+				return err
+			}
+			src := registry.NewSource(r)
+			return a.judgeReport(f.judgeFlags, &doc, src, src)
 		})
 	}
 	p.End()
-	if err != nil {
+	fault := asFault(err)
+	if err != nil && fault == nil {
 		return err
 	}
 	problem, kind := "", ""
 	if !doc.OK {
 		problem, kind = doc.Problem.Error(), string(doc.Problem.Kind)
 	}
-	return a.ShowChecked(doc, problem, kind, func(t cli.Table) { verifyTable(t, doc) })
+	return a.showJudged(doc, problem, kind, fault, func(t cli.Table) { verifyTable(t, doc) })
 }
 
-func verifyExport(ctx context.Context, dir string, o rverify.Options) (doc rverify.Report, err error) {
-	l, err := export.Open(dir)
+func (a app) verifyExport(ctx context.Context, f verifyFlags, o rverify.Options) (doc rverify.Report, err error) {
+	l, err := export.Open(f.export)
 	if err != nil {
 		return doc, err
 	}
-	return rverify.VerifyWhole(ctx, l, l, o)
+	if doc, err = rverify.VerifyWhole(ctx, l, l, o); err != nil {
+		return doc, err
+	}
+	return doc, a.judgeReport(f.judgeFlags, &doc, l, l)
+}
+
+// judgeReport judges the newest checkpoint of a log that holds. A *checkpointFault becomes the problem of the report too.
+func (a app) judgeReport(f judgeFlags, doc *rverify.Report, r rverify.LogReader, t rverify.TreeReader) error {
+	if !doc.OK || !f.asked() {
+		return nil
+	}
+	_, err := a.judgeLog(f, r, t, doc.Head.Version)
+	if fault := asFault(err); fault != nil {
+		doc.OK, doc.Problem = false, &rverify.Problem{Kind: fault.kind, Detail: fault.detail}
+	}
+	return err
 }
 
 func verifyTable(t cli.Table, d rverify.Report) {

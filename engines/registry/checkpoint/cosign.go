@@ -77,6 +77,18 @@ func AddLine(note []byte, line string) []byte {
 	return append(out, line...)
 }
 
+// Cosigned reports whether a note has a cosignature of w that holds.
+func (w Witness) Cosigned(note []byte) bool {
+	text, lines, found := strings.Cut(string(note), "\n\n")
+	for l := range strings.Lines(lines) {
+		name, raw := splitLine(l)
+		if found && name == w.name && len(raw) > 4 && binary.BigEndian.Uint32(raw) == w.KeyHash() && w.Verify([]byte(text+"\n"), raw[4:]) {
+			return true
+		}
+	}
+	return false
+}
+
 // Whole checks that every signature line of a note holds: each is of a log key, as log or as its own witness, or of one of the witnesses.
 func (k Keys) Whole(raw []byte, witnesses []Witness) error {
 	n, _, err := k.open(raw)
@@ -93,32 +105,4 @@ func (k Keys) Whole(raw []byte, witnesses []Witness) error {
 		}
 	}
 	return nil
-}
-
-// PolicyWitness is a witness of a policy, and where it is asked; URL is "" for one that this node does not ask.
-type PolicyWitness struct {
-	Witness
-	URL string
-}
-
-// ParsePolicy reads the witnesses of a policy in the form of C2SP's tlog-policy. How many of them are enough, its lines "group" and "quorum", is
-// for those to judge who rely on the log.
-func ParsePolicy(text string) (all []PolicyWitness, err error) {
-	n := 0
-	for line := range strings.Lines(text) {
-		n++
-		f := strings.Fields(line)
-		switch {
-		case len(f) == 0 || f[0][0] == '#' || f[0] == "log" || f[0] == "group" || f[0] == "quorum":
-		case f[0] == "witness" && (len(f) == 3 || len(f) == 4):
-			w, err := ParseWitness(f[2])
-			if err != nil {
-				return nil, fmt.Errorf("witness policy, line %d: %w", n, err)
-			}
-			all = append(all, PolicyWitness{w, strings.Join(f[3:], "")})
-		default:
-			return nil, fmt.Errorf("witness policy, line %d: want witness <name> <vkey> [<url>], group, quorum or log, not %.60q", n, line)
-		}
-	}
-	return all, nil
 }

@@ -1,0 +1,188 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"ronbox/appliance/unit"
+	"ronbox/engines/registry/checkpoint"
+)
+
+// objector is a witness that can be told to refuse each checkpoint: with 422, or with 409 and the size of another log.
+type objector struct {
+	*witness
+	refusal atomic.Pointer[func(http.ResponseWriter)] // nil: it answers as a sound one
+}
+
+func newObjector(t *testing.T, name string) *objector {
+	o := &objector{witness: newWitness(t, name)}
+	o.Config.Handler = http.HandlerFunc(func(out http.ResponseWriter, q *http.Request) {
+		if refuse := o.refusal.Load(); refuse != nil {
+			(*refuse)(out)
+			return
+		}
+		o.answer(out, q)
+	})
+	return o
+}
+
+func (o *objector) refuse(answer func(http.ResponseWriter)) { o.refusal.Store(&answer) }
+
+func unprocessable(out http.ResponseWriter) { out.WriteHeader(http.StatusUnprocessableEntity) }
+
+func conflictOf(size int) func(http.ResponseWriter) {
+	return func(out http.ResponseWriter) {
+		out.Header().Set("Content-Type", "text/x.tlog.size")
+		out.WriteHeader(http.StatusConflict)
+		_, _ = io.WriteString(out, fmt.Sprintf("%d\n", size))
+	}
+}
+
+// policyOf is a policy of both witnesses, of which threshold must cosign.
+func policyOf(threshold string, a, b *objector) string {
+	line := func(w *objector) string { return strings.Split(w.policy(), "\n")[1][len("witness w "):] }
+	return "witness a " + line(a) + "\nwitness b " + line(b) + "\ngroup g " + threshold + " a b\nquorum g\n"
+}
+
+// Witnesses that have seen another log trip the fork guard if the signed policy needs them. It stands over a restart, until an operator
+// adopts the log; then the same refusal does not trip it again, and one of a longer log does.
+func TestWitnessesTripTheGuard(t *testing.T) {
+	for doc, refuse := range map[string]func(http.ResponseWriter){"422": unprocessable, "409 with a larger size": conflictOf(1000)} {
+		t.Run(doc, func(t *testing.T) {
+			a, b := newObjector(t, "a.example"), newObjector(t, "b.example")
+			r, s := witnessedRig(t, policyOf("any", a, b))
+			r.cover()
+			r.cosigned(a.witness)
+			a.refuse(refuse)
+			b.refuse(refuse)
+			r.commitDeltas(s, 1)
+			r.cover()
+			r.waitFor("the guard", func() bool { return r.e.guard.Load() != nil })
+			r.wantGuard(RollbackWitness)
+			r.stop()
+			r.open()
+			r.start()
+			r.wantGuard(RollbackWitness)
+			seen, err := r.e.HighWater(r.ctx())
+			if err != nil || !seen.Rollback || seen.Reason != RollbackWitness || len(seen.Objections) != 2 || seen.Objections[0].Settled {
+				t.Errorf("shown: %+v, %v", seen, err)
+			}
+			if rep := r.board.Report(service, "write"); rep.Ready || rep.WriteReady {
+				t.Errorf("the write plane: %+v", rep)
+			}
+			if rep := r.board.Report(service, "read"); !rep.Ready || !rep.ReadReady || !rep.Services[service].Ready {
+				t.Errorf("the read plane: %+v", rep)
+			}
+			if rep := r.board.Report("", ""); !rep.Ready || !rep.WriteReady {
+				t.Errorf("the other services: %+v", rep)
+			}
+			if err := r.e.Adopt(r.ctx(), alice, ""); err != nil {
+				t.Fatal(err)
+			}
+			r.commitNext(s, 3)
+			r.cover()
+			refusals := func() float64 { return r.metric("registry_witness_total", "result", witnessObjected) }
+			r.waitFor("another refusal", func() bool { return refusals() >= 2 })
+			r.commitNext(s, 4)
+			if err := r.e.guard.Load().err(); err != nil || r.metric("registry_witness_objections") != 0 {
+				t.Errorf("after the adoption: %v", err)
+			}
+			a.refuse(conflictOf(2000))
+			b.refuse(conflictOf(2000))
+			r.cover()
+			r.waitFor("the guard of a longer log", func() bool { return r.e.guard.Load() != nil })
+		})
+	}
+}
+
+// One objector of two is an alert and a soft key, and writes go on. It ends when the witness cosigns, or when the log is adopted.
+func TestOneWitnessObjects(t *testing.T) {
+	a, b := newObjector(t, "a.example"), newObjector(t, "b.example")
+	a.refuse(unprocessable)
+	r, s := witnessedRig(t, policyOf("any", a, b))
+	missing := func() bool { return r.board.Report(service, "").Causes["registry.witnesses"] != "" }
+	r.cover()
+	r.waitFor("the objection", missing)
+	r.cosigned(b.witness)
+	if rep := r.board.Report("", ""); !rep.Ready && strings.Contains(fmt.Sprint(rep.Missing), "registry.witnesses") && r.e.guard.Load() != nil {
+		t.Errorf("one objector: %+v", rep)
+	}
+	if n := r.metric("registry_witness_objections"); n != 1 {
+		t.Errorf("registry_witness_objections = %v", n)
+	}
+	r.commitDeltas(s, 1)
+	if err := r.e.Adopt(r.ctx(), alice, ""); err != nil || missing() {
+		t.Errorf("adopt: %v, %v", err, missing())
+	}
+	if err := r.e.Adopt(r.ctx(), alice, ""); !errors.Is(err, ErrConflict) {
+		t.Errorf("adopt again: %v", err)
+	}
+	a.refusal.Store(nil)
+	r.commitNext(s, 3)
+	r.cover()
+	r.waitFor("the end of the objection", func() bool { return len(r.e.objections.Load().Rows) == 0 })
+	r.stop()
+	if rep := verifiedFile(t, r.path, r.e.Head().genesis); !rep.OK {
+		t.Error(rep.Problem)
+	}
+}
+
+// A witness that has a newer checkpoint of this very log does not object to an older one.
+func TestWitnessAheadOfTheCheckpoint(t *testing.T) {
+	w := newObjector(t, "w.example")
+	r, s := newLogRig(t)
+	s.policy = w.policy()
+	r.genesis(s)
+	old := r.cover()
+	r.commitDeltas(s, 4)
+	all, err := checkpoint.ParsePolicy(s.policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for size, want := range map[int]error{3: errBehind, 5: errBehind, 6: &objection{}} {
+		w.refuse(conflictOf(size))
+		_, err := r.e.askWitness(r.ctx(), all[0], old, 0)
+		_, objected := errors.AsType[*objection](err)
+		if _, object := want.(*objection); objected != object || !object && !errors.Is(err, want) {
+			t.Errorf("a log of %d versions: %v, want %v", size, err, want)
+		}
+	}
+}
+
+// The latest checkpoint is shown to the witnesses within witness.interval, though it is not archived, and is archived with their lines.
+func TestLatestCheckpointIsShown(t *testing.T) {
+	w := newWitness(t, "w.example")
+	r, s := witnessedRig(t, w.policy(), func(c *Config) { c.Witness.Interval = unit.Duration(1e9) })
+	r.cover()
+	r.cosigned(w)
+	r.commitDeltas(s, 2)
+	r.waitFor("the latest checkpoint to be cosigned", func() bool { return strings.Contains(w.asked(), " of 3") })
+	r.waitFor("its archival", func() bool {
+		notes, err := r.e.ArchivedCheckpoints(r.ctx(), 0, 1)
+		return err == nil && len(notes) == 1 && strings.Contains(string(notes[0]), "\n3\n") && strings.Contains(string(notes[0]), "— w.example ")
+	})
+	r.stop()
+	if rep := verifiedFile(t, r.path, r.e.Head().genesis); !rep.OK {
+		t.Error(rep.Problem)
+	}
+}
+
+// A catch-up from a copy that brings nothing leaves the guard as it is.
+func TestCatchUpWithNothingNewer(t *testing.T) {
+	r, s := newLogRig(t)
+	r.genesis(s)
+	r.commitDeltas(s, 3)
+	same := r.snapshot()
+	r.stop()
+	c := r.restored(false)
+	c.accept()
+	_, err := c.e.CatchUpFrom(c.ctx(), alice, same.path, "")
+	if !errors.Is(err, ErrSource) || !strings.Contains(err.Error(), "nothing newer there") || c.e.guard.Load() == nil {
+		t.Errorf("catch-up from the same log: %v", err)
+	}
+}
