@@ -255,7 +255,6 @@ func TestBootFailures(t *testing.T) {
 	}{
 		{"no database", func(t *testing.T, cfg *config.Config) { must(t, os.Remove(cfg.Path(DatabaseName))) }, ExitConfig},
 		{"a database cut short", func(t *testing.T, cfg *config.Config) { must(t, os.Truncate(cfg.Path(DatabaseName), 5000)) }, ExitCorrupt},
-		{"a changed log", func(t *testing.T, cfg *config.Config) { flip(t, cfg.Path(DatabaseName), `"threshold":1`) }, ExitCorrupt},
 		{"a secret that others may read", func(t *testing.T, cfg *config.Config) { must(t, os.Chmod(cfg.Path(SecretName), 0o644)) }, ExitDenied},
 		{"a secret that is none", func(t *testing.T, cfg *config.Config) {
 			must(t, os.WriteFile(cfg.Path(SecretName), []byte("x"), 0o600))

@@ -193,6 +193,8 @@ func askEdge(t *testing.T, c *apiClient) {
 	ctx := t.Context()
 	told[edgeapi.Catalog](t)(c.Catalog(ctx))
 	told[edgeapi.Catalog](t)(c.Rescan(ctx))
+	_, _, err := c.Verify(ctx, edgeapi.Verify{}, nil)
+	done(t, "verify of the edge", err)
 	told[[]byte](t)(c.EdgeBytes(ctx, "static/preview.js"))
 	_, _ = c.EdgeBytes(ctx, "tiles/none.json")
 	_, _ = c.EdgeBytes(ctx, "tiles/none/0/0/0.png")
@@ -225,7 +227,9 @@ func askRewarder(r *rig, c *apiClient) {
 	_, err = c.Do(ctx, client.Call{Method: http.MethodPut, Path: parts + "1/csv", Body: []byte("actor,metric,qty\nb,requests,2\n"), Header: http.Header{"Content-Type": {"text/csv"}}})
 	done(t, "a part in CSV", err)
 	_, _ = rew.PutPart(ctx, u.ID, 7, []byte("{}\n"))
+	told[rewarder.UploadPage](t)(rew.Uploads(ctx, "", 10))
 	in := told[rewarder.Input](t)(rew.Seal(ctx, u.ID))
+	_ = rew.DropUpload(ctx, in.InputsCID.String())
 	ask := rewarder.ComputeRequest{InputsCID: in.InputsCID, PolicyID: policy.ID, PolicyHash: policy.Hash}
 	_, _ = rew.Epoch(ctx, "e")
 	told[rewarder.Run](t)(rew.Compute(ctx, "e", ask))

@@ -635,14 +635,23 @@ func shortFile(t *testing.T) {
 	}
 }
 
-// A bit that changed in what the log holds keeps the node from starting, and the log names the version.
+// A changed bit in the log shuts the registry out, and the log line names the version.
 func bitRot(t *testing.T) {
 	cfg, _ := devConfig(t)
 	flip(t, cfg.Path(DatabaseName), `"threshold":1`)
 	r := launch(t, cfg)
-	if code := r.end(); code != ExitCorrupt || !strings.Contains(r.log.String(), "version 1") {
-		t.Errorf("exit %d, and the spot is not named\n%s", code, r.log)
+	r.serving()
+	_, err := r.tcp().registryAPI.Head(t.Context())
+	if p := problem(t, err); p.Status != http.StatusServiceUnavailable || p.Reason != "corrupt" {
+		t.Errorf("HEAD of a damaged log: %v", err)
 	}
+	if _, err := r.tcp().Balance(t.Context(), "alice", "ron", 0); err != nil {
+		t.Errorf("the wallet: %v", err)
+	}
+	if log := r.log.String(); !strings.Contains(log, `"event":"service_shut_out"`) || !strings.Contains(log, "version 1") {
+		t.Errorf("the spot is not named\n%s", log)
+	}
+	r.halt()
 }
 
 // There is one writer: a second process ends with 75 and harms nothing, by whatever name it reaches the file; a copy of

@@ -206,15 +206,6 @@ func readInfo(tx *bolt.Tx) (Info, error) {
 	return *i.with(p), nil
 }
 
-// SchemaOf returns the schema of the state that a view or an offline reader reads.
-func SchemaOf(r Reader) (int, error) {
-	var row identRow
-	if err := decodeSummed(keyIdent, r.Get(metaBucket, keyIdent), &row); err != nil {
-		return 0, fmt.Errorf("%w: meta identity: %w", ErrCorrupt, err)
-	}
-	return row.Schema, nil
-}
-
 // known refuses a file that a newer program wrote.
 func (i Info) known(schema int) error {
 	if i.Schema > schema {

@@ -350,8 +350,8 @@ func TestAddSums(t *testing.T) {
 				}
 			}
 		}
-		if schema, err := SchemaOf(r); err != nil || schema != Schema+2 || rows != n+MigrationKeys+1 {
-			return fmt.Errorf("schema %d, %d rows, %w", schema, rows, err)
+		if rows != n+MigrationKeys+1 {
+			return fmt.Errorf("%d rows", rows)
 		}
 		return nil
 	})

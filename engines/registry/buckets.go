@@ -319,7 +319,3 @@ func (c codec) payload(stored []byte) (*record.Payload, error) {
 	}
 	return record.ParsePayload(raw)
 }
-
-// Unsummed returns the buckets whose rows have no checksum in schema 1 and get one in schema 2. There are none: the check of a file compares
-// each row with what was signed or hashed, and rows of which nothing else follows have a checksum from their first write.
-func Unsummed() []*store.Bucket { return nil }
