@@ -136,9 +136,10 @@ func (a app) itemCmd() *cobra.Command {
 		Use:   "item ID",
 		Short: "Show one descriptor, now or in a version, checked against the signed root",
 		Long: `Show one descriptor, now or in a version, if the node proves it under the root that the
-signers of that version have signed. Exit 23: there is none, which is proven as well. With
---policy or --max-age the version must also be in the log under a checkpoint that witnesses
-have cosigned (else exit 20), and that is as young as that (else exit 24).`,
+signers of that version have signed. Exit 23: there is none, which is proven as well.
+
+With --policy a checkpoint that witnesses have cosigned must cover the version (else exit
+20). With --max-age that checkpoint must not be older (else exit 24).`,
 		Example: `  ronbox registry item service/a --version 9`,
 		Args:    f.wants(1, "one descriptor id"),
 	}

@@ -42,12 +42,13 @@ every tile and every checkpoint; with --checkpoint also that it begins with what
 before. With --proof what ` + "`ronbox registry proof`" + ` wrote is checked, with the public log
 key.
 
-With --policy a checkpoint over all of it must have the cosignatures that a witness policy
-demands, and with --max-age it must be as young as that: a frozen or forked log is sound in
-itself.
+A frozen or forked log is sound in itself. With --policy a checkpoint over all of it must
+have the cosignatures that a witness policy demands. With --max-age that checkpoint must
+not be older.
 
 Exit 0: sound. Exit 3: bad; the output names which: signature, quorum, chain, tree,
-checkpoint or incomplete. Exit 20, witness_quorum: witnesses are missing. Exit 24, too_old.`,
+checkpoint or incomplete. Exit 20: witnesses are missing (witness_quorum). Exit 24: the
+checkpoint is too old (too_old).`,
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.db, "db", "", "database `file`")
