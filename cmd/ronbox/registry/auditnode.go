@@ -46,8 +46,8 @@ takes the log key, which ` + "`ronbox registry signers show`" + ` lists, and kee
 in FILE; each later one demands a proof that the log has only grown since. Exit 3: it has
 not, or the checkpoint is not signed by that key; FILE is left as it was.
 
-With --policy a checkpoint that witnesses have cosigned must cover the latest one (else exit
-20): the node shows it to them within a minute. With --max-age the checkpoint must not be
+With --policy a checkpoint that witnesses have cosigned must cover the latest one (else
+exit 20): the node shows it to them within a minute. With --max-age it must not be
 older (else exit 24), which finds a node that is frozen or shows an old state.`,
 		Example: `  ronbox --url https://node.example registry audit-node --state node.audit --log-key registry.example/main+1a2b3c4d+AT…`,
 	}
