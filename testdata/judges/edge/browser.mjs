@@ -24,7 +24,7 @@ export async function browse(urls, ready, evaluate = "undefined") {
   } finally {
     chrome.kill();
     await gone;
-    rmSync(dir, { recursive: true, force: true, maxRetries: 5, retryDelay: 200 });
+    rmSync(dir, { recursive: true, force: true, maxRetries: 20, retryDelay: 200 });
   }
 }
 
