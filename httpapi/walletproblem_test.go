@@ -281,7 +281,8 @@ func gravestCases() []toldCase {
 		absent("no such hold", "HOLD_NOT_FOUND", "hold_unknown", payWith(refusedBy(record.HoldUnknown))),
 		{doc: "no room", ask: payWith(ledger.ErrFull), status: 507, code: "STORE_FULL", reason: httpapi.ReasonStoreFull, retry: true},
 		{doc: "no room below", ask: payWith(store.ErrFull), status: 507, code: "STORE_FULL", reason: httpapi.ReasonStoreFull, retry: true},
-		{doc: "a bug", ask: payWith(fmt.Errorf("secret: %w", store.ErrCorrupt)), status: 500, code: "INTERNAL_ERROR", reason: httpapi.ReasonInternal},
+		{doc: "a damaged row", ask: payWith(fmt.Errorf("secret: %w", store.ErrCorrupt)), status: 500, code: "INTERNAL_ERROR", reason: httpapi.ReasonCorrupt},
+		{doc: "a bug", ask: payWith(fmt.Errorf("secret: %w", store.ErrInternal)), status: 500, code: "INTERNAL_ERROR", reason: httpapi.ReasonInternal},
 		{doc: "a panic", ask: func(r *rig) *httptest.ResponseRecorder {
 			r.Deps().Auth = nil
 			return r.do("POST", "/v1/transfer", someTransfer, writer)

@@ -63,7 +63,7 @@ func codeOf(reason string) string {
 		return "UPSTREAM_UNAVAILABLE"
 	case httpapi.ReasonStoreFull:
 		return "STORE_FULL"
-	case httpapi.ReasonInternal:
+	case httpapi.ReasonInternal, httpapi.ReasonCorrupt:
 		return "INTERNAL_ERROR"
 	}
 	return "BAD_REQUEST"

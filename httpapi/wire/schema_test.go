@@ -42,7 +42,7 @@ func bodies() []any {
 		ledgerapi.Root{}, ledgerapi.Roots{}, ledgerapi.LedgerHead{}, ledgerapi.Proof{}, ledgerapi.Inclusion{}, ledgerapi.LastBatch{}, ledgerapi.LogHead{}, ledgerapi.Consistency{},
 		ledgerapi.ExportEnd{},
 		registryapi.AuditChain{}, registryapi.Checkpoint{}, registryapi.CheckpointList{}, registryapi.InclusionProof{}, registryapi.ConsistencyProof{}, registryapi.ItemProof{},
-		registryapi.HighWater{}, registryapi.RetentionPlan{}, registryapi.CatchUp{}, registryapi.CaughtUp{},
+		registryapi.HighWater{}, registryapi.Objection{}, registryapi.RetentionPlan{}, registryapi.CatchUp{}, registryapi.CaughtUp{},
 	}
 }
 
