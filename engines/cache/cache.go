@@ -37,6 +37,9 @@ type Spec[K ristretto.Key, V any] struct {
 	Entry         int64               // bytes of one entry, about
 	Newer         func(old, v V) bool // reports whether v may take the place of old; nil: always
 	Hit, Miss     func(n int)         // count each Get; nil: nobody does
+	// Exit is called with most values that are no longer kept, and at times with the zero value. It must not call the
+	// cache, nor block.
+	Exit func(v V)
 }
 
 // Cache is a bounded cache. New builds it, Open starts it; its methods may be called from any goroutine.
@@ -60,6 +63,7 @@ func New[K ristretto.Key, V any](c *flow.Catalog, s Spec[K, V]) *Cache[K, V] {
 func (c *Cache[K, V]) Open() error {
 	cfg := ristretto.Config[K, V]{
 		NumCounters: max(10*c.Spec.Bytes/c.Spec.Entry, 1000), MaxCost: c.Spec.Bytes, BufferItems: 64, IgnoreInternalCost: true,
+		OnExit: c.Spec.Exit,
 	}
 	if newer := c.Spec.Newer; newer != nil {
 		cfg.ShouldUpdate = func(v, old V) bool { return newer(old, v) }

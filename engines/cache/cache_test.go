@@ -2,6 +2,7 @@ package cache
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -119,6 +120,22 @@ func TestNewerStays(t *testing.T) {
 	}
 	if v, ok := c.Get("a"); v != 3 || !ok {
 		t.Errorf("%d, %t", v, ok)
+	}
+}
+
+// Exit has what was replaced, deleted, refused for its size, or purged.
+func TestExit(t *testing.T) {
+	var gone []int
+	c := opened(t, func(s *Spec[string, int]) { s.Exit = func(v int) { gone = append(gone, v) } })
+	c.put("a", 1, 1)
+	c.put("a", 2, 1)
+	c.Del("a")
+	c.put("large", 3, 1001)
+	c.put("b", 4, 1)
+	c.Purge()
+	gone = slices.DeleteFunc(gone, func(v int) bool { return v == 0 })
+	if want := []int{1, 2, 3, 4}; !slices.Equal(gone, want) {
+		t.Errorf("%v, want %v", gone, want)
 	}
 }
 

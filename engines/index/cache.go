@@ -106,5 +106,13 @@ func (e *Engine) keep(s *settings, n *entry, ttl time.Duration, until int64) {
 		return
 	}
 	e.cache.SetFor(n.key, n, n.cost(), time.Duration(n.stale-n.filled))
-	_ = e.fills.TrySend(n) // full: the cache alone drops it in time
+	n.fence.extend(n.stale) // not before: dropped may end the cell for the entry that stood there
+	_ = e.fills.TrySend(n)  // full: the cache alone drops it in time
+}
+
+// dropped ends the cell of an entry that the cache has let go, unless another entry has its place.
+func dropped(n *entry) {
+	if n != nil && !n.replaced.Load() {
+		n.fence.cell.end.Store(0)
+	}
 }

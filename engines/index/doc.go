@@ -5,7 +5,8 @@
 //
 //  1. An acknowledged write is never followed by an older read: a write moves the fence of its key after its sync and before its answer, and
 //     neither an entry of the cache nor a lookup under way from before the move answers anyone after it. It outdates its own key alone: a
-//     fence is a cell by key, which lives as long as a filler or an entry refers to it.
+//     fence is a cell by key, which is there as long as a filler or an entry may last. One that is removed before
+//     outdates what refers to it: that costs a miss, never a wrong answer.
 //  2. What a power cut could take back is not answered: who reads a row that is not synced waits until it is.
 //  3. A version is written once. The seq of a key grows with each write, and survives its deletion. ForgetName gives both up: it removes the
 //     row, a damaged one too.

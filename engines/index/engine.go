@@ -191,6 +191,7 @@ func (e *Engine) declareChannels() {
 	})
 	e.cache = cache.New(c, cache.Spec[string, *entry]{
 		Service: service, Name: "answer_cache", Producers: []string{flow.HTTP, taskWorker}, Doc: "answers", Bytes: int64(e.boot.Cache.Entries) << 10, Entry: 1 << 10,
+		Exit: dropped,
 	})
 }
 

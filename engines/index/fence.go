@@ -2,41 +2,44 @@ package index
 
 import (
 	"hash/maphash"
-	"runtime"
 	"sync"
 	"sync/atomic"
-	"weak"
 )
 
 // fenceShards is how many locks the cells of all keys share, a power of two.
 const fenceShards = 64
 
+// sweepParts is how many sweeps visit all shards once: a sweep of a full cache takes about a millisecond.
+const sweepParts = 4
+
 // fences count the writes of each key. A filler loads the cell of its key before it looks anything up, and stores
 // it in the entry. A write moves the cell after its sync and before its answer, so that no earlier entry is a hit.
 //
-// A cell lives as long as a filler or an entry refers to it; the garbage collector counts them. A write of a key
-// without a cell outdates nothing and makes none.
+// A cell has an end, which each filler and each entry moves as far as it may last itself, and which comes at once when
+// the cache drops the entry. Removing a cell moves it, so what still refers to it is outdated: a removal too early
+// costs a miss, never a wrong answer. A write of a key without a cell outdates nothing and makes none.
 type fences struct {
 	seed   maphash.Seed
 	shards [fenceShards]fenceShard
+	part   int // the next to be swept; owned by the cache janitor
 }
 
 type fenceShard struct {
 	mu    sync.Mutex
-	cells map[string]weak.Pointer[cell] // guarded by mu
+	cells map[string]*cell // guarded by mu
+	made  uint64           // cells so far; guarded by mu
 }
 
-// cell counts the writes of one key. The key is in it so that the cell is no tiny object: those share a block of
-// memory, and are collected late or never.
+// cell counts the writes of one key, up from a number that no other cell of the key has had.
 type cell struct {
 	writes atomic.Uint64
-	key    string
+	end    atomic.Int64 // Unix ns; 0: at once
 }
 
 func newFences() *fences {
 	f := &fences{seed: maphash.MakeSeed()}
 	for i := range f.shards {
-		f.shards[i].cells = map[string]weak.Pointer[cell]{}
+		f.shards[i].cells = map[string]*cell{}
 	}
 	return f
 }
@@ -49,43 +52,64 @@ func (f *fences) shard(key string) *fenceShard {
 func (f *fences) bump(key string) {
 	s := f.shard(key)
 	s.mu.Lock()
-	c := s.cells[key].Value()
+	c := s.cells[key]
 	s.mu.Unlock()
 	if c != nil {
 		c.writes.Add(1)
 	}
 }
 
-// mark is the state of a cell at one moment. It keeps the cell alive.
+// mark is the state of a cell at one moment.
 type mark struct {
 	cell *cell
 	at   uint64
 }
 
-// mark returns the current state of the cell of key, which it makes if there is none.
-func (f *fences) mark(key string) mark {
-	c := f.shard(key).cell(key)
-	return mark{c, c.writes.Load()}
-}
-
-func (s *fenceShard) cell(key string) *cell {
+// mark returns the current state of the cell of key, which it makes if there is none. The cell is there until end,
+// Unix ns.
+func (f *fences) mark(key string, end int64) mark {
+	s := f.shard(key)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c := s.cells[key].Value(); c != nil {
-		return c
+	defer s.mu.Unlock() // a sweep moves no cell between its look-up and its load
+	c := s.cells[key]
+	if c == nil {
+		c = &cell{}
+		s.made++
+		c.writes.Store(s.made << 32)
+		s.cells[key] = c
 	}
-	c := &cell{key: key}
-	s.cells[key] = weak.Make(c)
-	runtime.AddCleanup(c, s.forget, key)
-	return c
+	m := mark{c, c.writes.Load()}
+	m.extend(end)
+	return m
 }
 
-// forget removes the cell of key once nothing refers to it.
-func (s *fenceShard) forget(key string) {
+// extend keeps the cell until end, Unix ns. One that was removed stays so, and the mark does not hold.
+func (m mark) extend(end int64) {
+	for {
+		is := m.cell.end.Load()
+		if is >= end || m.cell.end.CompareAndSwap(is, end) {
+			return
+		}
+	}
+}
+
+// sweep removes the cells whose end has come at now, Unix ns, from a part of the shards. sweepParts calls visit all.
+func (f *fences) sweep(now int64) {
+	part := f.part
+	f.part = (part + 1) % sweepParts
+	for i := part; i < fenceShards; i += sweepParts {
+		f.shards[i].sweep(now)
+	}
+}
+
+func (s *fenceShard) sweep(now int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.cells[key].Value() == nil {
-		delete(s.cells, key)
+	for key, c := range s.cells {
+		if c.end.Load() <= now {
+			delete(s.cells, key)
+			c.writes.Add(1)
+		}
 	}
 }
 

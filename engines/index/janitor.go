@@ -49,6 +49,7 @@ func (e *Engine) runCacheJanitor(ctx context.Context) error {
 			}
 		case <-e.cacheTick.C():
 			tracked = e.sweep(tracked, e.now().UnixNano())
+			e.fences.sweep(e.now().UnixNano())
 			if err := e.purgeExpired(ctx); err != nil {
 				e.log.Debug("not_purged", "reason", err.Error()) // the next tick tries again
 			}

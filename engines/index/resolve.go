@@ -138,7 +138,7 @@ func refused(err error) bool {
 }
 
 func (e *Engine) joinOnce(ctx context.Context, s *settings, j *job) (res result, first bool, err error) {
-	j.fence = e.fences.mark(j.text)
+	j.fence = e.mark(s, j)
 	c, first, err := e.flight.Join(flightKey{j.text, j.fence.at, j.fresh, j.local}, struct{}{})
 	switch {
 	case err != nil:
@@ -151,6 +151,11 @@ func (e *Engine) joinOnce(ctx context.Context, s *settings, j *job) (res result,
 	}
 	res, err = c.Wait(ctx)
 	return res, first, err
+}
+
+// mark returns the fence that j begins with. Its cell is there for as long as the lookup may take.
+func (e *Engine) mark(s *settings, j *job) mark {
+	return e.fences.mark(j.text, e.now().Add(2*s.deadline).UnixNano())
 }
 
 // begin answers j from this node's file, or queues it for the peers. So a read of the file waits for no lookup.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -59,7 +60,7 @@ func TestFenceUnderEverySchedule(t *testing.T) {
 				r.e.fences.bump(k)
 				acked = version
 			case at == 0:
-				fillers[who].mark = r.e.fences.mark(k)
+				fillers[who].mark = r.e.fences.mark(k, math.MaxInt64)
 			case at == 1:
 				fillers[who].saw = version
 			default:
@@ -75,10 +76,10 @@ func TestFenceUnderEverySchedule(t *testing.T) {
 		t.Errorf("%d schedules", count)
 	}
 	gone := "name:gone"
-	late := r.e.fences.mark(gone)
-	r.e.keep(s, &entry{key: gone, fence: r.e.fences.mark(gone), found: true}, s.ttl, 0)
+	late := r.e.fences.mark(gone, math.MaxInt64)
+	r.e.keep(s, &entry{key: gone, fence: r.e.fences.mark(gone, math.MaxInt64), found: true}, s.ttl, 0)
 	r.e.cache.Settle()
-	r.e.keep(s, &entry{key: gone, fence: r.e.fences.mark(gone)}, s.neg, 0)
+	r.e.keep(s, &entry{key: gone, fence: r.e.fences.mark(gone, math.MaxInt64)}, s.neg, 0)
 	r.e.keep(s, &entry{key: gone, fence: late, found: true}, s.ttl, 0)
 	if n, ok := r.e.cache.Get(gone); ok && n.found && n.fence.holds() {
 		t.Error("what was taken back is a hit")

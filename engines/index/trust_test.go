@@ -3,7 +3,6 @@ package index
 import (
 	"context"
 	"errors"
-	"runtime"
 	"testing"
 	"time"
 
@@ -137,27 +136,58 @@ func TestWritesOutdateTheirOwnKeyAlone(t *testing.T) {
 	})
 }
 
-// A cell goes with the last that refers to it, and not before.
+// A cell is there until the last end it was given, and what still refers to one that is gone is outdated.
 func TestCellsAreFreed(t *testing.T) {
 	f := newFences()
-	held := f.mark("held")
+	held, gone := f.mark("held", 2), f.mark("gone", 2)
+	held.extend(3)
 	for i := range 10_000 {
-		f.mark(coldKey(i))
+		f.mark(coldKey(i), 1)
 	}
-	for range 1000 {
-		if f.len() == 1 {
-			break
+	sweep := func(now int64, want int) {
+		for range sweepParts {
+			f.sweep(now)
 		}
-		runtime.GC()
-		runtime.Gosched()
+		if n := f.len(); n != want {
+			t.Errorf("%d cells after %d, want %d", n, now, want)
+		}
 	}
-	if n := f.len(); n != 1 {
-		t.Errorf("%d cells", n)
+	sweep(0, 10_002)
+	sweep(1, 2)
+	if !gone.holds() {
+		t.Error("a cell was moved before its end")
+	}
+	sweep(2, 1)
+	if gone.holds() {
+		t.Error("a mark of a cell that is gone holds")
+	}
+	if again := f.mark("gone", 2); again.at == gone.at || gone.holds() {
+		t.Error("a new cell counts as the one before")
 	}
 	if f.bump("held"); held.holds() {
 		t.Error("a write does not outdate what was marked before")
 	}
-	if again := f.mark("held"); again.cell != held.cell || !again.holds() {
+	if again := f.mark("held", 0); again.cell != held.cell || !again.holds() {
 		t.Error("a second cell of one key")
 	}
+}
+
+// The cells of entries that the cache has let go are not kept for as long as a stale answer.
+func TestCellsGoWithTheirEntries(t *testing.T) {
+	o := newOrigin(7)
+	bubble(t, all(origins(o), trusting("example", 7)), func(r *rig) {
+		for i := range 50 {
+			o.names[key(coldKey(i))] = nameRow{Manifest: digest("1"), Seq: 1}
+			r.resolve(coldKey(i))
+		}
+		r.e.cache.Settle()
+		if n := r.e.fences.len(); n != 50 {
+			t.Errorf("%d cells", n)
+		}
+		r.e.Purge()
+		time.Sleep((sweepParts + 1) * cacheEvery)
+		if n := r.e.fences.len(); n != 0 {
+			t.Errorf("%d cells after a purge", n)
+		}
+	})
 }

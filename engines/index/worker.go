@@ -118,7 +118,7 @@ func (e *Engine) serve(ctx context.Context, j *job) {
 		}
 	}
 	if j.call == nil {
-		j.fence = e.fences.mark(j.text)
+		j.fence = e.mark(s, j)
 	}
 	if !j.read && e.here(ctx, s, j) {
 		return
