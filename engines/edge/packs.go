@@ -120,6 +120,7 @@ type Tile struct {
 	Format  Format
 	Digest  b3.Digest // of Bytes
 	Version string    // of the pack it came from, as in PackInfo; empty out of Pack.Tile
+	fault   error     // of a tile that does not decode; it has nothing else
 }
 
 // ETag is the strong entity tag of the tile in its coding.

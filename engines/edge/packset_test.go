@@ -225,6 +225,13 @@ func TestTileCodings(t *testing.T) {
 			s.tiles.Settle()
 		}
 	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel() // so that a tile which is decoded again has another error
+	for _, id := range []string{"bomb", "lying"} {
+		if _, err := s.Tile(ended, TileRef{Pack: id}, accepts()); !errors.Is(err, ErrPackFailed) {
+			t.Errorf("%s: %v: a tile that does not decode is decoded at each request", id, err)
+		}
+	}
 	kept := func() bool {
 		_, kept := s.tiles.Get(s.current.Load().packs["gzip"].pack.key(TileRef{Pack: "gzip"}, 1))
 		return kept

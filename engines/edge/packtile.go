@@ -26,17 +26,20 @@ func (p *Pack) key(at TileRef, form byte) string {
 	return string(binary.AppendUvarint(b, p.serial))
 }
 
-// kept takes a form of a tile from m, or else makes it and keeps it there.
+// kept takes a form of a tile from m, or else makes it and keeps it there. It returns the fault of a tile that has one.
 func (p *Pack) kept(m *tileMemory, at TileRef, form byte, create func() (Tile, error)) (Tile, error) {
 	key := p.key(at, form)
-	if t, ok := m.Get(key); ok {
-		return t, nil
+	t, ok := m.Get(key)
+	if !ok {
+		var err error
+		if t, err = create(); err != nil {
+			return Tile{}, err
+		}
+		if len(t.Bytes) <= maxCached {
+			m.Set(key, t, int64(len(t.Bytes))+256)
+		}
 	}
-	t, err := create()
-	if err == nil && len(t.Bytes) <= maxCached {
-		m.Set(key, t, int64(len(t.Bytes))+256)
-	}
-	return t, err
+	return t, t.fault
 }
 
 // tile reads a tile and brings it into a coding that is accepted. Errors: ErrBadTile, ErrOutside, ErrNoTile, ErrCoding; of a file that cannot be
@@ -52,18 +55,28 @@ func (p *Pack) tile(ctx context.Context, at TileRef, accept func(Coding) bool, m
 	if err != nil || t.Coding == Identity || accept(t.Coding) {
 		return t, err
 	}
-	return p.kept(m, at, 1, func() (Tile, error) {
-		if t.Coding != Gzip && t.Coding != Zstd {
-			return Tile{}, ErrCoding
-		}
-		release, err := p.slots.Take(ctx)
-		if err != nil {
-			return Tile{}, err
-		}
-		defer release()
-		b, err := t.Coding.Decode(t.Bytes, maxDecoded)
-		return Tile{Bytes: b, Format: t.Format, Digest: b3.Sum(b)}, p.fault(ctx, err)
-	})
+	return p.kept(m, at, 1, func() (Tile, error) { return p.decoded(ctx, m, at, t) })
+}
+
+// decoded decodes the stored tile t in a slot. A tile that does not decode is kept as well, by its fault: decoding it again
+// would fail again, and a tile that expands to any size costs the time of maxDecoded bytes.
+func (p *Pack) decoded(ctx context.Context, m *tileMemory, at TileRef, t Tile) (Tile, error) {
+	if t.Coding != Gzip && t.Coding != Zstd {
+		return Tile{}, ErrCoding
+	}
+	release, err := p.slots.Take(ctx)
+	if err != nil {
+		return Tile{}, err
+	}
+	defer release()
+	if done, ok := m.Get(p.key(at, 1)); ok { // decoded while this caller waited
+		return done, nil
+	}
+	b, err := t.Coding.Decode(t.Bytes, maxDecoded)
+	if err != nil {
+		return Tile{fault: p.failed(err)}, nil
+	}
+	return Tile{Bytes: b, Format: t.Format, Digest: b3.Sum(b)}, nil
 }
 
 // stored reads a tile as it is in the file.
@@ -97,6 +110,11 @@ func (p *Pack) fault(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
+	return p.failed(err)
+}
+
+// failed returns err as an error of the pack.
+func (p *Pack) failed(err error) error {
 	return &PackError{ID: p.info.ID, State: PackFailed, Reason: err.Error()}
 }
 

@@ -53,8 +53,8 @@ var ErrVerifying = fmt.Errorf("%w: the edge is being verified already", flow.Err
 // refetchMost bounds the URLs of one object that are fetched anew; the others are when they are asked for.
 const refetchMost = 64
 
-// Verify reads every object and every pack, and reports those that do not hold what their names say. A damaged object that is kept is hashed again
-// before its next use. Rows that do not read are dropped in any case. Verify ends early when ctx ends.
+// Verify reads every object and every pack, and reports those that do not hold what their names say or that the disk does not read. A damaged
+// object that is kept is hashed again before its next use. Rows that do not read are dropped in any case. Verify ends early when ctx ends.
 func (e *Engine) Verify(ctx context.Context, o VerifyOptions) (v Verified, err error) {
 	if !e.verifying.CompareAndSwap(false, true) {
 		return v, ErrVerifying
@@ -141,19 +141,26 @@ func (r *verification) object(ctx context.Context, name b3.Digest, b blobRow) er
 			return nil // evicted in the meantime
 		}
 	}
-	r.v.Objects++
-	if !missing && !corrupt {
-		return err
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
-	f := Finding{Kind: "object", Name: name.String(), Size: b.Size, Fault: "its file is missing", Done: Kept}
+	r.v.Objects++
+	if err == nil {
+		return nil
+	}
+	f := Finding{Kind: "object", Name: name.String(), Size: b.Size, Fault: err.Error(), Done: Kept}
 	if bad, ok := errors.AsType[*cas.CorruptError](err); ok {
 		f.Fault = bad.Reason
+	} else if missing {
+		f.Fault = "its file is missing"
 	}
 	r.e.sums.forget(name)
-	if err := r.mend(ctx, name, err, &f); err != nil {
-		return err
+	if missing || corrupt { // a file that the disk does not read stays where it is
+		if err := r.mend(ctx, name, err, &f); err != nil {
+			return err
+		}
 	}
-	if !r.o.Fix {
+	if f.Done == Kept {
 		r.e.damaged("object", f.Name+": "+f.Fault) // else the writer does
 	}
 	r.found(f)

@@ -139,6 +139,28 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+// An object that the disk does not read is reported, stays where it is, and keeps no other from being read.
+func TestVerifyUnreadable(t *testing.T) {
+	t.Parallel()
+	r, h, body := newSizedRig(t, 5)
+	bad := r.want(h.name+"/a", body("a")).Digest
+	r.want(h.name+"/b", body("b"))
+	file := r.file(bad)
+	if err := errors.Join(os.Remove(file), os.Symlink(file, file)); err != nil { // which fails to open with ELOOP
+		t.Fatal(err)
+	}
+	r.e.rehash = func(_ context.Context, each func(PackInfo, error)) error { each(PackInfo{ID: "good"}, nil); return nil }
+	for _, fix := range []bool{false, true} {
+		v, found := r.verified(fix)
+		if v.Objects != 2 || v.Packs != 1 || len(found) != 1 || found[0].Name != bad.String() || found[0].Done != Kept {
+			t.Errorf("fix %v: %+v, %+v", fix, v, found)
+		}
+	}
+	if n := r.count("edge_damaged_total", "kind", "object"); n != 2 {
+		t.Errorf("%v counted", n)
+	}
+}
+
 // Verify reads the packs too, and one run at a time is let in.
 func TestVerifyPacks(t *testing.T) {
 	t.Parallel()
