@@ -3,7 +3,6 @@ package index
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"sync/atomic"
 
@@ -44,11 +43,24 @@ func (d *damage) add(row *store.RowError) bool {
 	return true
 }
 
-// forget forgets the rows that gone matches: they were removed or put right.
-func (d *damage) forget(gone func(damagedRow) bool) {
+// forgetNames forgets the rows of names, which were removed.
+func (d *damage) forgetNames(keys []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	maps.DeleteFunc(d.rows, func(k damagedRow, _ error) bool { return gone(k) })
+	for _, key := range keys {
+		delete(d.rows, damagedRow{bName.Name, key})
+	}
+}
+
+// forgetProviders forgets the rows of provider records, which were repaired.
+func (d *damage) forgetProviders() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for k := range d.rows {
+		if k.bucket != bName.Name {
+			delete(d.rows, k)
+		}
+	}
 }
 
 // probe is the cause of the readiness key rows, nil while no damaged row is known.

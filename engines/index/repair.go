@@ -97,7 +97,7 @@ func (e *Engine) repairProviders(ctx context.Context) error {
 		}
 	}
 	e.log.Warn("providers_repaired", "removed", total.Removed, "added", total.Added)
-	e.damage.forget(func(k damagedRow) bool { return k.bucket != bName.Name })
+	e.damage.forgetProviders()
 	return nil
 }
 

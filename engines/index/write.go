@@ -5,7 +5,6 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -63,7 +62,7 @@ func (e *Engine) DeleteName(ctx context.Context, by engines.Actor, key Key, corr
 // manifest. ErrNotFound: the file knows nothing of it.
 func (e *Engine) ForgetName(ctx context.Context, by engines.Actor, key Key, corrID string) error {
 	_, err := store.TryCommit(ctx, e.store, store.Work, ForgetName{key, note("index.name_forgotten", by, corrID)}, func(d Forgotten) {
-		e.damage.forget(func(k damagedRow) bool { return k.bucket == bName.Name && slices.Contains(d.keys, k.key) })
+		e.damage.forgetNames(d.keys)
 		e.committed(d.commit, eventDeleted, key.text, append(d.keys, key.text)...)
 	})
 	return err
