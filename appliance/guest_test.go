@@ -129,5 +129,11 @@ func livesWithout(t *testing.T, cfg *config.Config, made time.Time, hurt string)
 			t.Errorf("%s: GET %s: %d %s", service, path, got.Status, got.Body)
 		}
 	}
+	if status, err := r.socket().Status(t.Context()); err != nil || !status.Ready {
+		t.Errorf("status: %+v, %v", status, err)
+	}
+	if got := r.ask(t, "/metrics"); got.Status != http.StatusOK {
+		t.Errorf("metrics: %d %s", got.Status, got.Body)
+	}
 	r.halt()
 }

@@ -36,20 +36,24 @@ type guest struct {
 	name    string
 	hurts   string // the service that it may hurt
 	prepare func(*testing.T, *config.Config)
-	attack  func(context.Context, *rig) // until the context ends
-	after   func(*testing.T, *rig)      // what it has left; nil: nothing is looked at
+	attack  func(context.Context, *rig) answers // until the context ends
+	meets   []int                               // statuses that an attack which reaches its aim is answered with
+	after   func(*testing.T, *rig)              // what it has left; nil: nothing is looked at
 }
+
+// answers counts the answers to an attack by their status.
+type answers map[int]int
 
 // guests are all of them but damaged rows, which TestBadRowHurtsItsServiceAlone has.
 func guests() []guest {
 	return []guest{
-		{name: "pack", hurts: "edge", prepare: hostilePack, attack: rescans, after: packIsNamed},
-		{name: "tile", hurts: "edge", prepare: bombTile, attack: readsPaths("/edge/tiles/bomb/0/0/0.png", "/edge/tiles/bomb.json")},
-		{name: "peer", hurts: "index", prepare: hostilePeers, attack: looksUp},
-		{name: "origin", hurts: "edge", prepare: slowOrigin, attack: fetches},
-		{name: "witness", hurts: "registry", prepare: badWitness, attack: commits},
-		{name: "uploader", hurts: "rewarder", attack: uploads},
-		{name: "anonymous reader", hurts: "", attack: readsAll},
+		{name: "pack", hurts: "edge", prepare: hostilePack, attack: rescans, meets: []int{200}, after: packIsNamed},
+		{name: "tile", hurts: "edge", prepare: bombTile, attack: readsPaths("/edge/tiles/bomb/0/0/0.png", "/edge/tiles/bomb.json"), meets: []int{200, 503}},
+		{name: "peer", hurts: "index", prepare: hostilePeers, attack: looksUp, meets: []int{404}},
+		{name: "origin", hurts: "edge", prepare: slowOrigin, attack: fetches, meets: []int{429}},
+		{name: "witness", hurts: "registry", prepare: badWitness, attack: commits, meets: []int{201}},
+		{name: "uploader", hurts: "rewarder", attack: uploads, meets: []int{201, 413}},
+		{name: "anonymous reader", hurts: "", attack: readsAll, meets: []int{200}},
 	}
 }
 
@@ -69,10 +73,16 @@ func TestGuests(t *testing.T) {
 			quiet := r.honestly(g.hurts)
 			ctx, stop := context.WithCancel(t.Context())
 			var attack sync.WaitGroup
-			attack.Go(func() { g.attack(ctx, r) })
+			var met answers
+			attack.Go(func() { met = g.attack(ctx, r) })
 			beside := r.honestly(g.hurts)
 			stop()
 			attack.Wait()
+			for _, status := range g.meets {
+				if met[status] == 0 {
+					t.Errorf("the attack was never answered with %d: %v", status, met)
+				}
+			}
 			if beside.failed > 0 {
 				t.Errorf("%d of %d honest requests were not answered", beside.failed, beside.failed+len(beside.took))
 			}
@@ -156,28 +166,35 @@ func fetch(ctx context.Context, tr http.RoundTripper, method, url, token, body s
 	return resp.StatusCode, string(raw)
 }
 
-// flooding runs an attack on many connections from one address, until the context ends.
-func flooding(ctx context.Context, connections int, once func(ctx context.Context, tr *http.Transport, n int64)) {
+// flooding runs an attack on many connections from one address, until the context ends. once returns the status of one answer.
+func flooding(ctx context.Context, connections int, once func(ctx context.Context, tr *http.Transport, n int64) int) answers {
 	var all sync.WaitGroup
 	var n atomic.Int64
+	var mu sync.Mutex
+	met := answers{}
 	for range connections {
 		all.Go(func() {
 			d := dialFrom(floodHost)
 			tr := &http.Transport{DialContext: d.DialContext, DisableCompression: true}
 			defer tr.CloseIdleConnections()
 			for ctx.Err() == nil {
-				once(ctx, tr, n.Add(1))
+				status := once(ctx, tr, n.Add(1))
+				mu.Lock()
+				met[status]++
+				mu.Unlock()
 			}
 		})
 	}
 	all.Wait()
+	return met
 }
 
 // readsPaths reads paths as fast as they are answered.
-func readsPaths(paths ...string) func(context.Context, *rig) {
-	return func(ctx context.Context, r *rig) {
-		flooding(ctx, 20, func(ctx context.Context, tr *http.Transport, n int64) {
-			fetch(ctx, tr, http.MethodGet, "http://"+r.Addr()+paths[n%int64(len(paths))], "", "")
+func readsPaths(paths ...string) func(context.Context, *rig) answers {
+	return func(ctx context.Context, r *rig) answers {
+		return flooding(ctx, 20, func(ctx context.Context, tr *http.Transport, n int64) int {
+			status, _ := fetch(ctx, tr, http.MethodGet, "http://"+r.Addr()+paths[n%int64(len(paths))], "", "")
+			return status
 		})
 	}
 }
@@ -203,11 +220,14 @@ func makePack(t *testing.T, path, script string) {
 }
 
 // rescans has the folder of packs read again and again.
-func rescans(ctx context.Context, r *rig) {
-	c := r.socket()
+func rescans(ctx context.Context, r *rig) answers {
+	c, met := r.socket(), answers{}
 	for ctx.Err() == nil {
-		_, _ = c.Rescan(ctx)
+		if _, err := c.Rescan(ctx); err == nil {
+			met[http.StatusOK]++
+		}
 	}
+	return met
 }
 
 // packIsNamed wants both bad packs in the catalogue, each with its fault.
@@ -247,11 +267,12 @@ func hostilePeers(t *testing.T, cfg *config.Config) {
 }
 
 // looksUp asks for names and contents that nobody has.
-func looksUp(ctx context.Context, r *rig) {
-	flooding(ctx, 100, func(ctx context.Context, tr *http.Transport, n int64) {
+func looksUp(ctx context.Context, r *rig) answers {
+	return flooding(ctx, 100, func(ctx context.Context, tr *http.Transport, n int64) int {
 		cid := b3.Sum(fmt.Appendf(nil, "%d", n))
 		path := []string{"/providers/" + cid.String(), fmt.Sprintf("/resolve/name:n%d.example", n)}[n%2]
-		fetch(ctx, tr, http.MethodGet, "http://"+r.Addr()+path, "", "")
+		status, _ := fetch(ctx, tr, http.MethodGet, "http://"+r.Addr()+path, "", "")
+		return status
 	})
 }
 
@@ -277,13 +298,15 @@ func slowOrigin(t *testing.T, cfg *config.Config) {
 	_, port, err := net.SplitHostPort(l.Addr().String())
 	must(t, err)
 	cfg.Edge.Mode = "live"
+	cfg.Edge.Ingress.TimeoutSecs, cfg.Edge.Retry.LiveFill.MaxRetries = 2, 1 // the stop waits for the fills that have begun
 	cfg.Edge.Allow, cfg.Edge.AllowPrivate = []string{"localhost:" + port}, []string{"127.0.0.0/8", "::1/128"}
 }
 
 // fetches asks for many paths of the slow origin.
-func fetches(ctx context.Context, r *rig) {
-	flooding(ctx, 240, func(ctx context.Context, tr *http.Transport, n int64) {
-		fetch(ctx, tr, http.MethodGet, fmt.Sprintf("http://%s/edge/assets/%s/f%d", r.Addr(), r.cfg.Edge.Allow[0], n), "", "")
+func fetches(ctx context.Context, r *rig) answers {
+	return flooding(ctx, 240, func(ctx context.Context, tr *http.Transport, n int64) int {
+		status, _ := fetch(ctx, tr, http.MethodGet, fmt.Sprintf("http://%s/edge/assets/%s/f%d", r.Addr(), r.cfg.Edge.Allow[0], n), "", "")
+		return status
 	})
 }
 
@@ -307,34 +330,39 @@ func badWitness(t *testing.T, cfg *config.Config) {
 var witnessAt atomic.Pointer[string]
 
 // commits installs the policy that names the witness, then commits version after version.
-func commits(ctx context.Context, r *rig) {
-	c, key, head := r.socket(), signer(r.t, r.cfg), r.registry().Head()
+func commits(ctx context.Context, r *rig) answers {
+	c, key, head, met := r.socket(), signer(r.t, r.cfg), r.registry().Head(), answers{}
 	set := *head.Signers
 	set.Epoch++
 	set.WitnessPolicy = *witnessAt.Load()
-	_, _ = putDraft(ctx, c, key, record.Draft{Version: head.Head.Version + 1, SignerSet: &set}.Bytes())
-	for v := r.registry().Head().Head.Version + 1; ctx.Err() == nil; v++ {
-		if _, err := put(ctx, c, key, v, "witnessed"); err != nil {
-			return // refused from now on
+	next := record.Draft{Version: head.Head.Version + 1, SignerSet: &set}.Bytes()
+	for ctx.Err() == nil {
+		if _, err := putDraftAt(ctx, c, key, next, r.now()); err != nil {
+			r.t.Logf("commits end: %v", err) // refused from now on
+			break
 		}
+		met[http.StatusCreated]++
+		next = draft(r.registry().Head().Head.Version+1, "witnessed")
 	}
+	return met
 }
 
-// uploads sends parts of usage, each of an upload of its own, and bodies that are too large.
-func uploads(ctx context.Context, r *rig) {
+// uploads declares uploads of usage, each of an epoch of its own, and sends bodies that are too large.
+func uploads(ctx context.Context, r *rig) answers {
 	token := r.adminToken()
 	large := strings.Repeat("x", 4<<20)
-	flooding(ctx, 20, func(ctx context.Context, tr *http.Transport, n int64) {
-		body := fmt.Sprintf(`{"tenant":"default","epoch":"u%d","pool_minor":"1","policy":{}}`, n)
+	return flooding(ctx, 20, func(ctx context.Context, tr *http.Transport, n int64) int {
+		body := fmt.Sprintf(`{"epoch_id":"u%d","asset":"ron","pool_minor":"1","metrics":["requests"],"account":"pool:protocol"}`, n)
 		if n%8 == 0 {
 			body = large
 		}
-		fetch(ctx, tr, http.MethodPost, "http://"+r.Addr()+"/rewarder/inputs", token, body)
+		status, _ := fetch(ctx, tr, http.MethodPost, "http://"+r.Addr()+"/rewarder/inputs", token, body)
+		return status
 	})
 }
 
-// readsAll asks for everything there is, from one address, and reads none of it on half of the connections.
-func readsAll(ctx context.Context, r *rig) {
-	readsPaths("/v1/ledger/export", "/registry/audit", "/index/names?prefix=", "/edge/catalog", "/rewarder/epochs", "/metrics", "/openapi.json",
+// readsAll asks for everything there is, from one address, without a token.
+func readsAll(ctx context.Context, r *rig) answers {
+	return readsPaths("/v1/ledger/export", "/registry/audit", "/index/names?prefix=", "/edge/catalog", "/rewarder/epochs", "/metrics", "/openapi.json",
 		"/resolve/name:a.example?fresh=1", "/providers/b3:"+strings.Repeat("ab", 32)+"?fresh=1", "/registry/head")(ctx, r)
 }

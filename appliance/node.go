@@ -197,7 +197,7 @@ func (n *Node) storeOptions(log hclog.Logger) store.Options {
 		Producers: map[store.Lane][]string{
 			store.Control: {"node.supervisor", "node.reloader", "node.janitor", flow.HTTP},
 			store.Work:    {"node.supervisor", "node.reloader", "node.janitor", flow.HTTP}, // and tasks of the engines, by their Lanes
-			store.Bulk:    {"node.janitor", "node.supervisor", flow.HTTP}, // uploads are dropped there
+			store.Bulk:    {"node.janitor", "node.supervisor", flow.HTTP},                  // uploads are dropped there
 		},
 		Migrations: Migrations(),
 		Audit:      &n.boot.Audit, Audited: n.publishAudit, Slow: n.commitWasSlow, Progress: n.bootProgress,

@@ -381,6 +381,11 @@ func put(ctx context.Context, c *apiClient, key *record.Key, v uint64, id string
 
 // putDraft proposes, signs and commits a draft.
 func putDraft(ctx context.Context, c *apiClient, key *record.Key, draft []byte) (registryapi.Committed, error) {
+	return putDraftAt(ctx, c, key, draft, time.Now())
+}
+
+// putDraftAt is putDraft with an approval of another time.
+func putDraftAt(ctx context.Context, c *apiClient, key *record.Key, draft []byte, at time.Time) (registryapi.Committed, error) {
 	p, err := c.Propose(ctx, draft, "")
 	if err != nil {
 		return registryapi.Committed{}, err
@@ -393,7 +398,7 @@ func putDraft(ctx context.Context, c *apiClient, key *record.Key, draft []byte) 
 	if err != nil {
 		return registryapi.Committed{}, err
 	}
-	a := key.Sign(parsed.B3(), time.Now())
+	a := key.Sign(parsed.B3(), at)
 	if _, err := c.Approve(ctx, p.ID, registryapi.Approval{SignerID: a.SignerID, Algo: a.Algo, Sig: a.Sig, SignedAt: a.SignedAt}); err != nil {
 		return registryapi.Committed{}, err
 	}
