@@ -51,7 +51,10 @@ func guests() []guest {
 		{name: "tile", hurts: "edge", prepare: bombTile, attack: readsPaths("/edge/tiles/bomb/0/0/0.png", "/edge/tiles/bomb.json"), meets: []int{200, 503}},
 		{name: "peer", hurts: "index", prepare: hostilePeers, attack: looksUp, meets: []int{404}},
 		{name: "origin", hurts: "edge", prepare: slowOrigin, attack: fetches, meets: []int{429}},
-		{name: "witness", hurts: "registry", prepare: badWitness, attack: commits, meets: []int{201}},
+		{name: "witness", hurts: "registry", prepare: badWitness, attack: commits, meets: []int{201},
+			after: func(_ *testing.T, r *rig) {
+				r.await("the witness is asked", func() bool { return witnessAsked.Load() > 0 })
+			}},
 		{name: "uploader", hurts: "rewarder", attack: uploads, meets: []int{201, 413}},
 		{name: "anonymous reader", hurts: "", attack: readsAll, meets: []int{200}},
 	}
@@ -312,7 +315,9 @@ func fetches(ctx context.Context, r *rig) answers {
 
 // badWitness answers every checkpoint with a conflict.
 func badWitness(t *testing.T, cfg *config.Config) {
+	witnessAsked.Store(0)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		witnessAsked.Add(1)
 		w.Header().Set("Content-Type", "text/x.tlog.size")
 		w.WriteHeader(http.StatusConflict)
 		_, _ = io.WriteString(w, "1000\n")
@@ -323,11 +328,15 @@ func badWitness(t *testing.T, cfg *config.Config) {
 	encoded := base64.StdEncoding.EncodeToString(append([]byte{4}, key...))
 	policy := fmt.Sprintf("witness w w.example+%x+%s %s/\nquorum w\n", hash[:4], encoded, server.URL)
 	cfg.Registry.Witness.Enabled = true
+	cfg.Registry.Checkpoint.EveryVersions = 1 // each checkpoint is shown to it
 	witnessAt.Store(&policy)
 }
 
-// witnessAt is the policy that names the bad witness.
-var witnessAt atomic.Pointer[string]
+// witnessAt is the policy that names the bad witness, and witnessAsked counts the checkpoints that it was shown.
+var (
+	witnessAt    atomic.Pointer[string]
+	witnessAsked atomic.Int64
+)
 
 // commits installs the policy that names the witness, then commits version after version.
 func commits(ctx context.Context, r *rig) answers {
