@@ -186,7 +186,7 @@ func (n *Node) shutOut(name string, damage error) {
 	n.board.Add(obs.Probe{Service: name, Key: keyData, Plane: obs.ReadPlane})
 	n.board.Set(name, keyData, damage)
 	n.board.Soften(name)
-	n.server.ShutOut(name, damage)
+	n.server.ShutOut(name)
 	n.log.Error("service_shut_out", "name", name, "reason", damage.Error(), "effect", "the other services run",
 		"next", "stop the node, see `ronbox db verify`, restore a snapshot with `ronbox db restore`")
 }

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"strconv"
@@ -71,25 +70,18 @@ func (g *gate) draining(now time.Time) time.Duration {
 	return 0
 }
 
-// damagedError refuses the requests of a service whose state cannot be read from the file. It does not unwrap: no rule of the service is
-// about it.
-type damagedError struct{ cause error }
-
-func (e *damagedError) Error() string {
-	return fmt.Sprintf("the data of this service is damaged: %v; `ronbox db verify` names what is bad, `ronbox db restore` takes a snapshot back",
-		e.cause)
-}
+// errDamaged refuses the requests of a service whose state cannot be read from the file. It does not name the row: anonymous callers
+// read it. The log and the readiness key do.
+var errDamaged = errors.New("the data of this service is damaged; `ronbox db verify` names the row, `ronbox db restore` brings a snapshot back")
 
 // ShutOut has every later request of a service refused, because its state cannot be read. Other services go on.
-func (s *Server) ShutOut(service string, cause error) {
-	s.services[service].damaged.Store(&damagedError{cause})
-}
+func (s *Server) ShutOut(service string) { s.services[service].damaged.Store(true) }
 
 // passGate refuses what the gate does not admit, and every request of a service that is shut out.
 func passGate(s *Server, b *boundRoute, next Handler) Handler {
 	return func(c *Request) error {
-		if damaged := b.service.damaged.Load(); damaged != nil {
-			return damaged
+		if b.service.damaged.Load() {
+			return errDamaged
 		}
 		switch s.gate.load() {
 		case GateOpen:

@@ -230,7 +230,7 @@ func storeRules() []ErrorRule {
 		lacks.When(Is(store.ErrSlow)).Called("StorageBusy", "Storage is slow").Say("nothing was written"),
 		lacks.When(Is(store.ErrRestored)).As(ReasonRestored).Called("NotReady", "Restored, not yet accepted").
 			With(Told(Details{"cause": ReasonRestored})).Say("reads go on; `ronbox db accept-restore` lets writes in"),
-		{Is: IsA[*damagedError], Outcome: Outcome{http.StatusServiceUnavailable, ReasonCorrupt, "Corrupt", false}, Title: "Data is damaged"},
+		{Is: Is(errDamaged), Outcome: Outcome{http.StatusServiceUnavailable, ReasonCorrupt, "Corrupt", false}, Title: "Data is damaged"},
 		{Is: Is(store.ErrCorrupt), Outcome: Outcome{http.StatusInternalServerError, ReasonCorrupt, "Corrupt", false},
 			Title: "Data is damaged", Hint: "a row that this needs is damaged; `ronbox db verify` names it, `ronbox db restore` takes a snapshot back"},
 		{Is: Is(store.ErrAmnesia), Outcome: Outcome{http.StatusServiceUnavailable, ReasonAmnesia, "NotReady", false},

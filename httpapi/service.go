@@ -120,8 +120,8 @@ const keyedRoom = 65_536
 // service is what all routes of one Service share.
 type service struct {
 	Service
-	limits     atomic.Pointer[Limits]       // current
-	damaged    atomic.Pointer[damagedError] // nil unless the service is shut out
+	limits     atomic.Pointer[Limits] // current
+	damaged    atomic.Bool            // the service is shut out
 	inflight   *limiter
 	writes     *limit.Bucket
 	reads      *limit.Bucket

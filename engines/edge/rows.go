@@ -170,6 +170,26 @@ type namedBlob struct {
 	Row  blobRow
 }
 
+// mendRows bounds the rows that one command of a repair writes, so that the commands of other services get in between.
+const mendRows = 1000
+
+// parts splits c into commands of at most mendRows rows, in order. A crash between two of them leaves rows that the next repair makes agree.
+func (c mendCmd) parts() (all []mendCmd) {
+	if c.Anew {
+		all = append(all, mendCmd{Anew: true})
+	}
+	for drop := range slices.Chunk(c.Drop, mendRows) {
+		all = append(all, mendCmd{Drop: drop})
+	}
+	for rows := range slices.Chunk(c.Blobs, mendRows) {
+		all = append(all, mendCmd{Blobs: rows})
+	}
+	for rows := range slices.Chunk(c.Paths, mendRows) {
+		all = append(all, mendCmd{Paths: rows})
+	}
+	return all
+}
+
 func (mendCmd) Kind() string { return "edge.mend/1" }
 
 func (c mendCmd) Apply(_ store.Reader, _ store.Stamp, w *store.Writes) (struct{}, error) {
@@ -216,7 +236,12 @@ func (e *Engine) mend(ctx context.Context) error {
 		if all = append(all, lost...); len(found.bad) == 0 && !anew {
 			e.damaged("row", fmt.Sprintf("%d rows of %s contradict those of %s", len(cmd.Blobs)+len(lost), bBlobs.Name, bPaths.Name))
 		}
-		if _, err = store.Commit(ctx, e.d.Store, store.Work, cmd); err == nil {
+		for _, part := range cmd.parts() {
+			if _, err = store.Commit(ctx, e.d.Store, store.Work, part); err != nil {
+				break
+			}
+		}
+		if err == nil {
 			err = look()
 		}
 		if err == nil {

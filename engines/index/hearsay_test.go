@@ -33,7 +33,7 @@ func (n *node) Name(ctx context.Context, k Key) ([]byte, error) {
 func TestHearsayIsNotPassedOn(t *testing.T) {
 	o, second, first := newOrigin(7), &node{target: "second:8443"}, &node{target: "first:8443"}
 	k, cid := key("name:docs.example"), digest("content")
-	o.names[k] = nameRow{Manifest: digest("1"), Seq: 1}
+	o.put(k, nameRow{Manifest: digest("1"), Seq: 1})
 	asking := func(n *node) func(*rig) {
 		return all(origins(o), trusting("example", 7), func(r *rig) { r.peers = append(r.peers, n) })
 	}
@@ -61,7 +61,7 @@ func TestHearsayIsNotPassedOn(t *testing.T) {
 		if names, providers := known(); names != 2 || providers != 2 {
 			t.Fatalf("%d nodes know the name, %d the provider", names, providers)
 		}
-		o.names[k] = nameRow{Deleted: true}
+		o.put(k, nameRow{Deleted: true})
 		o.fake.providers = nil
 		for end := time.Now().Add(12 * time.Second); time.Now().Before(end); {
 			known()

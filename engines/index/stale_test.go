@@ -3,6 +3,7 @@ package index
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,8 +16,23 @@ import (
 type origin struct {
 	fake
 	owner byte
-	names map[Key]nameRow
 	dead  atomic.Bool
+
+	mu    sync.Mutex
+	names map[Key]nameRow // guarded by mu while the node runs
+}
+
+// put makes a key stand for something, or for nothing with a zero row.
+func (o *origin) put(k Key, row nameRow) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.names[k] = row
+}
+
+func (o *origin) row(k Key) nameRow {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.names[k]
 }
 
 func newOrigin(owner byte) *origin {
@@ -26,8 +42,8 @@ func newOrigin(owner byte) *origin {
 		if o.dead.Load() {
 			return nil, ErrInvalid
 		}
-		row, ok := o.names[k]
-		if !ok || row.Deleted {
+		row := o.row(k)
+		if row.Seq == 0 {
 			return nil, ErrNotFound
 		}
 		return signedName(seedKey(o.owner), k, row.Manifest, row.Seq, time.Now()), nil
@@ -58,8 +74,8 @@ func origins(list ...*origin) func(*rig) {
 func TestNameOfAPeer(t *testing.T) {
 	o := newOrigin(7)
 	k, other := key("name:docs.example"), key("name:docs.test")
-	o.names[k] = nameRow{Manifest: digest("1"), Seq: 1}
-	o.names[other] = nameRow{Manifest: digest("1"), Seq: 1}
+	o.put(k, nameRow{Manifest: digest("1"), Seq: 1})
+	o.put(other, nameRow{Manifest: digest("1"), Seq: 1})
 	bubble(t, all(origins(o), trusting("example", 7)), func(r *rig) {
 		if a := r.resolve(k.text); a.Manifest != digest("1") || a.Source != SourcePeer || a.Seq != 1 {
 			t.Errorf("%+v", a)
@@ -75,7 +91,7 @@ func TestNameOfAPeer(t *testing.T) {
 		if _, err := r.e.Resolve(r.ctx(), k, ResolveOptions{Local: true}); !errors.Is(err, ErrNotFound) {
 			t.Errorf("hearsay goes to a peer: %v", err)
 		}
-		o.names[k] = nameRow{Manifest: digest("2"), Seq: 2}
+		o.put(k, nameRow{Manifest: digest("2"), Seq: 2})
 		time.Sleep(7 * time.Second)
 		if a := r.resolve(k.text); a.Manifest != digest("2") || a.Source != SourcePeer {
 			t.Errorf("moved: %+v", a)
@@ -90,7 +106,7 @@ func TestNameOfAPeer(t *testing.T) {
 			t.Errorf("a stale answer goes to a peer: %v", err)
 		}
 		o.dead.Store(false)
-		o.names[k] = nameRow{Deleted: true}
+		o.put(k, nameRow{Deleted: true})
 		if _, err := r.e.Resolve(r.ctx(), k, ResolveOptions{}); !errors.Is(err, ErrNotFound) {
 			t.Errorf("deleted at its node: %v", err)
 		}
@@ -106,7 +122,7 @@ func TestNameOfAPeer(t *testing.T) {
 func TestSilenceIsNotAbsence(t *testing.T) {
 	o := newOrigin(7)
 	k := key("name:docs.example")
-	o.names[k] = nameRow{Manifest: digest("1"), Seq: 1}
+	o.put(k, nameRow{Manifest: digest("1"), Seq: 1})
 	others := []*fake{{target: "a:1"}, {target: "b:1"}, {target: "c:1"}}
 	bubble(t, all(origins(o), withPeers(others...), trusting("*", 7), setting(func(c *Config) { c.DHT.Alpha = 1 })), func(r *rig) {
 		if a := r.resolve(k.text); a.Source != SourcePeer {
@@ -232,7 +248,7 @@ func TestStaleEnds(t *testing.T) {
 	t.Run("tombstone", func(t *testing.T) {
 		o := newOrigin(7)
 		k := key("name:docs.example")
-		o.names[k] = nameRow{Manifest: digest("1"), Seq: 1}
+		o.put(k, nameRow{Manifest: digest("1"), Seq: 1})
 		bubble(t, all(origins(o), trusting("example", 7)), func(r *rig) {
 			r.resolve(k.text)
 			r.e.cache.Settle()

@@ -202,6 +202,7 @@ const (
 	keyHasGenesis  = "genesis"      // soft: a log without one is waiting for it, not broken
 
 	keyForkGuard    = "fork_guard"         // soft: an older file serves reads, and the other services write
+	keyChain        = "chain"              // soft: a fault in the stored log stops the writes of the registry alone
 	keyCheckpointor = "checkpointor_ready" // soft: commits go on without checkpoints
 	keyWitnesses    = "witnesses"          // soft: a witness has seen another log under this name
 	keyRows         = "stored_rows"        // soft: a damaged row that the registry does without
@@ -224,6 +225,7 @@ func (e *Engine) probes() []obs.Probe {
 			Func: func() error { return e.commitReady(queues) }},
 		{Service: service, Key: keyBusAttached, Plane: obs.WritePlane},
 		{Service: service, Key: keyForkGuard, Own: true, Plane: obs.WritePlane},
+		{Service: service, Key: keyChain, Own: true, Plane: obs.WritePlane},
 		{Service: service, Key: keyCheckpointor, Plane: obs.WritePlane},
 		{Service: service, Key: keyRows, Plane: obs.WritePlane},
 		{Service: service, Key: keyWitnesses, Plane: obs.WritePlane},
@@ -234,7 +236,7 @@ func (e *Engine) probes() []obs.Probe {
 
 // commitReady says why a commit would not get through now.
 func (e *Engine) commitReady(queues *queueWatch) error {
-	if err := e.sound(); err != nil {
+	if err := e.sound(); err != nil && e.chainError.Load() == nil {
 		return err
 	}
 	if !e.running.Load() {

@@ -72,6 +72,9 @@ func (e *Engine) publishRecovered(s *state) {
 	e.loaded.Store(true)
 	e.board.Set(service, keyHasGenesis, e.hasGenesis())
 	e.board.Set(service, keyForkGuard, e.guard.Load().err())
+	if e.chainError.Load() == nil {
+		e.board.Set(service, keyChain, nil)
+	}
 	e.board.Set(service, keyCheckpointor, nil)
 	missing := e.hasLogKey()
 	e.board.Set(service, keyLogKey, missing)

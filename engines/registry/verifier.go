@@ -89,5 +89,5 @@ func (e *Engine) latch(fault error) {
 	e.chainError.Store(&text)
 	e.m.chainErrors(1)
 	e.log.Error("verify.mismatch", "reason", text)
-	e.board.Set(service, keyCommitReady, &NotReadyError{Cause: CauseChainError})
+	e.board.Set(service, keyChain, &NotReadyError{Cause: CauseChainError})
 }

@@ -57,11 +57,11 @@ func TestDeepVerifierLatchesAFault(t *testing.T) {
 	r.flip(flip{bucket: bEntry, key: store.U64().Append(nil, 2), bit: 77})
 	r.advance(r.cfg.Verify.FullPass.D()) // the next pass is due
 	r.waitFor("the fault to be found", func() bool { return r.e.chainError.Load() != nil })
-	r.waitFor("the fault to be told", func() bool { return !r.board.Report("", "").WriteReady })
+	r.waitFor("the fault to be told", func() bool { return !r.board.Report(service, "").WriteReady })
 	if _, err := r.e.Propose(r.ctx(), alice, delta(4, "z"), "", ""); !isCause(err, CauseChainError) {
 		t.Errorf("propose = %v, want chain_error", err)
 	}
-	if rep := r.board.Report("", ""); rep.WriteReady || !rep.ReadReady || r.metric("registry_chain_errors_total") != 1 {
+	if rep := r.board.Report(service, ""); rep.WriteReady || !rep.ReadReady || r.metric("registry_chain_errors_total") != 1 {
 		t.Errorf("report = %+v", rep)
 	}
 	r.stop()
