@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -129,6 +130,7 @@ func TestReloadWhileServing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		_, _ = io.Copy(io.Discard, resp.Body) // or the client closes the connection
 		_ = resp.Body.Close()
 		return resp.StatusCode
 	}
