@@ -86,6 +86,7 @@ func (e *Engine) OpenInput(ctx context.Context, by Call, in OpenInput) (Upload, 
 		return Upload{}, err
 	}
 	defer e.quota.release(cost)
+	opened := false // owned by the committer
 	return commit(ctx, e, store.Work, command[Upload]{"open_input", len(up.Header), func(r store.Reader, w *store.Writes) (Upload, error) {
 		switch has, ok := get(r, uploads, up.ID); {
 		case has.Dropped:
@@ -94,8 +95,13 @@ func (e *Engine) OpenInput(ctx context.Context, by Call, in OpenInput) (Upload, 
 			return has, nil
 		}
 		uploads.Put(w, up.ID, up)
+		opened = true
 		return up, nil
-	}}, e.charge(by.Tenant))
+	}}, func(up Upload) {
+		if opened { // else it is counted already, or a run uses it
+			e.quota.set(up.ID, up.charge(by.Tenant))
+		}
+	})
 }
 
 // has reports whether there is an upload of that id.

@@ -165,10 +165,10 @@ func (e *Engine) finishDrop(ctx context.Context, id b3.Digest) error {
 	if err != nil || !up.Dropped {
 		return err
 	}
-	_, err = commit(ctx, e, store.Bulk, command[struct{}]{"end_drop", 1 << 10, func(r store.Reader, w *store.Writes) (none struct{}, err error) {
+	_, err = commit(ctx, e, store.Bulk, command[bool]{"end_drop", 1 << 10, func(r store.Reader, w *store.Writes) (ended bool, err error) {
 		up, _ := get(r, uploads, id)
 		if !up.Dropped {
-			return none, nil // it is gone, and may have been opened anew
+			return false, nil // another call has ended the drop, and the upload may have been opened anew
 		}
 		for _, cid := range slices.Concat(up.Inputs, old) {
 			if in, ok := get(r, inputs, cid); ok && in.Upload == id {
@@ -176,8 +176,12 @@ func (e *Engine) finishDrop(ctx context.Context, id b3.Digest) error {
 			}
 		}
 		uploads.Delete(w, id)
-		return none, nil
-	}}, func(struct{}) { e.quota.set(id, charge{}) })
+		return true, nil
+	}}, func(ended bool) {
+		if ended {
+			e.quota.set(id, charge{})
+		}
+	})
 	return err
 }
 
