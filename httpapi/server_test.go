@@ -2,7 +2,6 @@ package httpapi_test
 
 import (
 	"errors"
-	"io"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -130,8 +129,10 @@ func TestReloadWhileServing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = io.Copy(io.Discard, resp.Body) // or the client closes the connection
-		_ = resp.Body.Close()
+		defer func() { _ = resp.Body.Close() }() // unread, so that the client closes the connection
+		if r.Conns() == 0 {
+			t.Error("no connection is counted")
+		}
 		return resp.StatusCode
 	}
 	for i := range 5 {
@@ -143,8 +144,8 @@ func TestReloadWhileServing(t *testing.T) {
 		cfg.Server.IdleTimeout = unit.Duration(time.Duration(i+1) * time.Minute)
 		r.reload(t, cfg)
 	}
-	if get() != 200 || r.Conns() == 0 {
-		t.Errorf("%d connections", r.Conns())
+	if get() != 200 {
+		t.Error("not served")
 	}
 }
 

@@ -134,12 +134,15 @@ func (e *Engine) cosign(ctx context.Context, s *checkpoint.Signed, shown uint64)
 	if err != nil {
 		return false, err
 	}
+	for i, w := range all { // before the objections: a witness that agrees again may save the quorum
+		if lines[i] != "" {
+			e.agree(ctx, w.ID())
+		}
+	}
 	complete = true
-	for i, w := range all {
+	for i := range all {
 		if o, objected := errors.AsType[*objection](faults[i]); objected {
 			e.object(ctx, text, *o)
-		} else if lines[i] != "" {
-			e.agree(ctx, w.ID())
 		}
 		complete = complete && (faults[i] == nil || witnessSaidNo(faults[i]))
 	}
